@@ -20,7 +20,7 @@ func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "default", Name: name}
 }
 
-// TestValidationOnAPIServer tries what the schemas and their rules refuse, and what a refusal tells.
+// TestValidationOnAPIServer tries values that the schemas and their rules reject, and checks the messages.
 func TestValidationOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	offloading := func(name string, spec offloadingv1beta1.NamespaceOffloadingSpec) client.Object {

@@ -34,7 +34,7 @@ image:
 }}}}`
 )
 
-// TestReference: comments become descriptions, sections are required, what is listed is accepted, and a second pass changes nothing.
+// TestReference: comments become descriptions, sections are required, the page lists all accepted values, and a second pass changes nothing.
 func TestReference(t *testing.T) {
 	unused := []ignored{{Keys: []string{"old.key"}, Reason: "set replicas"}}
 	schema, values := node(t, schemaText), node(t, valuesText)
@@ -73,7 +73,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotDescribed(t *testing.T) {
+func TestMissingDescriptions(t *testing.T) {
 	for name, row := range map[string]struct {
 		values, schema string
 		unused         []ignored
@@ -94,7 +94,7 @@ func TestWhatIsNotDescribed(t *testing.T) {
 	}
 }
 
-// TestRows: whatever a default is, its row has four cells, and tells the default or how long it is.
+// TestRows: the row of any default has four cells, and shows the default or its length.
 func TestRows(t *testing.T) {
 	long := strings.Repeat("x", longest)
 	for name, row := range map[string]struct{ value, want string }{

@@ -36,7 +36,7 @@ func run() error {
 	if *verbose {
 		level = slog.LevelDebug
 	}
-	app.NewLog(level).Info("starting", "version", version.Version, "cluster", opts.ClusterID)
+	app.NewLog(level).Info("Starting the controller manager", "version", version.Version, "clusterID", opts.ClusterID)
 
 	cfg, err := ctrl.GetConfig()
 	if err != nil {

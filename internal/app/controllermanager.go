@@ -22,7 +22,7 @@ import (
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 	"liqo.io/liqo/internal/peering"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/remote"
 	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
 )
@@ -100,7 +100,7 @@ func setupControllerManager(mgr ctrl.Manager, opts *ControllerManagerOptions) er
 	}{
 		{"health checks", true, setupHealth},
 		{"peering", opts.EnableAuthentication, setupPeering},
-		{"authentication service", opts.EnableAuthentication && opts.AuthAddress != "", setupDoor},
+		{"authentication service", opts.EnableAuthentication && opts.AuthAddress != "", setupEnrollment},
 		{"address management", opts.EnableNetworking, setupIPAM},
 		{"network", opts.EnableNetworking, setupNetwork},
 		{"offloading", opts.EnableOffloading, setupOffloading},
@@ -164,10 +164,10 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	})
 }
 
-func setupDoor(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
-	return mgr.Add(door.New(door.Options{
+func setupEnrollment(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
+	return mgr.Add(enrollment.New(enrollment.Options{
 		ClusterID: opts.ClusterID, Namespace: opts.LiqoNamespace, Address: opts.AuthAddress, Plain: opts.AuthPlain,
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Log: mgr.GetLogger().WithName("door"),
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Log: mgr.GetLogger().WithName("enrollment"),
 	}))
 }
 

@@ -97,8 +97,8 @@ func TestControllerManagerOptionsRefuse(t *testing.T) {
 	}
 }
 
-// A Node in the cache keeps its readiness and loses its heartbeat, which changes all the time and says nothing.
-func TestNodesKeepTheirReadiness(t *testing.T) {
+// TestCachedNodesKeepTheirReadiness: a Node in the cache keeps its readiness and loses its heartbeat, which changes often and is not used.
+func TestCachedNodesKeepTheirReadiness(t *testing.T) {
 	for object, restriction := range controllerManagerCache().ByObject {
 		if _, ok := object.(*corev1.Node); !ok {
 			continue

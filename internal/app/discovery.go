@@ -89,11 +89,11 @@ func Discovery(ctx context.Context, cfg *rest.Config, manager *ControllerManager
 // authenticationURL returns the URL at which others reach the authentication service.
 func authenticationURL(ctx context.Context, c client.Reader, namespace string) (string, error) {
 	service, nodes := &corev1.Service{}, &corev1.NodeList{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.DoorService}, service); err != nil {
-		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, peering.DoorService, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.EnrollmentService}, service); err != nil {
+		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, peering.EnrollmentService, err)
 	}
 	if err := c.List(ctx, nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	return peering.DoorURL(service, nodes.Items)
+	return peering.EnrollmentURL(service, nodes.Items)
 }

@@ -71,7 +71,7 @@ func TestDiscoveryOptionsAreChecked(t *testing.T) {
 
 // TestAnnouncedURL: it is the one that generate peer-command prints.
 func TestAnnouncedURL(t *testing.T) {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorService}, Spec: corev1.ServiceSpec{
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService}, Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}},
 	}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{

@@ -105,7 +105,7 @@ func (f *fabric) run(ctx context.Context) error {
 		func(ctx context.Context) error { return f.facts.Run(ctx) },
 		f.choice.Run,
 		f.agent.Run,
-		func(ctx context.Context) error { return f.kernel.Watch(ctx, fabricOwnership(), f.agent.Look) },
+		func(ctx context.Context) error { return f.kernel.Watch(ctx, fabricOwnership(), f.agent.Resync) },
 		f.uninstalled.run,
 		served.serve,
 	} {
@@ -130,7 +130,7 @@ func (f *fabric) want(ctx context.Context) ([]dataplane.State, error) {
 		}
 		problems = append(problems, network.Refusals(&known, host)...)
 	}
-	f.problems.Tell(problems)
+	f.problems.Report(problems)
 	active, err := f.choice.Of(known.Peers)
 	if err != nil {
 		return nil, err

@@ -104,8 +104,8 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 		ClusterID: opts.clusterID, Peer: opts.remoteClusterID, Role: opts.role, Pod: opts.podName, Node: opts.nodeName, IP: opts.podIP,
 		Timing: network.DefaultTiming(opts.pingInterval, opts.pingLossThreshold), PingInterval: opts.pingInterval, StatusInterval: opts.updateStatusInterval,
 		Far: netip.AddrPortFrom(far.Addr(), network.PingPort), Local: network.PongPort, Link: dataplane.TunnelLink,
-		Directory: gateway.Directory, AskPort: network.AskPort,
-		Kernel: k, Facts: g.watcher.Read, PrivateKey: g.privateKey, Device: device, Heard: measured.Heard, Log: log,
+		Directory: gateway.Directory, ProbePort: network.ProbePort,
+		Kernel: k, Facts: g.watcher.Read, PrivateKey: g.privateKey, Device: device, OnPong: measured.ObserveRTT, Log: log,
 		Applier: applier.NewMetrics(g.registry),
 		Underlay: func() (int, error) {
 			mtu, _, err := applier.Underlay(opts.podIP, dataplane.OverlayLink, dataplane.TunnelLink)

@@ -80,8 +80,7 @@ func applied(t *testing.T, c client.Client, objects []*unstructured.Unstructured
 	return again
 }
 
-// TestInstallationInAnyOrderOnAPIServer: the objects of the chart can be applied in any order, by tools that know nothing of it, with no controller of ours there
-// yet.
+// TestInstallationInAnyOrderOnAPIServer: tools that do not know Liqo can apply the objects of the chart in any order, before any controller of Liqo runs.
 func TestInstallationInAnyOrderOnAPIServer(t *testing.T) {
 	_, config := kubetesting.Environment(t)
 	c := kubetesting.Client(t, config)
@@ -113,7 +112,7 @@ func TestInstallationInAnyOrderOnAPIServer(t *testing.T) {
 	t.Run("definitions of another version", func(t *testing.T) { testDefinitions(t, c, config) })
 }
 
-// gone takes the definitions away.
+// gone deletes the definitions.
 func gone(t *testing.T, c client.Client) {
 	t.Helper()
 	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{}); err != nil {
@@ -153,7 +152,7 @@ func testDefinitions(t *testing.T, c client.Client, config *rest.Config) {
 	}
 }
 
-// apiEqual compares what is said of the kind.
+// apiEqual compares two definitions of a kind.
 func apiEqual(a, b *apiextensionsv1.CustomResourceDefinitionSpec) bool {
 	first, errA := yaml.Marshal(a)
 	second, errB := yaml.Marshal(b)

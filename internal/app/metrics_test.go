@@ -60,7 +60,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 	agent.NewMetrics(all[metrics.Gateway], "milan", func() agent.Tunnel {
 		return agent.Tunnel{
 			Received: 1000, Sent: 2000, Connected: true, Handshake: time.Now().Add(-time.Minute), Active: true, Takeovers: 1,
-			Implementation: gateway.Kernel, Pulse: gateway.Pulse{RTT: 3 * time.Millisecond, Pings: 10, Pongs: 9},
+			Implementation: gateway.Kernel, PingStats: gateway.PingStats{RTT: 3 * time.Millisecond, Pings: 10, Pongs: 9},
 		}
 	})
 	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", 3) })
@@ -180,7 +180,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// TestMetricsFollowTheNamingRules: promtool has nothing to say about them, except about names that other versions fixed.
+// TestMetricsFollowTheNamingRules: promtool accepts all names, except those that earlier versions fixed.
 func TestMetricsFollowTheNamingRules(t *testing.T) {
 	for program, registry := range programMetrics(t) {
 		problems, err := testutil.GatherAndLint(registry)
@@ -196,8 +196,8 @@ func TestMetricsFollowTheNamingRules(t *testing.T) {
 	}
 }
 
-// TestMetricsTellTheTruth: of peers, certificates, quotas, pods and replicas.
-func TestMetricsTellTheTruth(t *testing.T) {
+// TestMetricsMatchTheObjects: the metrics about peers, certificates, quotas, pods and replicas have the values of the objects.
+func TestMetricsMatchTheObjects(t *testing.T) {
 	registries := programMetrics(t)
 	want := func(program, text string, names ...string) {
 		t.Helper()
@@ -247,8 +247,8 @@ liqo_virtual_node_pods{cluster_id="milan",node_name="pool",phase="Unknown"} 0`},
 	}
 }
 
-// TestEndpointsEndWithTheWork, and an endpoint that fails ends the work.
-func TestEndpointsEndWithTheWork(t *testing.T) {
+// TestEndpointsStopWithTheProgram: the endpoints stop with the program, and an endpoint that fails stops the program.
+func TestEndpointsStopWithTheProgram(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -269,8 +269,8 @@ func TestEndpointsEndWithTheWork(t *testing.T) {
 	}
 }
 
-// TestAMetricThatFailsHidesNoOther: the rest of the metrics are served.
-func TestAMetricThatFailsHidesNoOther(t *testing.T) {
+// TestFailingMetricHidesNoOther: the other metrics are served.
+func TestFailingMetricHidesNoOther(t *testing.T) {
 	registry := newRegistry(metrics.Fabric)
 	registry.MustRegister(metrics.Computed(func(_ context.Context, emit metrics.Emit) {
 		emit(metrics.GatewayActive, 1, "milan")

@@ -198,8 +198,8 @@ func during(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-// TestAgentsOnAPIServer: the identities that the chart and the controllers give to agents are enough for what they do, and agents hear of
-// what they need and of little else.
+// TestAgentsOnAPIServer: the permissions that the chart and the controllers grant to agents are sufficient. Agents receive the events that they need, and few
+// others.
 func TestAgentsOnAPIServer(t *testing.T) {
 	a := newAgents(t)
 	t.Run("fabric", func(t *testing.T) { a.testFabric(t) })
@@ -297,8 +297,8 @@ func (a *agents) testGateway(t *testing.T) {
 			}
 		}
 		slices.Sort(names)
-		if want := []string{"gw-milan-a", "gw-milan-b", "stray"}; !slices.Equal(names, want) || len(got.Strays) != 1 {
-			return fmt.Errorf("it knows pods %q, want %q; strays are %v", names, want, got.Strays)
+		if want := []string{"gw-milan-a", "gw-milan-b", "stray"}; !slices.Equal(names, want) || len(got.OutOfCIDRPods) != 1 {
+			return fmt.Errorf("it knows pods %q, want %q; strays are %v", names, want, got.OutOfCIDRPods)
 		}
 		return nil
 	})
@@ -313,8 +313,8 @@ func (a *agents) testGateway(t *testing.T) {
 		t.Error("a gateway may read another Secret than its own")
 	}
 
-	seen := gateway.Seen{Now: time.Now(), Works: true, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
-	seen.Pulse.Last, seen.Pulse.RTT = seen.Now, 2*time.Millisecond
+	seen := gateway.Observation{Now: time.Now(), Works: true, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
+	seen.PingStats.Last, seen.PingStats.RTT = seen.Now, 2*time.Millisecond
 	peer := &network.Peer{Gateway: "milan"}
 	report := func() error {
 		failed := &strings.Builder{}
@@ -385,7 +385,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 	}
 	stop()
 
-	// Helm removes account, rights and DaemonSet in one moment, and the agent is told to end some time after.
+	// Helm deletes account, permissions and DaemonSet at once, and the agent gets SIGTERM some time later.
 	u, stop = watched()
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "liqo-fabric"}}
 	if err := a.Get(t.Context(), client.ObjectKeyFromObject(daemonSet), daemonSet); err != nil {
@@ -408,7 +408,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 		t.Error("the end of the installation was not noticed")
 	}
 	stop()
-	// What authorizes is told of the rights' end like everybody else: some time after.
+	// The authorizer of the API server observes the deleted permissions some time later.
 	asking, err := client.New(a.fabric, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()})
 	if err != nil {
 		t.Fatal(err)
@@ -420,7 +420,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 		return nil
 	})
 
-	// An agent that did not see it, as it was cut off, is not known any more; missing rights alone are no end.
+	// A disconnected agent missed the deletion, and its account no longer exists. Missing permissions alone do not mean an uninstallation.
 	stranger := rest.AnonymousClientConfig(a.fabric)
 	stranger.BearerToken = "of an account that is gone"
 	for _, c := range []struct {

@@ -83,7 +83,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 	}
 }
 
-// TestViewsOfAProvider: what an offloaded pod is exposed under is where its own provider is seen, and nothing else.
+// TestViewsOfAProvider: an offloaded pod is exposed at the views of its own provider only.
 func TestViewsOfAProvider(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(configuration(nil), configuration(func(c *networkingv1beta1.Configuration) {
 		c.Namespace, c.Name, c.Labels, c.Status.Remote = "liqo-tenant-turin", "turin", map[string]string{api.LabelRemoteClusterID: "turin"}, nil

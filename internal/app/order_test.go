@@ -32,20 +32,20 @@ var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where TestAnyOrderOnAPIServer takes its orders from")
 )
 
-// manifest is what an administrator keeps in a file for one of two clusters.
+// manifest is the content of a file that an administrator applies to one of two clusters.
 type manifest struct {
 	name    string
 	cluster *whole
-	// text is made when it is applied: an error tells what it needs from a cluster that is not there yet.
+	// text is computed when the manifest is applied. Its error names the missing object of a cluster that it needs.
 	text func(context.Context) (string, error)
 }
 
 // settles is how long anything may take to come to rest.
 const settles = 40 * time.Second
 
-// TestAnyOrderOnAPIServer: the peering, the network and the offloading of a namespace are made by applying manifests only, in any order, and undone by
-// deleting them in any order. What has no namespace yet is applied again later, as whoever applies files does. Each time the tenant namespaces have
-// other names, and either the consumer proves that it holds its key, or the provider vouches for it.
+// TestAnyOrderOnAPIServer: the peering, the network and the offloading of a namespace are created by applying manifests in any order, and removed by deleting
+// them in any order. Objects without an existing namespace are applied again later. Each round has other tenant namespaces, and either the consumer proves
+// that it holds its key, or the provider vouches for it.
 func TestAnyOrderOnAPIServer(t *testing.T) {
 	var rome, milan *whole
 	apitesting.Both(t, func() { rome = newWhole(t, "rome") }, func() { milan = newWhole(t, "milan") })
@@ -145,7 +145,7 @@ func (m *manifest) apply(ctx context.Context) error {
 	return m.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("somebody"), client.ForceOwnership)
 }
 
-// remove deletes what the manifests made, and waits for no one of them: an order in which something has to be gone first would be a rule to know.
+// remove deletes the objects of the manifests without waiting for any: users must not have to know an order of deletions.
 func (p *plan) remove(t *testing.T, manifests []manifest) {
 	t.Helper()
 	for _, m := range manifests {
@@ -153,7 +153,7 @@ func (p *plan) remove(t *testing.T, manifests []manifest) {
 			continue // Kubernetes deletes what is in a namespace; here nobody does
 		}
 		object, err := m.object(t.Context())
-		if errors.Is(err, errNotYet) { // it was made from what is gone now
+		if errors.Is(err, errNotYet) { // the object that it depends on was deleted
 			object, err = &unstructured.Unstructured{}, nil
 			object.SetAPIVersion("authentication.liqo.io/v1beta1")
 			object.SetKind("Identity")
@@ -169,7 +169,7 @@ func (p *plan) remove(t *testing.T, manifests []manifest) {
 	}
 }
 
-// is reads an object and asks what is missing.
+// is reads an object and returns an error that says what is missing.
 func is[T client.Object](t *testing.T, c *whole, namespace, name string, object T, missing func(T) string) {
 	t.Helper()
 	apitesting.Eventually(t, settles, fmt.Sprintf("%T %s/%s in %s", object, namespace, name, c.id), func() error {
@@ -237,7 +237,7 @@ func (p *plan) complete(t *testing.T) {
 	})
 }
 
-// nothing waits until nothing is left of an order but the namespaces, which nobody deletes here, and the records of former peers.
+// nothing waits until only the namespaces, which this test does not delete, and the records of former peers are left.
 func (p *plan) nothing(t *testing.T) {
 	t.Helper()
 	for _, c := range []*whole{p.rome, p.milan} {

@@ -27,7 +27,7 @@ func decode(text string) (*unstructured.Unstructured, error) {
 
 func b64(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
 
-// manifests are those of section 3 of the contract: all that somebody writes by hand to have a namespace of rome extend to milan.
+// manifests returns the manifests of section 3 of the contract: all that an administrator writes to extend a namespace of rome to milan.
 func (p *plan) manifests(t *testing.T) []manifest {
 	t.Helper()
 	rome, milan, here, far := p.rome, p.milan, p.tenantNamespace("milan"), p.tenantNamespace("rome")

@@ -177,7 +177,7 @@ func (c *whole) collect(ctx context.Context) {
 		lost := func(o *metav1.PartialObjectMetadata) bool {
 			return len(o.OwnerReferences) > 0 && !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return present[r.UID] })
 		}
-		// Lists are taken one after the other: who has no owner in two rounds has none.
+		// Lists are read one after the other, so an object counts as unowned only if its owner is missing in two rounds.
 		var again []*metav1.PartialObjectMetadata
 		for _, o := range objects {
 			foreground := o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)

@@ -29,7 +29,7 @@ import (
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
-// restricted is what an administrator gives an API server so that namespaces that say nothing take restricted pods only.
+// restricted is the admission configuration by which an API server enforces the restricted level in namespaces without a label.
 const restricted = `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -88,8 +88,8 @@ func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 	return pods
 }
 
-// TestPodSecurityOnAPIServer: in a cluster where namespaces that say nothing take restricted pods only, ours run, and nobody has to label anything. More
-// than that level only the agents of the network need.
+// TestPodSecurityOnAPIServer: in a cluster that enforces the restricted level in namespaces without a label, all pods of Liqo are admitted without labels by
+// an administrator. Only the agents of the network need another level.
 func TestPodSecurityOnAPIServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	if err := os.WriteFile(file, []byte(restricted), 0o600); err != nil {

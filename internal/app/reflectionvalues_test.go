@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// TestReflectionValues follows every documented value of the chart about reflection to where it takes effect.
+// TestReflectionValues: each documented value of the chart about reflection has an effect.
 func TestReflectionValues(t *testing.T) {
 	workers := func(kind string) func(*installed) string {
 		return func(o *installed) string { return fmt.Sprint(o.kubelet.workers(kind)) }
@@ -92,7 +92,7 @@ func TestReflectionValues(t *testing.T) {
 	}
 }
 
-// installed is what the programs are told by an installation.
+// installed has the flags and objects by which an installation configures the programs.
 type installed struct {
 	manager *ControllerManagerOptions
 	kubelet *virtualKubeletOptions

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -74,11 +75,21 @@ func (e *endpoints) serve(ctx context.Context) error {
 
 // NewLog returns a logger that writes lines of JSON. The logs of the Kubernetes libraries go to the same place.
 func NewLog(level slog.Level) *slog.Logger {
-	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})
+	handler := newLogHandler(os.Stderr, level)
 	log := slog.New(handler)
 	klog.SetSlogLogger(log)
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
 	return log
+}
+
+// newLogHandler writes lines of JSON in which an error always has the key error. Package logr gives it the key err.
+func newLogHandler(w io.Writer, level slog.Level) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == "err" {
+			a.Key = "error"
+		}
+		return a
+	}})
 }
 
 // listenAndServe serves on an address until ctx ends, and then returns nil.

@@ -113,7 +113,8 @@ func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 			return true
 		case !unknown && !apierrors.IsForbidden(err) || time.Now().After(end):
 			if !unknown {
-				log.Error("Leaving the node as it is", "error", fmt.Errorf("asking for DaemonSet %s/%s: %w", u.namespace, u.name, err))
+				log.Error("Failed to read the DaemonSet of this pod: leaving the network configuration of the node as it is",
+					"namespace", u.namespace, "name", u.name, "error", err)
 			}
 			return unknown
 		}

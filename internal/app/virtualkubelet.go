@@ -99,21 +99,21 @@ func runVirtualKubelet(
 	}
 
 	var engine *reflect.Engine
-	there := newProvider(opts, func() { engine.Look(reflect.Kinds()...) })
+	there := newProvider(opts, func() { engine.Resync(reflect.Kinds()...) })
 	virtual, err := node.New(node.Options{
 		Local: local, Health: health, Log: log, Create: opts.createNode,
 		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
 		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
 		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
 		RefusedSince:        func() time.Time { return engine.RefusedSince() },
-		AvailabilityChanged: func() { engine.Look(reflect.PodKind) },
-		LeaseRegained:       func() { engine.Look(reflect.Kinds()...) },
+		AvailabilityChanged: func() { engine.Resync(reflect.PodKind) },
+		LeaseRegained:       func() { engine.Resync(reflect.Kinds()...) },
 		Version:             func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
 	})
 	if err != nil {
 		return err
 	}
-	homes := newHome(opts, func() bool { return there.state.Load().configured }, func() { engine.Look(reflect.PodKind) })
+	origin := newOriginServer(opts, func() bool { return there.state.Load().configured }, func() { engine.Resync(reflect.PodKind) })
 	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
 	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
 	stored := newVolumes(opts, there, func() []authv1beta1.StorageType {
@@ -121,13 +121,13 @@ func runVirtualKubelet(
 			return v.Spec.StorageClasses
 		}
 		return nil
-	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Look(reflect.PersistentVolumeClaimKind) })
+	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflect.PersistentVolumeClaimKind) })
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
 			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions {
-				o := opts.pods(virtual, there, homes)
+				o := opts.pods(virtual, there, origin)
 				o.Secret = func(namespace, name string) *corev1.Secret {
 					secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
 					return secret
@@ -175,7 +175,7 @@ func runVirtualKubelet(
 	run(told.run)
 	run(virtual.Run)
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
-	run(func(ctx context.Context) error { return homes.run(ctx, local) })
+	run(func(ctx context.Context) error { return origin.run(ctx, local) })
 	if opts.workers(claimOption) > 0 {
 		run(func(ctx context.Context) error { return stored.run(ctx, local) })
 	}
@@ -204,31 +204,31 @@ func runVirtualKubelet(
 		}
 		measuredNode.certificate = certificate.Leaf
 		checks = append(checks, server.Ready)
-		gate := node.NewGate(local, opts.nodeName, clock.RealClock{})
+		authorizer := node.NewAuthorizer(local, opts.nodeName, clock.RealClock{})
 		run(virtual.RunLease)
 		run(certificate.Run)
-		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, gate, certificate) })
+		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, authorizer, certificate) })
 	}
 	state.activate(checks...)
 	registry.MustRegister(metrics.Computed(measuredNode.measure))
-	log.Info("Started", "virtualNode", opts.virtualNode, "provider", opts.foreignClusterID, "server", remoteConfig.Host)
+	log.Info("Started the virtual kubelet", "node", opts.nodeName, "clusterID", opts.foreignClusterID, "server", remoteConfig.Host)
 	err = group.Wait()
 	if errors.Is(err, errNewIdentity) {
-		log.Info("Restarting: the address of the provider changed")
+		log.Info("The address of the provider changed: restarting the virtual kubelet")
 		return nil
 	}
 	return err
 }
 
 // pods returns the properties of the virtual node and the provider that affect pods.
-func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, homes *homeServer) kinds.PodOptions {
+func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, origin *originServer) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
 		VirtualStorageClass: o.virtualStorageClass,
 		LabelsNotReflected:  o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
 	}
-	out.APIServer = homes.apiServer()
+	out.APIServer = origin.apiServer()
 	out.APIServer.Domain = o.clusterDomain
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch
@@ -255,11 +255,11 @@ func followIdentity(ctx context.Context, path string, used []byte, credentials *
 			replaced, err := credentials.Replace(now)
 			switch {
 			case err != nil: // the current credentials stay in use until the file changes again
-				log.Error("Reading the renewed identity", "error", err)
+				log.Error("Failed to read the renewed identity: the previous identity stays in use", "error", err)
 			case !replaced:
 				return errNewIdentity
 			default:
-				log.Info("Identity renewed")
+				log.Info("Started to use the renewed identity")
 			}
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// TestIdentityIsFollowed: a renewed identity is taken into use in place; only another address ends the virtual kubelet.
-func TestIdentityIsFollowed(t *testing.T) {
+// TestRenewedIdentityIsUsed: the virtual kubelet uses a renewed identity without a restart. Only another address of the provider restarts it.
+func TestRenewedIdentityIsUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	write := func(content []byte) {
 		t.Helper()

@@ -28,6 +28,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // newClient returns a client without a cache. It lists the few kinds that a virtual kubelet uses, because the discovery of all
@@ -95,7 +96,7 @@ func (e *events) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case obj := <-e.announcements:
-			e.record(ctx, obj, corev1.EventTypeNormal, "SuccessfulReflection", fmt.Sprintf("Successfully reflected object to cluster %q", e.cluster))
+			e.record(ctx, obj, corev1.EventTypeNormal, reasons.SuccessfulReflection, fmt.Sprintf("reflected the object to cluster %s", e.cluster))
 		}
 		select {
 		case <-ctx.Done():
@@ -106,7 +107,7 @@ func (e *events) run(ctx context.Context) error {
 }
 
 func (e *events) warn(ctx context.Context, obj client.Object, message string) {
-	e.record(ctx, obj, corev1.EventTypeWarning, "FailedReflection", message)
+	e.record(ctx, obj, corev1.EventTypeWarning, reasons.FailedReflection, message)
 }
 
 // announce never blocks: it drops the announcement if too many are waiting.
@@ -121,7 +122,7 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 	c, log := e.client, e.log
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
-		log.Error("Recording an event", "error", err)
+		log.Error("Failed to create an Event", "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
 		return
 	}
 	now := metav1.Now()
@@ -135,6 +136,6 @@ func (e *events) record(ctx context.Context, obj client.Object, kind, reason, me
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 	if err := c.Create(ctx, event); err != nil {
-		log.Error("Recording an event", "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
+		log.Error("Failed to create an Event", "kind", gvk.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "error", err)
 	}
 }

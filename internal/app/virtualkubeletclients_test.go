@@ -17,8 +17,8 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// TestAnnouncementsHoldNothingUp: a worker that announces never waits, and a burst costs no burst of writes.
-func TestAnnouncementsHoldNothingUp(t *testing.T) {
+// TestEventsDoNotDelayWorkers: a worker that emits an Event never waits, and a burst of Events does not cause a burst of writes.
+func TestEventsDoNotDelayWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
 		e := newEvents(c, slog.New(slog.DiscardHandler), "milan", "milan")
@@ -48,7 +48,7 @@ func TestAnnouncementsHoldNothingUp(t *testing.T) {
 	})
 }
 
-// TestMetricsOfReflection are those that dashboards ask for, by their names.
+// TestMetricsOfReflection: dashboards find the metrics of reflection by their names.
 func TestMetricsOfReflection(t *testing.T) {
 	pods := 3
 	registry := prometheus.NewPedanticRegistry()

@@ -14,7 +14,7 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-func TestElectedOneAfterTheOtherOnAPIServer(t *testing.T) {
+func TestOneReplicaIsElectedOnAPIServer(t *testing.T) {
 	cfg := liqotesting.APIServer(t)
 	c := liqotesting.Client(t, cfg)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}); err != nil {

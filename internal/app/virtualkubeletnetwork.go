@@ -274,10 +274,10 @@ func (p *provider) ingresses() kinds.IngressOptions {
 	return kinds.IngressOptions{CopyOptions: p.copyOptions(s, "ingress"), Class: s.ingresses}
 }
 
-// policies returns the options for NetworkPolicies. twin returns the remote namespace of a namespace.
-func (p *provider) policies(twin func(namespace string) (string, bool)) kinds.NetworkPolicyOptions {
+// policies returns the options for NetworkPolicies. remoteNamespace returns the remote namespace of a namespace.
+func (p *provider) policies(remoteNamespace func(namespace string) (string, bool)) kinds.NetworkPolicyOptions {
 	s := p.state.Load()
-	o := kinds.NetworkPolicyOptions{CopyOptions: p.copyOptions(s, "networkpolicy"), Twin: twin}
+	o := kinds.NetworkPolicyOptions{CopyOptions: p.copyOptions(s, "networkpolicy"), RemoteNamespace: remoteNamespace}
 	if s.configured {
 		o.Ours = func(block netip.Prefix) (netip.Prefix, bool) {
 			i := slices.IndexFunc(s.taken, block.Overlaps)

@@ -56,7 +56,7 @@ type listing struct {
 
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Watch tells that the watch is there: what is written between a list and its watch, a fake client tells nobody.
+// Watch signals that the watch has started: a fake client sends no event for a write between a list and its watch.
 func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 	w, err := l.WithWatch.Watch(ctx, list, opts...)
 	select {
@@ -137,7 +137,7 @@ func TestAddressesOfTheProvider(t *testing.T) {
 	}
 }
 
-// TestOneVirtualKubeletLeads: of several for a provider the first by name takes care of what follows namespaces, until it is on its way out.
+// TestOneVirtualKubeletLeads: of several virtual kubelets for a provider, the first by name handles the objects of namespaces, until it is being deleted.
 func TestOneVirtualKubeletLeads(t *testing.T) {
 	first := virtualNode("milan-0", "milan")
 	first.Finalizers = []string{"virtualnode-controller.liqo.io/finalizer"}
@@ -170,8 +170,9 @@ func TestOneVirtualKubeletLeads(t *testing.T) {
 	}
 }
 
-// TestOneThatDoesNotRunLeadsNobody: the next one takes over without any news, when the first has been away for too long, and gives way when it is back.
-func TestOneThatDoesNotRunLeadsNobody(t *testing.T) {
+// TestUnavailableVirtualKubeletDoesNotLead: the next virtual kubelet leads without any event when the first has been unavailable for too long, and stops
+// leading when the first is back.
+func TestUnavailableVirtualKubeletDoesNotLead(t *testing.T) {
 	first := virtualNode("milan-0", "milan")
 	first.Status.Conditions = []offv1.VirtualNodeCondition{{
 		Type: offv1.VirtualNodeVirtualKubelet, Status: offv1.VirtualNodeCreating, LastTransitionTime: metav1.NewTime(time.Now().Add(-57 * time.Second)),
@@ -221,7 +222,7 @@ func TestClassesOfTheProvider(t *testing.T) {
 	}
 	node.Spec.IngressClasses[1].IngressClassName = "e"
 	liqotesting.Eventually(t, 10*time.Second, "news of another class", func() error {
-		// The fake server tells a watch nothing of what happened between its list and its beginning: so it happens again.
+		// The fake server sends no event for a change between a list and its watch, so the test repeats the change.
 		if err := c.Update(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
@@ -237,8 +238,8 @@ func TestClassesOfTheProvider(t *testing.T) {
 	}
 }
 
-// TestBlocksOfOurs: where addresses are translated, a block that names some of this cluster's means others there.
-func TestBlocksOfOurs(t *testing.T) {
+// TestAddressBlocksOfThisCluster: where addresses are translated, an address block of this cluster means other addresses in the provider.
+func TestAddressBlocksOfThisCluster(t *testing.T) {
 	node := virtualNode("milan-a", "milan")
 	p, _, _ := runProvider(t, virtualKubeletOptions{reflectIPs: true, translateIPs: true}, node, configuration(nil), networkOf("pod-cidr", "10.210.0.0/16", "10.210.0.0/16"), host("192.0.2.1"))
 	ours := p.policies(nil).Ours

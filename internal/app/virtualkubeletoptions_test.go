@@ -39,7 +39,7 @@ func TestVirtualKubeletOptions(t *testing.T) {
 	}
 }
 
-// TestRuntimeClassOfAnInstallation: the class that the chart makes is the one that pods are told apart by, at the webhook and on their way to the provider.
+// TestRuntimeClassOfAnInstallation: the webhook and the virtual kubelet recognize pods by the RuntimeClass that the chart creates.
 func TestRuntimeClassOfAnInstallation(t *testing.T) {
 	for want, offloading := range map[string]map[string]any{
 		"liqo":      {},
@@ -50,7 +50,7 @@ func TestRuntimeClassOfAnInstallation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), newHome(told.kubelet, func() bool { return false }, nil))
+		pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), newOriginServer(told.kubelet, func() bool { return false }, nil))
 		if told.manager.RuntimeClass != want || pods.RuntimeClass != want {
 			t.Errorf("class %s: the controller manager is told of %s, virtual kubelets of %s", want, told.manager.RuntimeClass, pods.RuntimeClass)
 		}

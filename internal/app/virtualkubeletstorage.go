@@ -215,7 +215,7 @@ func (v *volumes) warnPods(ctx context.Context, c client.Client, told *events, o
 	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(claim.Namespace)); err != nil {
-		told.log.Error("Listing the pods of a claim", "namespace", claim.Namespace, "name", claim.Name, "error", err)
+		told.log.Error("Failed to list the pods of a PersistentVolumeClaim", "namespace", claim.Namespace, "name", claim.Name, "error", err)
 		return
 	}
 	for i := range pods.Items {

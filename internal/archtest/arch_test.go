@@ -1,5 +1,5 @@
 // Package archtest holds the rules of the house as tests: which folders may import which, which names are banned, that the pure
-// roots stay pure. It asks the go command, so it sees what is imported through others too.
+// roots stay pure. It uses the go command, so it sees indirect imports too.
 package archtest
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const module = "liqo.io/liqo"
 
-// pkg is what the go command tells of a package.
+// pkg is the go command's description of a package.
 type pkg struct {
 	ImportPath, Dir, Name, Doc string
 	GoFiles                    []string
@@ -35,6 +35,7 @@ var pure = []string{
 	"internal/offload",
 	"internal/offload/kinds",
 	"internal/ipam",
+	"internal/reasons",
 	"internal/dataplane",
 	"internal/network",
 	"internal/storage",
@@ -77,15 +78,15 @@ var layers = []struct {
 	level  int
 }{
 	{"api", 0},
-	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0},
+	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0},
 	{"internal/peering", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
 	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/storage", 1}, {"internal/discovery", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
 	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
-	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/door", 3},
+	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/enrollment", 3},
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
-	{"internal/storage/controllers", 3}, {"internal/storage/move", 1}, {"internal/storage/mover", 3},
+	{"internal/storage/move", 1}, {"internal/storage/mover", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
@@ -96,7 +97,7 @@ var layers = []struct {
 // concerns must not import one another: they meet through API objects only.
 var concerns = []string{"internal/peering", "internal/offload", "internal/install", "internal/network", "internal/storage", "internal/discovery"}
 
-// bannedNames say nothing about what is inside.
+// bannedNames are folder names that do not describe the content.
 var bannedNames = []string{"utils", "util", "common", "helpers", "helper", "types", "consts", "constants", "getters", "misc", "base", "shared"}
 
 func packages(t *testing.T) []pkg {

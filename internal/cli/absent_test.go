@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// TestUpgradeOfNothing: where nothing is installed, an upgrade is refused with the command that installs, and changes nothing.
+// TestUpgradeOfNothing: without an installation, an upgrade is refused with the command that installs, and changes nothing.
 func TestUpgradeOfNothing(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -28,7 +28,7 @@ func TestUpgradeOfNothing(t *testing.T) {
 	}
 }
 
-// TestNothingToDelete: what is not there any more is said to be not found, not to be deleted.
+// TestNothingToDelete: an object that does not exist is reported as not found, not as deleted.
 func TestNothingToDelete(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

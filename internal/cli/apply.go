@@ -39,7 +39,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return c.dryRun(ctx, step, release, ready)
 	}
 	a.journal.takenBack()
-	undo := &undoing{cluster: c, release: release}
+	undo := &installRun{cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
 	step.End()
 	if undo.lock == nil || errors.Is(err, installer.ErrLockLost) {
@@ -97,8 +97,8 @@ func helmLog(a *app) io.Writer {
 	return io.Discard
 }
 
-// undoing is a running installation that can be rolled back.
-type undoing struct {
+// installRun is a running installation that can be rolled back.
+type installRun struct {
 	*cluster
 	release *installer.Release
 	applied *installer.Applied
@@ -110,7 +110,7 @@ type undoing struct {
 	namespace, admitting *corev1.Namespace
 }
 
-func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared) error {
+func (u *installRun) apply(ctx context.Context, step *console.Step, ready *prepared) error {
 	namespace, err := u.ensureNamespace(ctx)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (u *undoing) apply(ctx context.Context, step *console.Step, ready *prepared
 }
 
 // lostFirst returns err. If the lock was lost, it puts ErrLockLost first, because that is the cause of the failure.
-func (u *undoing) lostFirst(ctx context.Context, err error) error {
+func (u *installRun) lostFirst(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, installer.ErrLockLost) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
@@ -137,7 +137,7 @@ func (u *undoing) lostFirst(ctx context.Context, err error) error {
 }
 
 // acquire takes the lock. It fails if the installation has changed since it was prepared.
-func (u *undoing) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
+func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
 	held, lock, err := installer.Acquire(ctx, u.quietly(), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still at work", holder)
 	})
@@ -183,7 +183,7 @@ func lockHolder() string {
 	return fmt.Sprintf("liqoctl of %s on %s (process %d)", orDefault(who, "an unknown user"), where, os.Getpid())
 }
 
-func (u *undoing) applyAll(ctx context.Context, step *console.Step, ready *prepared) error {
+func (u *installRun) applyAll(ctx context.Context, step *console.Step, ready *prepared) error {
 	step.Update("Applying the custom resource definitions")
 	defined, err := installer.ApplyCRDs(ctx, u.cluster, ready.crds, u.labels, u.annotations)
 	u.defined = defined
@@ -215,7 +215,7 @@ func (u *undoing) applyAll(ctx context.Context, step *console.Step, ready *prepa
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
 // ensureNamespace creates the namespace of the installation. It returns the namespace if it existed before, and nil if this run created it.
-func (u *undoing) ensureNamespace(ctx context.Context) (*corev1.Namespace, error) {
+func (u *installRun) ensureNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.cluster.namespace}}
 	setLabel(namespace, api.LabelManaged, api.True)
 	setLabel(namespace, labelPodSecurity, "privileged")
@@ -241,7 +241,7 @@ func (u *undoing) ensureNamespace(ctx context.Context) (*corev1.Namespace, error
 
 // admitPods labels an existing namespace to admit Liqo's pods, whatever the default of the cluster is. It does not change an existing
 // label.
-func (u *undoing) admitPods(ctx context.Context, found *corev1.Namespace) error {
+func (u *installRun) admitPods(ctx context.Context, found *corev1.Namespace) error {
 	if found == nil {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (u *undoing) admitPods(ctx context.Context, found *corev1.Namespace) error 
 }
 
 // admit sets the Pod Security label of the namespace to the JSON value, or removes it if the value is null.
-func (u *undoing) admit(ctx context.Context, namespace *corev1.Namespace, value string) error {
+func (u *installRun) admit(ctx context.Context, namespace *corev1.Namespace, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, labelPodSecurity, value)
 	if err := u.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
@@ -265,7 +265,7 @@ func (u *undoing) admit(ctx context.Context, namespace *corev1.Namespace, value 
 }
 
 // rollback rolls back the changes of this installation. It keeps everything that existed before.
-func (u *undoing) rollback() error {
+func (u *installRun) rollback() error {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
 	defer cancel()
 	step := u.Start("Taking the installation back")

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// run calls liqoctl with the arguments and returns its exit code and what it wrote.
+// run calls liqoctl with the arguments and returns its exit code and output.
 func run(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -58,7 +58,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestReference keeps what every command says of itself, and that its help says it: the text is the interface.
+// TestReference: the reference page has what every command says of itself, and the help of each command has it too.
 func TestReference(t *testing.T) {
 	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
 	dir := filepath.Join("..", "..", "docs", "reference", "liqoctl")
@@ -116,7 +116,7 @@ func TestEveryCommandIsExplained(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is wrong is said in one line, before any cluster is asked, with exit code 1 and no usage.
+// TestRefusals: an invalid command line is reported in one line, before any cluster is called, with exit code 1 and without the usage.
 func TestRefusals(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for command, want := range map[string]string{
@@ -195,7 +195,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestConnections: what a user meets first, a kubeconfig that leads nowhere, names itself and the cure.
+// TestConnections: an error of a kubeconfig that does not work names the kubeconfig and the cure.
 func TestConnections(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -206,7 +206,7 @@ func TestConnections(t *testing.T) {
 		return path
 	}
 	empty := file("empty", "apiVersion: v1\nkind: Config\n")
-	// The port of a listener that is closed: nobody answers there.
+	// The port of a closed listener: connections are refused.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ type cluster struct {
 	// scope is "local" or "remote" if the command connects to two clusters, and empty otherwise.
 	scope string
 	// plan is set in a dry run: see addDryRun.
-	plan *planner
+	plan *dryRunClient
 	// deleteVolumes allows the loss of data in providers: see addDeleteVolumes.
 	deleteVolumes bool
 	// namespace is the namespace of the installation. named means that the user named it, so that no other one is taken.
@@ -98,7 +98,7 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 		out.contextNamespace = used.Namespace
 	}
 	if a.dryRun {
-		out.plan = newPlanner(c, out.Console, &a.changes)
+		out.plan = newDryRunClient(c, out.Console, &a.changes)
 		out.WithWatch = out.plan
 	} else {
 		out.WithWatch = &journaled{WithWatch: c, journal: &a.journal, scope: scope}
@@ -117,7 +117,7 @@ func (e *noKubeconfigError) Error() string {
 func (a *app) scoped(scope string) *console.Console {
 	out := a.console()
 	if a.dryRun {
-		return out.Scope(strings.TrimPrefix(scope+", dry run", ", ")).Rehearsal()
+		return out.Scope(strings.TrimPrefix(scope+", dry run", ", ")).DryRun()
 	}
 	if scope != "" {
 		return out.Scope(scope)

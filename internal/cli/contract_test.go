@@ -11,7 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestContract: scripts written for earlier versions keep working, by the names, aliases, flags and defaults that they knew.
+// TestContract: scripts for earlier versions keep working: names, aliases, flags and defaults stay.
 func TestContract(t *testing.T) {
 	text, err := os.ReadFile("testdata/contract.txt")
 	if err != nil {
@@ -64,7 +64,7 @@ func checkFlag(t *testing.T, command *cobra.Command, want string) {
 	}
 }
 
-// TestFlagsAreCompleted: a shell never offers the files of this directory where something else is wanted.
+// TestFlagsAreCompleted: completion never offers files where another kind of value is expected.
 func TestFlagsAreCompleted(t *testing.T) {
 	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
 	for _, command := range commands(root) {

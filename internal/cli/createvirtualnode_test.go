@@ -24,7 +24,7 @@ func mayNotGet(c *cluster) {
 	})
 }
 
-// TestVirtualNodeSecretMustBeReadable: a virtual node is not made of a Secret that can not be checked, and the error names the Secret and the cure.
+// TestVirtualNodeSecretMustBeReadable: a VirtualNode is not created with a Secret that cannot be checked, and the error names the Secret and the cure.
 func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
 	refused := func(name, want string) {
@@ -42,8 +42,8 @@ func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	refused("kubeconfig-x", "The user of the kubeconfig lacks this right")
 }
 
-// TestDoctorNamesWhatItCanNotRead: a single object that the doctor may not read is named, like a list.
-func TestDoctorNamesWhatItCanNotRead(t *testing.T) {
+// TestDoctorNamesUnreadableObjects: the doctor names a single object that it may not read, as it names lists.
+func TestDoctorNamesUnreadableObjects(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
 	c.namespace = "liqo"
 	mayNotGet(c)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDeletingAgain: after a wait that was too short it goes on, and what is gone is said to be gone, in the way that the user asks for.
+// TestDeletingAgain: after a wait that was too short, the command resumes. Objects that were deleted meanwhile are reported as deleted, in the requested
+// format.
 func TestDeletingAgain(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

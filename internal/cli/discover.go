@@ -145,7 +145,7 @@ func (a *app) generateDNSRecordsCommand() *cobra.Command {
 				return fmt.Errorf("--ttl %s: want 1s to 1h", ttl)
 			}
 			if address != "" {
-				if err := peering.CheckDoorURL(address); err != nil {
+				if err := peering.CheckEnrollmentURL(address); err != nil {
 					return fmt.Errorf("--auth-url: %w", err)
 				}
 			}
@@ -169,7 +169,7 @@ func (a *app) generateDNSRecordsCommand() *cobra.Command {
 func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl time.Duration) error {
 	if address == "" {
 		var err error
-		if address, err = c.doorURL(ctx, false); err != nil {
+		if address, err = c.enrollmentURL(ctx, false); err != nil {
 			return err
 		}
 	}
@@ -178,17 +178,17 @@ func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl 
 		return err
 	}
 	advertisement.TTL = uint32(ttl / time.Second) //nolint:gosec // at most an hour
-	if advertisement.Fingerprint, err = c.doorFingerprint(ctx); err != nil {
+	if advertisement.Fingerprint, err = c.enrollmentFingerprint(ctx); err != nil {
 		return err
 	}
 	_, err = fmt.Fprint(c.Out(), discovery.ZoneText(advertisement.Records(domain)))
 	return err
 }
 
-// doorFingerprint returns the fingerprint of the key of the authentication service. It is empty, with a warning, if there is no key yet.
-func (c *cluster) doorFingerprint(ctx context.Context) (string, error) {
+// enrollmentFingerprint returns the fingerprint of the key of the authentication service. It is empty, with a warning, if there is no key yet.
+func (c *cluster) enrollmentFingerprint(ctx context.Context) (string, error) {
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorCertificate}
+	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentCertificate}
 	err := c.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		c.Warn("The records have no fingerprint: the authentication service has not written its certificate, Secret %s, yet", key)

@@ -22,13 +22,13 @@ func (a *app) addDryRun(flags *pflag.FlagSet) {
 // plannedAddress stands for an address that is not assigned yet. It is reserved for documentation (RFC 5737).
 const plannedAddress = "192.0.2.1"
 
-// rehearses reports whether the command runs as a dry run.
-func (c *cluster) rehearses() bool { return c.plan != nil }
+// isDryRun reports whether the command runs as a dry run.
+func (c *cluster) isDryRun() bool { return c.plan != nil }
 
-// foresee replaces wait in a dry run. It checks an existing object once, and assumes that any further wait would succeed. The answers then
+// assume replaces wait in a dry run. It checks an existing object once, and assumes that any further wait would succeed. The answers then
 // fill in fields that a controller would set, so that later steps can be validated. API servers receive these fields in dry-run requests
 // only.
-func (c *cluster) foresee(ctx context.Context, object client.Object, check func() verdict, answers []func()) error {
+func (c *cluster) assume(ctx context.Context, object client.Object, check func() verdict, answers []func()) error {
 	name := c.name(object)
 	_, exists, err := c.look(ctx, object)
 	if err != nil {
@@ -54,8 +54,8 @@ func (c *cluster) foresee(ctx context.Context, object client.Object, check func(
 	return nil
 }
 
-// foreseeGone replaces gone in a dry run: it assumes that the object would be deleted.
-func (c *cluster) foreseeGone(ctx context.Context, object client.Object) error {
+// assumeGone replaces gone in a dry run: it assumes that the object would be deleted.
+func (c *cluster) assumeGone(ctx context.Context, object client.Object) error {
 	name := c.name(object)
 	_, exists, err := c.look(ctx, object)
 	if err != nil || !exists {
@@ -65,9 +65,9 @@ func (c *cluster) foreseeGone(ctx context.Context, object client.Object) error {
 	return c.plan.forget(object)
 }
 
-// foreseeNamespace assumes, in a dry run, that a namespace exists that a controller would create.
-func (c *cluster) foreseeNamespace(ctx context.Context, name string) error {
-	if !c.rehearses() {
+// assumeNamespace assumes, in a dry run, that a namespace exists that a controller would create.
+func (c *cluster) assumeNamespace(ctx context.Context, name string) error {
+	if !c.isDryRun() {
 		return nil
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -82,7 +82,7 @@ func (c *cluster) foreseeNamespace(ctx context.Context, name string) error {
 }
 
 // waitsFor prints what the command would wait for, once for each text.
-func (c *planner) waitsFor(what string) {
+func (c *dryRunClient) waitsFor(what string) {
 	c.mu.Lock()
 	told := slices.Contains(c.waits, what)
 	c.waits = append(c.waits, what)
@@ -93,13 +93,13 @@ func (c *planner) waitsFor(what string) {
 }
 
 // tell counts a write and prints it.
-func (c *planner) tell(format string, args ...any) {
+func (c *dryRunClient) tell(format string, args ...any) {
 	c.changes.Add(1)
 	c.out.Info("%s", fmt.Sprintf(format, args...))
 }
 
-// rehearsed prints the last line of a dry run that succeeded.
-func (a *app) rehearsed() {
+// reportDryRun prints the last line of a dry run that succeeded.
+func (a *app) reportDryRun() {
 	if a.changes.Load() == 0 {
 		a.console().Info("Dry run: no changes needed")
 		return

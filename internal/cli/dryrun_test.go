@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// everything is what a command could change in a cluster.
+// everything lists the objects that a command could change in a cluster.
 func everything(t *testing.T, c client.Client) (out []string) {
 	t.Helper()
 	for _, list := range []client.ObjectList{
@@ -42,7 +42,7 @@ func everything(t *testing.T, c client.Client) (out []string) {
 	return out
 }
 
-// TestDryRunOnAPIServer: what a command would do is checked by the API server, and told, and nothing is kept.
+// TestDryRunOnAPIServer: the API server checks what a command would do, the command prints it, and nothing is stored.
 func TestDryRunOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)
@@ -73,8 +73,8 @@ func TestDryRunOnAPIServer(t *testing.T) {
 	}
 }
 
-// rehearse: dry runs of what two clusters take part in are checked by both, and write nothing.
-func (n networks) rehearse() {
+// dryRuns: both clusters check the dry run of a command that changes both, and store nothing.
+func (n networks) dryRuns() {
 	t := n.T
 	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("r", 64)))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestForceUnpeerOnAPIServer: what there is of a peering goes without a word to the other cluster, and who waits for it is told that it is gone.
+// TestForceUnpeerOnAPIServer: all objects of a peering are deleted without contacting the other cluster, and the command waits for the deletion if asked.
 func TestForceUnpeerOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c, peeringObjects()...)
@@ -87,7 +87,7 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestForceUnpeerWarns: where the other cluster answers there is a better way.
+// TestForceUnpeerWarns: the command warns if the other cluster responds, because unpeer is better then.
 func TestForceUnpeerWarns(t *testing.T) {
 	foreign := &corev1beta1.ForeignCluster{}
 	foreign.Status.Conditions = []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished}}
@@ -96,8 +96,8 @@ func TestForceUnpeerWarns(t *testing.T) {
 	}
 }
 
-// TestUnpeerKnowsTheWayOut: of a cluster that can't be reached, and of no other error.
-func TestUnpeerKnowsTheWayOut(t *testing.T) {
+// TestUnpeerNamesForceUnpeer: unpeer names force unpeer if the other cluster is unreachable, and after no other error.
+func TestUnpeerNamesForceUnpeer(t *testing.T) {
 	dial := fmt.Errorf("reaching milan: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
 	if said := orForce(dial).Error(); !strings.HasSuffix(said, "run on the other one: liqoctl force unpeer and the ID of the lost cluster") {
 		t.Error(said)

@@ -69,7 +69,7 @@ func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte
 		}
 	}
 	signature, err := h.sign(ctx, nonce)
-	if err != nil || c.rehearses() {
+	if err != nil || c.isDryRun() {
 		return err // a dry run has no signature, so it prints nothing
 	}
 	publicKey, request, err := h.credentials(ctx)

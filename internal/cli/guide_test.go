@@ -10,8 +10,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestGuidesTypeWhatThereIs: every call of liqoctl in the guides names a command that there is, with flags that it has.
-func TestGuidesTypeWhatThereIs(t *testing.T) {
+// TestGuidesUseExistingCommands: every call of liqoctl in the guides has an existing command and existing flags.
+func TestGuidesUseExistingCommands(t *testing.T) {
 	guides, err := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "*.md"))
 	runbooks, failed := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "runbooks", "*.md"))
 	if err != nil || failed != nil || len(guides) == 0 || len(runbooks) == 0 {

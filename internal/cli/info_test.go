@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// TestInfoWithoutWhatIsRefused: what can't be read and is of minor importance is missing, with a warning, and the rest is shown.
-func TestInfoWithoutWhatIsRefused(t *testing.T) {
+// TestInfoWithoutUnreadableObjects: minor facts that cannot be read are left out with a warning, and the others are shown.
+func TestInfoWithoutUnreadableObjects(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
@@ -48,7 +48,8 @@ func TestInfoWithoutWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestSumOfSlices: several ResourceSlices of one direction share what is granted, so their sum is what a cluster gets; of one there is none to tell.
+// TestSumOfSlices: several ResourceSlices of one direction share the granted resources, so their sum is what a cluster gets. For one ResourceSlice there is no
+// sum.
 func TestSumOfSlices(t *testing.T) {
 	slice := func(action string, accepted bool, cpu string) sliceInfo {
 		return sliceInfo{Action: action, Accepted: accepted, Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}

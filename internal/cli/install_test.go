@@ -62,8 +62,8 @@ func bare(t *testing.T) (liqoctl func(ctx context.Context, command string) (int,
 	}, c
 }
 
-// TestInstallFindsOutOnAPIServer: what was found is shown with where it is from, written, and refused with a cure; nothing is changed.
-func TestInstallFindsOutOnAPIServer(t *testing.T) {
+// TestInstallDetectsTheClusterOnAPIServer: detected values are shown with their source, written, and refused with a cure. Nothing is changed.
+func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 	liqoctl, c := bare(t)
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	code, said := liqoctl(t.Context(), "install --only-output-values --cluster-name rome --api-server-url https://rome:6443 --dump-values-path "+file+
@@ -155,7 +155,7 @@ func keepRunning(ctx context.Context, t *testing.T, c client.Client) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// What changes meanwhile is looked at again.
+				// Changes meanwhile are detected.
 				_ = oneRound(ctx, c)
 			}
 		}
@@ -219,8 +219,8 @@ func failing(ctx context.Context, c client.Client, d *appsv1.Deployment) error {
 	return c.Status().Update(ctx, pod)
 }
 
-// TestUpgradeOnAPIServer: an upgrade keeps what the installation was given; one that does not become ready until it is ended, by its time or
-// by the user, is taken back, definitions included, and says which container is to blame.
+// TestUpgradeOnAPIServer: an upgrade keeps the values of the installation. One that does not become ready before its timeout or an interrupt is rolled back,
+// definitions included, and names the failing container.
 func TestUpgradeOnAPIServer(t *testing.T) {
 	liqoctl, c := bare(t)
 	keepRunning(t.Context(), t, c)
@@ -320,8 +320,8 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestCloudsAreNamed: which cluster to ask a cloud about has to be said, before anything is asked.
-func TestCloudsAreNamed(t *testing.T) {
+// TestCloudNeedsTheClusterName: the user has to name the cluster to look up in a cloud, before anything is requested.
+func TestCloudNeedsTheClusterName(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for command, want := range map[string]string{
 		"install aks": `required flag(s) "resource-group-name", "resource-name" not set`,

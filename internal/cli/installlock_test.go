@@ -24,8 +24,8 @@ import (
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
-// TestTwoInstallsOnAPIServer: of two that run at once the second is refused, with who is at work and since when, and the first one comes to its end; the
-// lock of one that was killed holds nobody for long.
+// TestTwoInstallsOnAPIServer: the second of two installations at the same time is refused, with the holder and start time of the first, which completes. The
+// lock of a killed installation expires.
 func TestTwoInstallsOnAPIServer(t *testing.T) {
 	liqoctl, c := bare(t)
 	key := client.ObjectKey{Namespace: "liqo", Name: installer.LockName}
@@ -66,8 +66,8 @@ func TestTwoInstallsOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestVersionOfWhatHelmDoesNotKnow: the version is told however Liqo was installed.
-func TestVersionOfWhatHelmDoesNotKnow(t *testing.T) {
+// TestVersionWithoutHelm: the version is reported however Liqo was installed.
+func TestVersionWithoutHelm(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	if ran := w.in(t, w.snapshot(), "version"+lawOne, nil); ran.code != 0 || !strings.Contains(ran.out, "Server version: v1.2.3\n") {
@@ -78,7 +78,7 @@ func TestVersionOfWhatHelmDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestUninstalledByHelm: what helm uninstall left of a peering is named with a way out that works without the programs.
+// TestUninstalledByHelm: objects of a peering that helm uninstall left are named, with a cure that works without the programs.
 func TestUninstalledByHelm(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -107,7 +107,7 @@ func TestUninstalledByHelm(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfTests: consumers of one provider do not share the namespace of test network, however long their IDs are.
+// TestNamespacesOfTests: consumers of one provider do not share the namespace of test network, even with long cluster IDs.
 func TestNamespacesOfTests(t *testing.T) {
 	long := strings.Repeat("a", 62)
 	seen := map[string]string{}
@@ -120,8 +120,8 @@ func TestNamespacesOfTests(t *testing.T) {
 	}
 }
 
-// TestGoneByUID: an object of the same name that somebody else made is not waited for.
-func TestGoneByUID(t *testing.T) {
+// TestWaitComparesUIDs: the command does not wait for the deletion of another object of the same name.
+func TestWaitComparesUIDs(t *testing.T) {
 	w := installedWorld(t)
 	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
 	*app.kubeconfig.KubeConfig = filepath.Join(w.dir, "rome")
@@ -140,8 +140,8 @@ func TestGoneByUID(t *testing.T) {
 	}
 }
 
-// TestExecEndsInTime: a server that takes the connection and says nothing does not keep a check beyond its time.
-func TestExecEndsInTime(t *testing.T) {
+// TestExecHasATimeout: a server that accepts the connection and sends nothing does not delay a check beyond its timeout.
+func TestExecHasATimeout(t *testing.T) {
 	stop := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {

@@ -62,7 +62,7 @@ type ranCommand struct {
 	left      worldSnapshot
 }
 
-// essence is what two runs that came to the same have in common: every object, and its spec where nothing of it is random.
+// essence is equal for two runs with the same result: every object, with its spec if nothing in it is random.
 func essence(at worldSnapshot) map[string]string {
 	out := map[string]string{}
 	for id, snapshot := range at {
@@ -88,7 +88,7 @@ type disturbance struct {
 	hits func(request string) bool
 	// answer is given instead of the server's.
 	answer func(r *http.Request) (*http.Response, error)
-	// cure is what the error has to advise, one of these.
+	// cure lists advice, one of which the error must contain.
 	cure []string
 	// passes is whether another try meets it no more.
 	passes bool
@@ -121,13 +121,13 @@ var disturbances = []disturbance{
 	}},
 }
 
-// ungrammatical is what no user should see: formats gone wrong, Go's types and values.
+// ungrammatical matches text that no user should see: failed formats, and Go's types and values.
 var ungrammatical = regexp.MustCompile(`%!|&\{|map\[|<nil>|\*?v1(alpha1|beta1)?\.[A-Z]|0x[0-9a-f]{6}|goroutine`)
 
 // quoted URLs name what the command should name itself.
 var quotedURL = regexp.MustCompile(`(Get|Post|Put|Patch|Delete) "[^"]*"`)
 
-// wellSaid tells what is wrong with what a command that failed says; subject is what the request that failed was about.
+// wellSaid returns what is wrong with the error message of a command. subject is the object of the failed request.
 func wellSaid(said string, subject servedKind) (wrong []string) {
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if !strings.HasSuffix(said, "\n") {
@@ -163,8 +163,8 @@ func subjectOf(request string) servedKind {
 	return servedKinds()[of.of]
 }
 
-// TestLaw: whatever request of whatever command fails, the command says so in its own words and what to do, and what it did before; when it says that it
-// succeeded, it did; and when it is run again it goes on to the same end.
+// TestLaw: whichever request of whichever command fails, the command says so with a cure and lists what it did before. If it reports success, it did
+// everything. If it is run again, it reaches the same end.
 func TestLaw(t *testing.T) {
 	// Hundreds of commands, each with its own connections: their garbage is a third of the time otherwise.
 	before := debug.SetGCPercent(800)
@@ -248,7 +248,7 @@ func newTrial(t *testing.T, row lawRow, at worldSnapshot) *trial {
 
 func (l *trial) judge(t *testing.T) {
 	l.abandoned(t)
-	l.rehearsed(t)
+	l.dryRun(t)
 	l.uninstalled(t)
 	once := map[string]bool{}
 	for _, request := range slices.Sorted(slices.Values(l.want.seen)) {
@@ -324,7 +324,7 @@ func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
 	}
 }
 
-// abandoned runs the command where the controllers do nothing: it ends when its time is over, and says what it waited for and how that was last.
+// abandoned runs the command without controllers: it ends at its timeout, and names what it waited for and the last state of that.
 func (l *trial) abandoned(t *testing.T) {
 	t.Helper()
 	ran := l.in(t, l.at, l.command, func() { l.silent = true })

@@ -18,7 +18,7 @@ func dry(request string) string {
 	return request
 }
 
-// foretold are the lines of a dry run that tell of a change, as the journal tells of one that was made.
+// foretold returns the lines of a dry run that announce a change, in the form of the journal.
 var foretold = regexp.MustCompile(`(?m)^ INFO  \((?:(local|remote), )?dry run\) (\S+) (\S+)(?: in namespace (\S+))? would be (created|changed|deleted)`)
 
 func changesTold(said string) (out []string) {
@@ -32,9 +32,9 @@ func changesTold(said string) (out []string) {
 	return out
 }
 
-// rehearsed runs the command with --dry-run: that writes nothing, succeeds where the command does, and tells all that the command then changes. Commands that
+// dryRun runs the command with --dry-run: that writes nothing, succeeds where the command does, and tells all that the command then changes. Commands that
 // change nothing have no such flag.
-func (l *trial) rehearsed(t *testing.T) {
+func (l *trial) dryRun(t *testing.T) {
 	t.Helper()
 	words := strings.Fields(l.command)
 	command, _, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(words)
@@ -98,7 +98,7 @@ func (l *trial) hindered(t *testing.T, request string, d disturbance, really ran
 	}
 }
 
-// TestDryRunOfTestNetwork: what no world in memory can do is told all the same.
+// TestDryRunOfTestNetwork: the plan is printed even without real clusters.
 func TestDryRunOfTestNetwork(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

@@ -12,9 +12,9 @@ import (
 func (l *trial) uninstalled(t *testing.T) {
 	t.Helper()
 	if strings.HasPrefix(l.command, "doctor") {
-		return // it tells of each that is missing
+		return // it reports each missing kind
 	}
-	asked := map[string]bool{} // the clusters that are asked for objects of ours
+	asked := map[string]bool{} // the clusters whose objects of Liqo are read
 	for _, request := range l.want.seen {
 		fields := strings.Fields(request)
 		path, _, _ := strings.Cut(fields[2], "?")

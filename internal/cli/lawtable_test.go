@@ -17,13 +17,13 @@ type lawRow struct {
 	code int
 	// ticks is whether it needs gateways that measure their tunnels.
 	ticks bool
-	// thorough has each kind of request fail in each way, and those that all commands begin with.
+	// thorough makes each kind of request fail in each way, including the first requests of every command.
 	thorough bool
 	// exempt says why a command is not judged here.
 	exempt string
 }
 
-// lawStates are the commands that lead to what there is before.
+// lawStates are the commands that create the initial states.
 var lawStates = map[string][]string{
 	"connected": {"network connect --wait --kubeconfig %rome --remote-kubeconfig %milan"},
 	"peered":    {"peer --kubeconfig %rome --remote-kubeconfig %milan"},

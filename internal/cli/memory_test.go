@@ -52,7 +52,7 @@ type memoryEvent struct {
 	object  map[string]any
 }
 
-// memoryPath is what the path of a request names.
+// memoryPath is the parsed path of a request.
 type memoryPath struct {
 	of, namespace, name, sub string
 }
@@ -83,7 +83,7 @@ func parsePath(path string) (memoryPath, bool) {
 	return out, true
 }
 
-// memorySnapshot is what a server holds, to begin with it again.
+// memorySnapshot is the content of a server, for another start from it.
 type memorySnapshot struct {
 	objects map[string]map[string]any
 	version int
@@ -95,7 +95,7 @@ func (m *memory) snapshot() memorySnapshot {
 	return memorySnapshot{maps.Clone(m.objects), m.version}
 }
 
-// restore begins with a snapshot. It makes the channels anew, since those of one test's bubble are nothing to another one.
+// restore starts from a snapshot. It recreates the channels, because the bubble of a test cannot use those of another one.
 func (m *memory) restore(at memorySnapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +243,7 @@ func merge(to, patch map[string]any) map[string]any {
 	return out
 }
 
-// store keeps an object, with what a server adds. It wants the lock, as all below do.
+// store stores an object with the fields that a server sets. The caller holds the lock, as for all functions below.
 func (m *memory) store(path memoryPath, kind servedKind, have, wanted map[string]any) map[string]any {
 	m.version++
 	object := maps.Clone(wanted)
@@ -289,7 +289,7 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// remove deletes an object, once no finalizer holds it, with what belongs to it.
+// remove deletes an object without finalizers, and the objects that it owns.
 func (m *memory) remove(path memoryPath) {
 	u := unstructured.Unstructured{Object: m.objects[path.key()]}
 	if u.Object == nil {
@@ -365,7 +365,7 @@ func (m *memory) list(r *http.Request, path memoryPath, kind servedKind) *http.R
 	})
 }
 
-// watch tells of every change since a version until nobody listens any more.
+// watch sends every change since a version until the client stops reading.
 func (m *memory) watch(r *http.Request, path memoryPath, since string) *http.Response {
 	from, err := strconv.Atoi(since)
 	if err != nil {
@@ -441,7 +441,7 @@ func answer(status int, object any) *http.Response {
 	}
 }
 
-// refusal is an answer as an API server gives it to what it does not do.
+// refusal returns the error response of an API server.
 func refusal(code int, reason metav1.StatusReason, path memoryPath, kind servedKind, message string) *http.Response {
 	return answer(code, &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,

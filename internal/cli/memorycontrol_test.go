@@ -207,7 +207,7 @@ func (s *memorySide) identities(ctx context.Context, _ *memorySide) error {
 	return nil
 }
 
-// resourceSlices grants what this cluster asks for, and makes of it what is made of it.
+// resourceSlices grants the requests of this cluster, and creates the resulting objects.
 func (s *memorySide) resourceSlices(ctx context.Context, _ *memorySide) error {
 	var slices authv1beta1.ResourceSliceList
 	if err := s.client.List(ctx, &slices, client.MatchingLabels{api.LabelReplication: api.True}); err != nil {
@@ -353,7 +353,7 @@ func (s *memorySide) requests(ctx context.Context, _ *memorySide) error {
 	return nil
 }
 
-// foreign keeps the record of the peer, by what there is of it.
+// foreign updates the ForeignCluster of the peer from the existing objects.
 func (s *memorySide) foreign(ctx context.Context, peer *memorySide) error {
 	of := client.MatchingLabels{api.LabelRemoteClusterID: peer.side.id}
 	count := func(lists ...client.ObjectList) (bool, error) {

@@ -40,7 +40,7 @@ type world struct {
 	nth  map[string]int // how often each was made
 	// wrote counts what changed something.
 	wrote int
-	// changes are those of the last command, as it tells of them.
+	// changes are the changes that the last command reported.
 	changes []string
 	// answer is asked before a server is; nil answers nothing.
 	answer func(request string, r *http.Request) (*http.Response, error)
@@ -97,7 +97,7 @@ func installedWorld(t *testing.T) *world {
 	return w
 }
 
-// direct is the way of controllers to a server, which nobody counts or disturbs.
+// direct is the client of controllers. Its requests are neither counted nor disturbed.
 type direct struct{ *memory }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) { return d.serve(r), nil }
@@ -112,7 +112,7 @@ func (w *world) snapshot() worldSnapshot {
 	return out
 }
 
-// begin brings the clusters back to a snapshot, and forgets what was asked.
+// begin restores a snapshot of the clusters, and clears the recorded requests.
 func (w *world) begin(at worldSnapshot) {
 	for id, c := range w.clusters {
 		c.restore(at[id])
@@ -172,7 +172,7 @@ func (w *world) describe(r *http.Request) string {
 	return request
 }
 
-// isDry looks at a request, and leaves it as it is.
+// isDry reports whether a request is a dry run, without changing the request.
 func (w *world) isDry(r *http.Request) bool {
 	var body []byte
 	if r.Body != nil && r.Method == http.MethodDelete {
@@ -182,7 +182,7 @@ func (w *world) isDry(r *http.Request) bool {
 	return isDry(r.URL.Query(), r.Method, body)
 }
 
-// RoundTrip serves a request of the command, and has the controllers react to what it changed.
+// RoundTrip serves a request of the command, and lets the controllers react to its changes.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func installedObjects(t *testing.T, id string) []client.Object {
 		&corev1.Secret{ObjectMeta: in(authv1beta1.KeysSecret), Data: map[string][]byte{authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public}},
 		&corev1.Service{ObjectMeta: in(proxyService), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}}},
 		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorService, Annotations: map[string]string{peering.AnnotationDoorAddress: id + ".example.com"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService, Annotations: map[string]string{peering.AnnotationEnrollmentAddress: id + ".example.com"}},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 		},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id + "-1"}, Spec: corev1.NodeSpec{PodCIDR: pods}, Status: corev1.NodeStatus{

@@ -65,7 +65,7 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 		Long: "Move the data of a PersistentVolumeClaim of StorageClass liqo to a node of this cluster, or to a virtual node. No pod may mount it.\n" +
 			"The claim is replaced by one of the same name, its data is copied through the network between the clusters, both checksums\n" +
 			"are compared, and only then the old data is deleted.\n\n" +
-			"Pods that use the claim wait meanwhile. If the command ends early, run it again: it goes on where it was. A move to where the\n" +
+			"Pods that use the claim wait meanwhile. If the command ends early, run it again: it resumes where it stopped. A move to where the\n" +
 			"data is gives an unfinished move up.",
 		Example: example(`
 			# From this cluster to milan

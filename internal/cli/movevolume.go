@@ -89,7 +89,7 @@ func (v *volumeMove) run(ctx context.Context) error {
 			var step move.Step
 			step, err = v.step(ctx, state)
 			switch {
-			case err == nil && (step.Done || step.Err != nil || v.rehearses()):
+			case err == nil && (step.Done || step.Err != nil || v.isDryRun()):
 				return v.error(step.Err)
 			case err == nil && step.Action != move.Nothing:
 				continue
@@ -118,7 +118,7 @@ func (v *volumeMove) step(ctx context.Context, state *move.State) (move.Step, er
 	} else {
 		v.report.step(&step)
 	}
-	if step.Err == nil && !step.Done && v.rehearses() {
+	if step.Err == nil && !step.Done && v.isDryRun() {
 		v.Info("Then the claim would be replaced, its data be copied to node %s, and the old data be deleted once both checksums are equal", v.request.Node)
 	}
 	return step, v.write(ctx, &step)

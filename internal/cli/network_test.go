@@ -11,7 +11,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestNetworkOnAPIServers connects two clusters, completes, changes and removes their network.
+// TestNetworkOnAPIServers connects two clusters, and completes, changes and removes their network.
 func TestNetworkOnAPIServers(t *testing.T) {
 	rome, milan := newSide(t, "rome", "10.1.0.0/16", "192.0.2.1"), newSide(t, "milan", "10.2.0.0/16", "192.0.2.2")
 	rome.peer, milan.peer = milan, rome
@@ -67,11 +67,11 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	}{
 		{"info peer", networks.infoPeer},
 		{"in-band", networks.inBand},
-		{"dry runs", networks.rehearse},
+		{"dry runs", networks.dryRuns},
 		{"uninstall names the network", networks.uninstallNamesTheNetwork},
-		{"once more changes nothing", networks.connectAgain},
+		{"a second run changes nothing", networks.connectAgain},
 		{"from the other side it is the same tunnel", networks.connectFromTheOtherSide},
-		{"what is missing is made, what exists is left", networks.connectCompletes},
+		{"missing objects are created, existing ones stay", networks.connectCompletes},
 		{"flags change what exists", networks.connectChanges},
 		{"new keys", networks.rotateKeys},
 		{"disconnect asks, and leaves the ranges", networks.disconnect},

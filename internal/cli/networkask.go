@@ -49,7 +49,7 @@ func (p *pair) askForNetwork(ctx context.Context, o *peerOptions) (bool, error) 
 	identity := &authv1beta1.Identity{}
 	identity.Namespace, identity.Name = namespace, authv1beta1.IdentityControlPlanePrefix+p.remote.id
 	err = p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
-	if apierrors.IsNotFound(err) && !p.local.rehearses() {
+	if apierrors.IsNotFound(err) && !p.local.isDryRun() {
 		return false, p.local.error(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s. So the control planes have to connect the networks, "+
 			"and Identity %s in namespace %s, which they need, does not exist: run liqoctl peer, or liqoctl authenticate before", p.remote.id, identity.Name, namespace))
 	}

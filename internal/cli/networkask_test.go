@@ -69,7 +69,7 @@ func peeringControllers(t *testing.T, rome, milan *memorySide) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	running.Go(func() {
 		for ctx.Err() == nil {
-			// The next pass comes to what failed.
+			// The next pass reaches the failed request.
 			_, _, _, _, err := rome.secrets(ctx, milan), milan.secrets(ctx, rome), milan.tenants(ctx, rome), rome.requests(ctx, milan), recordOf(ctx, rome.client)
 			if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 				t.Logf("the record of milan: %v", err)
@@ -103,8 +103,8 @@ func recordOf(ctx context.Context, rome client.Client) error {
 	return rome.Status().Update(ctx, record)
 }
 
-// TestPeeringUserIsEnoughOnAPIServers: with the kubeconfig of a peering user alone, its certificate and its rights, a consumer peers, disconnects and connects
-// the networks, and unpeers. The network is made by the two control planes, so that the user needs no right to make gateways.
+// TestPeeringUserIsEnoughOnAPIServers: with the kubeconfig of a peering user alone, a consumer peers, disconnects and connects the networks, and unpeers. The
+// control planes create the network, so the user needs no permissions on gateways.
 func TestPeeringUserIsEnoughOnAPIServers(t *testing.T) {
 	romeConfig, rome := serverOf(t, "rome")
 	env, config, authority := kubetesting.WithAuthority(t)

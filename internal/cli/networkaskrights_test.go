@@ -31,9 +31,9 @@ func clientCertificate(t *testing.T, user string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestInBandTakesAnAdministrator: a peering user never gets the rights for --in-band, with or without --invite, so the command ends before it changes
-// anything. It names the rights and both ways on.
-func TestInBandTakesAnAdministrator(t *testing.T) {
+// TestInBandNeedsAnAdministrator: a peering user never gets the permissions for --in-band, so the command ends before it changes anything. It names the
+// permissions and both alternatives.
+func TestInBandNeedsAnAdministrator(t *testing.T) {
 	for name, row := range map[string]struct {
 		user   string
 		auth   authFlags

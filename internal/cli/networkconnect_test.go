@@ -20,7 +20,7 @@ func (n networks) connectFromTheOtherSide() {
 	n.same("connected from milan")
 }
 
-// connectCompletes: what is missing is made, what exists is left.
+// connectCompletes: connect creates missing objects, and leaves existing ones.
 func (n networks) connectCompletes() {
 	t := n.T
 	for _, object := range []client.Object{

@@ -104,7 +104,7 @@ func TestExplainFromManifests(t *testing.T) {
 	}
 }
 
-func TestExplainTellsWhatIsBroken(t *testing.T) {
+func TestExplainReportsFaults(t *testing.T) {
 	dir := dump(t, "Error")
 	code, out, errOut := run(t, "network", "explain", "rome/demo/home", "milan/demo-rome/hello", "-f", dir, "-o", "yaml")
 	if code != 1 || !strings.Contains(out, "whole: false") || !strings.Contains(out, "object: Connection liqo-tenant-milan/gw-milan") ||

@@ -118,11 +118,11 @@ func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name st
 		return network.End{}, fmt.Errorf("pod %s/%s runs in cluster %s, which is not among those given (%s): add its --remote-kubeconfig",
 			namespace, name, provider, clusterNames(clusters))
 	}
-	twin := c.twin(provider, namespace)
-	if twin == "" {
+	remoteNamespace := c.remoteNamespace(provider, namespace)
+	if remoteNamespace == "" {
 		return network.End{}, fmt.Errorf("namespace %s of cluster %s has no remote namespace in cluster %s: offload it with liqoctl offload namespace %s", namespace, c.ID, provider, namespace)
 	}
-	return podEnd(clusters, &clusters[j], twin, name)
+	return podEnd(clusters, &clusters[j], remoteNamespace, name)
 }
 
 func (c *explainedCluster) pod(namespace, name string) *corev1.Pod {
@@ -146,13 +146,13 @@ func (c *explainedCluster) podNames(namespace string) string {
 	return orDefault(strings.Join(names, ", "), "none")
 }
 
-// twin returns the name of the remote namespace in a provider. It is empty if there is none.
-func (c *explainedCluster) twin(provider, namespace string) string {
+// remoteNamespace returns the name of the remote namespace in a provider. It is empty if there is none.
+func (c *explainedCluster) remoteNamespace(provider, namespace string) string {
 	for _, m := range c.maps {
 		// A NamespaceMap that a consumer replicated to this cluster has the name of this cluster, not of the provider.
 		if m.Labels[api.LabelRemoteClusterID] == provider || m.Labels[api.LabelRemoteID] == provider || m.Name == provider {
-			if twin := m.Spec.DesiredMapping[namespace]; twin != "" {
-				return twin
+			if remoteNamespace := m.Spec.DesiredMapping[namespace]; remoteNamespace != "" {
+				return remoteNamespace
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func (n networks) twoAdministrators() {
 	apply(n.milan, manifest(n.rome, "generate publickey --gateway-type client --gateway-name milan -o json"), &networkingv1beta1.PublicKey{})
 	n.must(n.in(n.rome, line+" --wait"))
 	n.same("made by two administrators")
-	// Which is what connect makes: it has nothing to do.
+	// These are the objects that connect creates, so it has nothing to do.
 	n.has(n.must(n.both("network connect --wait")), "GatewayServer rome in namespace liqo-tenant-rome exists already", "Connection is established")
 	n.same("looked at by connect")
 	for _, command := range []string{"delete gatewayclient milan", "delete publickey milan -n liqo-tenant-milan", "delete configuration milan"} {

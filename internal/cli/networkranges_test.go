@@ -9,9 +9,9 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestPublicRangesTakeAnAdministrator: liqoctl makes no Configuration of the ranges that a peer reports where these are public, and names the cure. One that an
-// administrator made stays as it is.
-func TestPublicRangesTakeAnAdministrator(t *testing.T) {
+// TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public ranges that only the peer reported, and names the cure. A Configuration of
+// an administrator stays as it is.
+func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 	for name, test := range map[string]struct{ pod, external, refused string }{
 		"private":         {"10.20.0.0/16", "10.70.0.0/16", ""},
 		"public pods":     {"8.8.8.0/24", "10.70.0.0/16", "8.8.8.0/24"},

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// TestEveryNetworkRequestIsWithdrawn: of several NetworkRequests to a provider all are deleted, and the network of each is waited for.
+// TestEveryNetworkRequestIsWithdrawn: all NetworkRequests to a provider are deleted, and the command waits for the deletion of the network of each.
 func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{

@@ -18,7 +18,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// side is a cluster of which only the API server is real: what its controllers and gateways would write, once writes.
+// side is a cluster with a real API server only. once writes what its controllers and gateways would write.
 type side struct {
 	id, address, kubeconfig string
 	client.Client
@@ -185,7 +185,7 @@ func (s *side) network(t *testing.T) map[string]any {
 	return out
 }
 
-// forget removes what the gateways left when they are gone: Kubernetes would collect it.
+// forget deletes the children of deleted gateways, as garbage collection does.
 func (s *side) forget(t *testing.T) {
 	t.Helper()
 	namespace := client.InNamespace(api.TenantNamespace(s.peer.id))
@@ -196,7 +196,7 @@ func (s *side) forget(t *testing.T) {
 	}
 }
 
-// steerBoth steers two clusters by turns, so that what they keep is only touched by one goroutine.
+// steerBoth runs two clusters in turns, so that only one goroutine uses their state.
 func (s *side) steerBoth(ctx context.Context, other *side) error {
 	for ctx.Err() == nil {
 		for _, one := range []*side{s, other} {

@@ -171,12 +171,12 @@ func isRequired(conditions []offloadingv1beta1.RemoteNamespaceCondition) bool {
 }
 
 type offloadOptions struct {
-	choice                 namespaceChoice
-	pods, mapping, twin    string
-	selectors              []string
-	timeout                time.Duration
-	output                 outputFlag
-	parsedClusterSelection *corev1.NodeSelector
+	choice                    namespaceChoice
+	pods, mapping, remoteName string
+	selectors                 []string
+	timeout                   time.Duration
+	output                    outputFlag
+	parsedClusterSelection    *corev1.NodeSelector
 	// given reports whether the user set a flag.
 	given func(flag string) bool
 }
@@ -248,7 +248,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	flags.StringVar(&o.pods, "pod-offloading-strategy", string(offloadingv1beta1.PodsLocalAndRemote), "Where pods may run: Local, Remote or LocalAndRemote")
 	flags.StringVar(&o.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultName),
 		"Name of the remote namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
-	flags.StringVar(&o.twin, "remote-namespace-name", "", "Name of the remote namespace, with the strategy SelectedName")
+	flags.StringVar(&o.remoteName, "remote-namespace-name", "", "Name of the remote namespace, with the strategy SelectedName")
 	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Label selector of the virtual nodes; may be repeated, each is an alternative; '' selects all (default: all)")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "Maximum time for the whole command")
 	o.choice.add(command)
@@ -266,7 +266,7 @@ func (o *offloadOptions) validate() error {
 	if err := oneOfThese("namespace-mapping-strategy", o.mapping, mappings...); err != nil {
 		return err
 	}
-	if selected := o.mapping == string(offloadingv1beta1.SelectedName); selected != (o.twin != "") {
+	if selected := o.mapping == string(offloadingv1beta1.SelectedName); selected != (o.remoteName != "") {
 		return fmt.Errorf("--remote-namespace-name goes with --namespace-mapping-strategy %s, and only with it", offloadingv1beta1.SelectedName)
 	}
 	if slices.Equal(o.selectors, []string{""}) {
@@ -330,7 +330,7 @@ func (o *offloadOptions) fill(object *offloadingv1beta1.NamespaceOffloading) {
 	}
 	if set("namespace-mapping-strategy") {
 		object.Spec.NamespaceMappingStrategy = offloadingv1beta1.NamespaceMappingStrategy(o.mapping)
-		object.Spec.RemoteNamespaceName = o.twin
+		object.Spec.RemoteNamespaceName = o.remoteName
 	}
 	if set("selector") {
 		object.Spec.ClusterSelector = o.parsedClusterSelection

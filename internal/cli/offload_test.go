@@ -15,8 +15,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestOffloadProtectedOnAPIServer: a namespace that is never offloaded is refused before anything is written, in the same words by name, by label, in
-// a dry run and when the object is only printed.
+// TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry run and for
+// printed manifests.
 func TestOffloadProtectedOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	manager := &appsv1.Deployment{}
@@ -61,7 +61,7 @@ func TestOffloadProtectedOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestOffloadAgainOnAPIServer: what is not on the command line stays as it is, and a remote namespace is deleted only after a confirmation.
+// TestOffloadAgainOnAPIServer: settings that are not on the command line stay, and remote namespaces are deleted only after a confirmation.
 func TestOffloadAgainOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	node := func(cluster, region string) *offloadingv1beta1.VirtualNode {
@@ -126,8 +126,8 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestNamedTwiceIsOnce: a namespace or a peer that is named twice, anywhere on the command line, counts once, in the order of the command line.
-func TestNamedTwiceIsOnce(t *testing.T) {
+// TestRepeatedNamesCountOnce: a namespace or peer that occurs twice on the command line counts once, in the order of the command line.
+func TestRepeatedNamesCountOnce(t *testing.T) {
 	c := fakeCluster("rome",
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},

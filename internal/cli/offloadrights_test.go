@@ -20,8 +20,8 @@ import (
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
-// TestNamespaceAdministratorOffloadsOnAPIServer: with the roles of Kubernetes and those that the chart adds to them, the administrator of a namespace offloads
-// that namespace with liqoctl, its other users see it, and none of them reaches another namespace, a tenant namespace or the Secrets there.
+// TestNamespaceAdministratorOffloadsOnAPIServer: with the roles of Kubernetes and the chart, the administrator of a namespace offloads it with liqoctl and its
+// other users see that. None of them can use another namespace, a tenant namespace or the Secrets there.
 func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c,

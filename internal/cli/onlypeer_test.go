@@ -11,8 +11,8 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
-// TestOnlyPeer: a command that needs the name of a peer takes the only one there is and says so; of several it lists the names and changes nothing. What can
-// not be undone, or begins a peering, takes none by itself.
+// TestOnlyPeer: a command that needs the name of a peer uses the only one that exists and says so. Of several it lists the names and changes nothing. Commands
+// that cannot be undone, or start a peering, require the name.
 func TestOnlyPeer(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

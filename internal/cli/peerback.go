@@ -17,7 +17,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 )
 
 // addressWithin is how long the addresses of an Invitation may take. The peering does not depend on the Invitation.
@@ -39,10 +39,10 @@ func (p *pair) inviteBack(ctx context.Context) error {
 
 func (p *pair) invite(ctx context.Context) error {
 	back := &pair{local: p.remote, remote: p.local}
-	if _, err := p.local.doorService(ctx); err != nil {
+	if _, err := p.local.enrollmentService(ctx); err != nil {
 		return err
 	}
-	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.DoorService, "the authentication service")
+	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
 	}
@@ -58,8 +58,8 @@ func (p *pair) invite(ctx context.Context) error {
 	if err := p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
 		return p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
 	}
-	options := &door.Options{Namespace: p.local.namespace, Client: p.local, Reader: p.local, Now: time.Now, Random: rand.Reader}
-	tokens, err := door.EnsureSecret(ctx, options)
+	options := &enrollment.Options{Namespace: p.local.namespace, Client: p.local, Reader: p.local, Now: time.Now, Random: rand.Reader}
+	tokens, err := enrollment.EnsureSecret(ctx, options)
 	if err != nil {
 		return p.local.error(err)
 	}
@@ -89,11 +89,11 @@ func (p *pair) invite(ctx context.Context) error {
 // lasts reports whether the token of an Invitation still admits the consumer and stays valid for more than half of maxTokenLifetime. It
 // checks the token against the token Secret of the inviting cluster.
 func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bool {
-	token, err := peering.CheckToken(tokens.Data[peering.DoorSecretKey], string(invitation.Data[peering.InvitationTokenKey]), consumer, now)
+	token, err := peering.CheckToken(tokens.Data[peering.EnrollmentSecretKey], string(invitation.Data[peering.InvitationTokenKey]), consumer, now)
 	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= maxTokenLifetime/2 {
 		return false
 	}
-	_, err = peering.Redeem(tokens.Data[peering.DoorUsedKey], token, consumer, now)
+	_, err = peering.Redeem(tokens.Data[peering.EnrollmentUsedKey], token, consumer, now)
 	return err == nil
 }
 

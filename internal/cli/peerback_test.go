@@ -28,7 +28,7 @@ func (n networks) inviteBack(p *pair) {
 		}
 		return []client.Object{exposed, behind}
 	}
-	made := append(expose(ipamv1alpha1.IPAuthentication, peering.DoorService, "10.70.0.8", 443), expose(ipamv1alpha1.IPAPIServerProxy, proxyService, "10.70.0.7", 8118)...)
+	made := append(expose(ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "10.70.0.8", 443), expose(ipamv1alpha1.IPAPIServerProxy, proxyService, "10.70.0.7", 8118)...)
 	namespace := api.TenantNamespace("rome")
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}},
@@ -77,8 +77,8 @@ func (n networks) inviteBack(p *pair) {
 	n.has(n.refused(n.in(n.milan, "peer rome")), "cluster rome has not invited this one", "generate peer-command")
 }
 
-// Another invitation is made when half of the time of its token is over, and when the token admits the consumer no more.
-func TestInvitationsLast(t *testing.T) {
+// TestInvitationsAreRenewed: another invitation is created after half of the token's lifetime, and when the token no longer admits the consumer.
+func TestInvitationsAreRenewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	key := []byte("secret")
 	token := func(consumer string, left time.Duration) peering.Token {
@@ -96,9 +96,9 @@ func TestInvitationsLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		secret    *corev1.Secret
-		key, book []byte
-		want      bool
+		secret          *corev1.Secret
+		key, usedTokens []byte
+		want            bool
 	}{
 		"none":                        {&corev1.Secret{}, key, nil, false},
 		"new":                         {of("milan", maxTokenLifetime), key, nil, true},
@@ -108,7 +108,7 @@ func TestInvitationsLast(t *testing.T) {
 		"old":                         {of("milan", maxTokenLifetime/3), key, nil, false},
 		"another's":                   {of("naples", maxTokenLifetime), key, nil, false},
 	} {
-		tokens := &corev1.Secret{Data: map[string][]byte{peering.DoorSecretKey: test.key, peering.DoorUsedKey: test.book}}
+		tokens := &corev1.Secret{Data: map[string][]byte{peering.EnrollmentSecretKey: test.key, peering.EnrollmentUsedKey: test.usedTokens}}
 		if got := lasts(test.secret, tokens, "milan", now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}

@@ -17,9 +17,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestPeerTakesNoOtherPlace: a peering that would take the place of another cluster of the same ID, or of a node, is refused before the first
-// change, in a dry run in the same words; --force replaces a key, and says which.
-func TestPeerTakesNoOtherPlace(t *testing.T) {
+// TestPeerReplacesNoOtherCluster: a peering that would replace another cluster of the same ID, or a node, is refused before the first change, with the same
+// message in a dry run. --force replaces a key, and says which.
+func TestPeerReplacesNoOtherCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	apart := w.snapshot()
@@ -145,7 +145,7 @@ func TestPeerTakesNoOtherPlace(t *testing.T) {
 			t.Errorf("the key was not replaced: %v", err)
 		}
 	}
-	// Nothing needs --force that takes nobody's place.
+	// A peering that replaces no other cluster needs no --force.
 	for _, at := range []worldSnapshot{apart, peered, authenticated} {
 		if ran := w.in(t, at, "peer"+lawBoth, nil); ran.code != 0 {
 			t.Errorf("code %d: %s", ran.code, ran.said)

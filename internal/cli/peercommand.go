@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 )
 
 // peerCommandOptions holds the flags of generate peer-command.
@@ -89,7 +89,7 @@ func (o *peerCommandOptions) check() error {
 	case o.url == "":
 		return nil
 	}
-	if err := peering.CheckDoorURL(o.url); err != nil {
+	if err := peering.CheckEnrollmentURL(o.url); err != nil {
 		return fmt.Errorf("--auth-url: %w", err)
 	}
 	return nil
@@ -118,16 +118,16 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	}
 	url := o.url
 	if url == "" {
-		url, err = c.doorURL(ctx, o.onlyCommand)
+		url, err = c.enrollmentURL(ctx, o.onlyCommand)
 	} else if !o.trusted && pin == nil {
-		_, err = c.doorService(ctx) // the token names its certificate, so it has to have one
+		_, err = c.enrollmentService(ctx) // the token names its certificate, so it has to have one
 	}
 	if err != nil {
 		return err
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
 	text, err := c.sealed(ctx, &token, !o.trusted && pin == nil)
-	if err != nil || c.rehearses() {
+	if err != nil || c.isDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
 	if !o.onlyCommand {
@@ -144,9 +144,9 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 // sealed returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
 // service's certificate.
 func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool) (string, error) {
-	options := &door.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
+	options := &enrollment.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
 	if pinned {
-		pair, err := door.EnsureCertificate(ctx, options)
+		pair, err := enrollment.EnsureCertificate(ctx, options)
 		if err != nil {
 			return "", err
 		}
@@ -156,13 +156,13 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 		}
 		token.Pin = peering.PinOf(certificate)
 	}
-	return door.Issue(ctx, options, token)
+	return enrollment.Issue(ctx, options, token)
 }
 
-// doorService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
-func (c *cluster) doorService(ctx context.Context) (*corev1.Service, error) {
+// enrollmentService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
+func (c *cluster) enrollmentService(ctx context.Context) (*corev1.Service, error) {
 	service := &corev1.Service{}
-	key := client.ObjectKey{Namespace: c.namespace, Name: peering.DoorService}
+	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentService}
 	err := c.Get(ctx, key, service)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
@@ -170,12 +170,12 @@ func (c *cluster) doorService(ctx context.Context) (*corev1.Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading Service %s: %w", key, err)
 	}
-	return service, peering.CheckDoorTLS(service)
+	return service, peering.CheckEnrollmentTLS(service)
 }
 
-// doorURL returns the URL at which consumers reach the authentication service.
-func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
-	service, err := c.doorService(ctx)
+// enrollmentURL returns the URL at which consumers reach the authentication service.
+func (c *cluster) enrollmentURL(ctx context.Context, silent bool) (string, error) {
+	service, err := c.enrollmentService(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -183,9 +183,9 @@ func (c *cluster) doorURL(ctx context.Context, silent bool) (string, error) {
 	if err := c.List(ctx, &nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	url, err := peering.DoorURL(service, nodes.Items)
+	url, err := peering.EnrollmentURL(service, nodes.Items)
 	if err == nil && !silent && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 &&
-		service.Annotations[peering.AnnotationDoorAddress] == "" {
+		service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
 		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", client.ObjectKeyFromObject(service))
 	}
 	return url, err

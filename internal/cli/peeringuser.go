@@ -83,7 +83,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	} else if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.cluster.namespace, err)
 	}
-	if !u.rehearses() {
+	if !u.isDryRun() {
 		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s", u.consumer, u.consumer)
 		u.Warn("The kubeconfig holds a private key and is printed only now: store it safely and hand it over by a safe channel")
 		u.Warn("It is good for cluster %s alone: another consumer needs another peering user", u.consumer)
@@ -115,7 +115,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	if err != nil {
 		return err
 	}
-	if err := u.bind(ctx, subject.User); err != nil || u.rehearses() {
+	if err := u.bind(ctx, subject.User); err != nil || u.isDryRun() {
 		return err // a dry run has no certificate, so it prints nothing
 	}
 	config.AuthInfos[u.user()] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}

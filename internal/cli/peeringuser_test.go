@@ -46,7 +46,7 @@ func controlPlane(t *testing.T, c client.Client) {
 	})
 }
 
-// TestPeeringByHandOnAPIServer: what two administrators send each other, and what each command refuses.
+// TestPeeringByHandOnAPIServer goes through the manifests that two administrators exchange, and the errors of each command.
 func TestPeeringByHandOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)

@@ -236,7 +236,7 @@ func (c *cluster) healthy(ctx context.Context, peer string, network, node bool) 
 		return err
 	}
 	step.End()
-	if c.rehearses() {
+	if c.isDryRun() {
 		return nil
 	}
 	return c.conclude(ctx, peer)

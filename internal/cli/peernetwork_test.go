@@ -28,7 +28,7 @@ func rangeObject(kind, cidr string) *ipamv1alpha1.Network {
 	}
 }
 
-// TestPeeringWithoutNetwork: who peers is told what keeps the networks apart and what follows from it.
+// TestPeeringWithoutNetwork: peer says why the networks are not connected, and what follows from that.
 func TestPeeringWithoutNetwork(t *testing.T) {
 	template := &networkingv1beta1.WgGatewayServerTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "wireguard-server"}}
 	forbid := func(c *cluster) {
@@ -75,7 +75,7 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 	}
 }
 
-// TestViewOf: an address that a peer tells of is one of its own ranges, as they appear here, or none.
+// TestViewOf: an address that a peer reports is mapped through one of its own ranges, or refused.
 func TestViewOf(t *testing.T) {
 	cidrs := func(pod, external string) networkingv1beta1.ClusterConfig {
 		return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{pod}, External: []string{external}}}

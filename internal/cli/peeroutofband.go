@@ -39,7 +39,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		Aliases: []string{"oob"},
 		Short:   "Peer with a provider by a token, without its kubeconfig",
 		Long: "Peer the local cluster, the consumer, with a provider whose administrator ran generate peer-command and handed the command over.\n" +
-			"The local cluster introduces itself to the provider's authentication service, to which the token opens the door, and gets an\n" +
+			"The local cluster introduces itself to the provider's authentication service, with the token, and gets an\n" +
 			"identity of its own there. NAME is what the virtual node is called.\n\n" +
 			"With --invite the provider may use resources of the local cluster too: its administrator runs peer with the ID of this cluster.",
 		Example: example(`
@@ -119,7 +119,7 @@ func (o *peerOptions) checkRequest() error {
 
 // check validates the user's input and returns the parsed token.
 func (i *invitation) check(now time.Time) (peering.Token, error) {
-	if err := peering.CheckDoorURL(i.url); err != nil {
+	if err := peering.CheckEnrollmentURL(i.url); err != nil {
 		return peering.Token{}, fmt.Errorf("--auth-url: %w", err)
 	}
 	for what, value := range map[string]string{"NAME": i.name, "--cluster-id": i.id} {
@@ -140,7 +140,7 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
 	if o.auth.invite {
 		var err error
-		if i.back, err = c.doorURL(ctx, false); err != nil {
+		if i.back, err = c.enrollmentURL(ctx, false); err != nil {
 			return fmt.Errorf("--invite: %w", err)
 		}
 	}

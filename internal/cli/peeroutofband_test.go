@@ -9,8 +9,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// What is wrong with a command that was copied is said before any cluster is asked.
-func TestPeerCommandsThatAreRefused(t *testing.T) {
+// TestInvalidPeerCommands: a mistake in a copied command is reported before any cluster is called.
+func TestInvalidPeerCommands(t *testing.T) {
 	token := func(change func(*peering.Token)) string {
 		out := peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}
 		if change != nil {

@@ -11,8 +11,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestKeyInUse: where a cluster has several PublicKeys of one peer, a tunnel that does not work is explained with the one that the gateway uses, and that one
-// is replaced.
+// TestKeyInUse: if a cluster has several PublicKeys of one peer, the explanation of a broken tunnel names the one that the gateway uses, and that one is
+// replaced.
 func TestKeyInUse(t *testing.T) {
 	const namespace = "tenant"
 	whole := func(fill byte) []byte { return bytes.Repeat([]byte{fill}, network.KeyLength) }

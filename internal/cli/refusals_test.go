@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRefusalsOfAWorld: what commands refuse that the law can not try to the end, because they run a chart, or pods.
-func TestRefusalsOfAWorld(t *testing.T) {
+// TestRefusalsInMemory lists refusals that TestLaw cannot reach, because the commands run a chart or pods.
+func TestRefusalsInMemory(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	installed := w.snapshot()

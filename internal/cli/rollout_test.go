@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// TestStuckPodsAreNamedAtOnce: an image that can't be pulled is named while the installation waits, once for all pods, with reason and message.
+// TestStuckPodsAreNamedAtOnce: while the installation waits, an image that cannot be pulled is reported once for all pods, with reason and message.
 func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	pod := func(name, reason string) *corev1.Pod {
 		return &corev1.Pod{

@@ -48,7 +48,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return 1
 	}
 	if a.dryRun {
-		a.rehearsed()
+		a.reportDryRun()
 	}
 	return 0
 }

@@ -86,7 +86,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// peeringObjects are what two controller managers leave in a consumer.
+// peeringObjects are the objects that two controller managers create in a consumer.
 func peeringObjects() []client.Object {
 	ready := []corev1beta1.Condition{{Type: corev1beta1.AuthIdentityControlPlaneStatus, Status: corev1beta1.StatusReady}}
 	bad := []corev1beta1.Condition{{Type: corev1beta1.OffloadingNodeStatus, Status: corev1beta1.StatusNotReady, Message: "no heartbeat"}}
@@ -205,7 +205,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Errorf("%d documents: %s%s", len(documents), out, errOut)
 		}
 	})
-	t.Run("uninstall leaves an installation elsewhere alone", func(t *testing.T) {
+	t.Run("uninstall leaves an installation in another namespace", func(t *testing.T) {
 		code, _, errOut := liqoctl("uninstall --purge --skip-confirm -n default")
 		if code != 1 || !strings.Contains(errOut, "installed in namespace liqo, not in default") {
 			t.Errorf("code %d: %s", code, errOut)
@@ -224,7 +224,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			t.Errorf("code %d: %s", code, errOut)
 		}
 	})
-	t.Run("namespaces are taken back all at once", func(t *testing.T) {
+	t.Run("several namespaces are unoffloaded at once", func(t *testing.T) {
 		var objects []*offloadingv1beta1.NamespaceOffloading
 		for _, name := range []string{"first", "second"} {
 			object := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
@@ -259,7 +259,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 	t.Run("waiting follows the object", func(t *testing.T) { testWaiting(t, kubeconfig, c) })
 }
 
-// TestUninstallOfNothingOnAPIServer: the wrong kubeconfig is no success, and what Helm did not install it can't remove.
+// TestUninstallOfNothingOnAPIServer: uninstall fails with the wrong kubeconfig, and where Helm did not install Liqo.
 func TestUninstallOfNothingOnAPIServer(t *testing.T) {
 	env, config := kubetesting.Environment(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

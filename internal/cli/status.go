@@ -81,7 +81,7 @@ func (c *cluster) status(ctx context.Context) (*statusInfo, error) {
 	if out.Components, err = c.components(ctx, c.namespace); err != nil {
 		return nil, err
 	}
-	if url, err := c.doorURL(ctx, true); err == nil {
+	if url, err := c.enrollmentURL(ctx, true); err == nil {
 		out.AuthenticationURL = url
 	}
 	reserved, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeReserved)

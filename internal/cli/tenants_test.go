@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// tenancy is what a consumer has in a provider.
+// tenancy holds the objects of a consumer in a provider.
 func tenancy(consumer string) []client.Object {
 	namespace := "tenant-of-" + consumer
 	copied := map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: consumer, api.LabelRemoteClusterID: consumer}
@@ -92,7 +92,7 @@ func controllers(t *testing.T, c client.Client) {
 	}()
 }
 
-// TestAdmissionOnAPIServer: the verbs by which a provider takes back what it grants, what they refuse, and that they return when it is so.
+// TestAdmissionOnAPIServer covers the commands by which a provider revokes what it granted: their errors, and that they return when it is done.
 func TestAdmissionOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)

@@ -207,7 +207,7 @@ func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, 
 		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
 	}
 	c.Console = a.scoped(c.id)
-	if c.rehearses() {
+	if c.isDryRun() {
 		c.plan.out = c.Console
 	}
 	return c, nil

@@ -18,7 +18,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// TestReportOfChecks: a check is made again until it succeeds; one that never does is named, and with fail-fast it is the last one.
+// TestReportOfChecks: a check is repeated until it succeeds. A check that never succeeds is named, and is the last one with fail-fast.
 func TestReportOfChecks(t *testing.T) {
 	checks := []testCheck{
 		{title: "good", cluster: "rome", pod: "a", urls: []string{"u"}, anything: true},
@@ -73,7 +73,7 @@ func TestInterruptedChecksAreNoSuccess(t *testing.T) {
 	}
 }
 
-func TestAskedFromHere(t *testing.T) {
+func TestChecksFromThisMachine(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"pod":"p"}`) }))
 	defer server.Close()
 	outcomes := askFromHere(t.Context(), []string{server.URL, "http://127.0.0.1:1"})
@@ -82,7 +82,7 @@ func TestAskedFromHere(t *testing.T) {
 	}
 }
 
-func TestImageBesideAnother(t *testing.T) {
+func TestImageFromTheSameRegistry(t *testing.T) {
 	for image, want := range map[string]string{
 		"registry.example/liqo/controller-manager:v1": "registry.example/liqo/testserver:v1", "host:5000/controller-manager:v1": "host:5000/testserver:v1",
 		"host:5000/controller-manager": "host:5000/testserver:v9", "registry.example/controller-manager@sha256:0123": "registry.example/testserver:v9",
@@ -94,7 +94,7 @@ func TestImageBesideAnother(t *testing.T) {
 	}
 }
 
-// TestOutsideByName: what --ip makes IP objects of may be given by its name, as the default is.
+// TestOutsideByName: the objects for --ip can be given by name, like the default.
 func TestOutsideByName(t *testing.T) {
 	names := map[string][]string{"example.com": {"192.0.2.9", "192.0.2.7"}, "six.example.com": {"2001:db8::1"}, "192.0.2.5": {"192.0.2.5"}}
 	resolve := func(_ context.Context, _, host string) ([]netip.Addr, error) {

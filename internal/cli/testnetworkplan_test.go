@@ -65,7 +65,7 @@ func TestPlannedChecks(t *testing.T) {
 	}
 }
 
-// TestProvidersOfOneConsumer: the nodes of one provider have to reach the pods of another, also those that a node port leads to.
+// TestProvidersOfOneConsumer: the nodes of one provider reach the pods of another, also through a node port.
 func TestProvidersOfOneConsumer(t *testing.T) {
 	world := testedPair()
 	world.replicas["naples-0"] = "naples"

@@ -117,7 +117,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		if err := c.ensureReplicas(ctx, within, target.id, target == c, replicas, t.options.image); err != nil {
 			return err
 		}
-		if err := target.foreseeNamespace(ctx, within); err != nil {
+		if err := target.assumeNamespace(ctx, within); err != nil {
 			return err
 		}
 		if err := target.ensureHosts(ctx, within, t.options.image); err != nil {

@@ -56,7 +56,7 @@ func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// TestTestedWorld: the checks begin when every pod runs and every cluster knows every address, and until then it is told what is missing.
+// TestTestedWorld: the checks start when every pod runs and every cluster knows every address. Before that, the command names what is missing.
 func TestTestedWorld(t *testing.T) {
 	replica := func(of string) map[string]string { return map[string]string{testLabel: testName, testClusterLabel: of} }
 	host := map[string]string{testLabel: testHosts}
@@ -116,7 +116,7 @@ func TestTestedWorld(t *testing.T) {
 	}
 }
 
-// TestTestedWorkload: one server for each node of each cluster, told to its cluster by its own nodes; a second time changes nothing.
+// TestTestedWorkload: one server for each node of each cluster, which the nodes of its own cluster report. A second pass changes nothing.
 func TestTestedWorkload(t *testing.T) {
 	rome := fakeCluster("rome")
 	for range 2 {

@@ -26,9 +26,8 @@ import (
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
-// TestUninstallHoldsNothingOnAPIServer: with the controllers gone, the ranges of the installation go with it, and what stays is its owner's to
-// delete.
-func TestUninstallHoldsNothingOnAPIServer(t *testing.T) {
+// TestUninstallWithoutControllersOnAPIServer: without controllers, the ranges of the installation are deleted with it, and their owners delete the rest.
+func TestUninstallWithoutControllersOnAPIServer(t *testing.T) {
 	env, config := kubetesting.Environment(t)
 	c := kubetesting.Client(t, config)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -96,7 +95,7 @@ func TestUninstallHoldsNothingOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestUninstallRefusesOnAPIServer: every use of the installation is named, with what ends it.
+// TestUninstallRefusesOnAPIServer: every use of the installation is named, with the command that ends it.
 func TestUninstallRefusesOnAPIServer(t *testing.T) {
 	kubeconfig, c := server(t)
 	meta := func(name, peer string) metav1.ObjectMeta {

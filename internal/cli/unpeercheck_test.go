@@ -37,8 +37,8 @@ func (w *world) partition(t *testing.T, of, from string, down bool) {
 	}
 }
 
-// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that undoes the peering changes anything, in a dry run neither,
-// and each says why and what ends the peering all the same. One that is half done is resumed.
+// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that removes the peering changes anything, nor does its dry run. Each
+// says why and how to end the peering anyway. A half-done removal is resumed.
 func TestUnpeerAcrossAPartition(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -97,7 +97,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 			}
 		}
 	}
-	// The link is back, and the finalizer goes: the same command ends what it began.
+	// The link is back and the finalizer is removed: the same command completes the removal.
 	back := change(half, func() {
 		w.partition(t, "rome", "milan", false)
 		node := &offloadingv1beta1.VirtualNode{}
@@ -117,7 +117,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 	if diff := cmp.Diff(essence(want.left), essence(got.left)); want.code != 0 || got.code != 0 || diff != "" {
 		t.Errorf("resumed: codes %d and %d: %s%s", want.code, got.code, got.said, diff)
 	}
-	// Who has given the provider up is not asked whether it can be reached.
+	// After force unpeer, the command does not check whether the provider is reachable.
 	if ran := w.in(t, apart, "force unpeer milan --skip-confirm"+lawOne, nil); ran.code != 0 {
 		t.Errorf("force unpeer: code %d: %s", ran.code, ran.said)
 	}
@@ -129,7 +129,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 	}
 }
 
-// TestUnpeerWithAnExpiredCertificate: an API server that answers, and refuses the certificate, is not gone for good: what helps is another certificate.
+// TestUnpeerWithAnExpiredCertificate: an API server that responds and rejects the certificate is not gone for good: the cure is another certificate.
 func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -154,8 +154,8 @@ func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
 	}
 }
 
-// TestUnpeerSaysWhatItLeaves: each command that ends a peering names what it leaves, and the command that removes it does so.
-func TestUnpeerSaysWhatItLeaves(t *testing.T) {
+// TestUnpeerNamesWhatItLeaves: each command that ends a peering names the objects that it leaves, and the command that removes them does so.
+func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	apart := w.snapshot()
@@ -180,7 +180,7 @@ func TestUnpeerSaysWhatItLeaves(t *testing.T) {
 	for _, test := range []struct {
 		command string
 		says    []string
-		// gone are the clusters in which the command that is named leaves nothing.
+		// gone are the clusters in which the named command leaves nothing.
 		gone []string
 	}{
 		{"unpeer" + lawBoth, []string{here + " (cluster rome)", there + " (cluster milan)"}, []string{"rome", "milan"}},
@@ -206,7 +206,7 @@ func TestUnpeerSaysWhatItLeaves(t *testing.T) {
 			}
 		}
 	}
-	// The whole command leaves nothing to tell of.
+	// The complete command leaves nothing, so it names nothing.
 	if ran := w.in(t, peered, "unpeer --delete-namespaces"+lawBoth, nil); ran.code != 0 || strings.Contains(ran.said, "Left: ") {
 		t.Errorf("code %d: %s", ran.code, ran.said)
 	}
@@ -216,8 +216,8 @@ func TestUnpeerSaysWhatItLeaves(t *testing.T) {
 	}
 }
 
-// TestInvitationsAreAskedFor: who peers in-band invites the provider to use this cluster only by asking for it.
-func TestInvitationsAreAskedFor(t *testing.T) {
+// TestInvitationsNeedAFlag: an in-band peering invites the provider to use this cluster only if a flag requests it.
+func TestInvitationsNeedAFlag(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	at := w.snapshot()

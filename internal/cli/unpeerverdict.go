@@ -31,7 +31,7 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 	if left <= 0 {
 		return nil
 	}
-	if c.rehearses() {
+	if c.isDryRun() {
 		c.plan.waitsFor(c.name(foreign) + " to tell whether its API server still responds")
 		return nil
 	}

@@ -41,8 +41,8 @@ func (w *world) loseTunnel(t *testing.T, of, to string, at time.Time) {
 	}
 }
 
-// TestUnpeerRightAfterACut: when a tunnel was lost a moment ago, the condition of the API server counts only once it had the time to show a cut. A lost tunnel
-// alone hinders nobody.
+// TestUnpeerRightAfterACut: right after the loss of a tunnel, the condition of the API server counts only once it had time to change. A lost tunnel alone
+// blocks no command.
 func TestUnpeerRightAfterACut(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -91,7 +91,7 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 	}
 }
 
-// TestUnpeerWithoutAControllerManager: a condition that nobody keeps says nothing, so nothing is changed.
+// TestUnpeerWithoutAControllerManager: a condition that no controller manager updates means nothing, so nothing is changed.
 func TestUnpeerWithoutAControllerManager(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

@@ -40,10 +40,10 @@ func never(format string, args ...any) verdict { return verdict{err: fmt.Errorf(
 // wait watches an object, given by namespace and name, until check returns done or an error, or ctx ends. It reads each state into the
 // object before it calls check. It does not call check while the object does not exist. The step, if not nil, shows what is missing.
 //
-// A dry run does not wait: see foresee, which also uses the answers.
+// A dry run does not wait: see assume, which also uses the answers.
 func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Object, check func() verdict, answers ...func()) error {
-	if c.rehearses() {
-		return c.foresee(ctx, object, check, answers)
+	if c.isDryRun() {
+		return c.assume(ctx, object, check, answers)
 	}
 	name := c.name(object)
 	last := notYet("the API server has not responded")
@@ -63,8 +63,8 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 // gone watches the object until it no longer exists. If the object has a UID, gone waits for the object with that UID. Otherwise it waits
 // for the first object that it observes.
 func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
-	if c.rehearses() {
-		return c.foreseeGone(ctx, object)
+	if c.isDryRun() {
+		return c.assumeGone(ctx, object)
 	}
 	name, uid := c.name(object), object.GetUID()
 	why := "the API server has not responded"

@@ -19,7 +19,7 @@ import (
 var open = regexp.MustCompile(`\.(Packets|Handshake|Received|Sent)$|^\.Links\[0\]\.(Name|Kind|VNI|Port|Local|MAC|Foreign)$|` +
 	`^\.WireGuard(\[0\]\.(Link|Peers\[1\]\.(Endpoint|AllowedIPs)))?$`)
 
-// TestEveryFieldCounts: whatever is changed in a state, there is something to do to make it right; but for what is left open.
+// TestEveryFieldCounts: every change of a state leads to a difference, except for fields that are left open.
 func TestEveryFieldCounts(t *testing.T) {
 	var paths []string
 	each(reflect.ValueOf(&[]dataplane.State{gateway()}[0]).Elem(), "", func(path string, _ reflect.Value) { paths = append(paths, path) })
@@ -106,8 +106,8 @@ func change(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// TestKeysAreComparedAsTheyAreKept: every implementation of WireGuard clears four bits of a private key and sets one.
-func TestKeysAreComparedAsTheyAreKept(t *testing.T) {
+// TestKeysAreComparedAsStored: every implementation of WireGuard clears four bits of a private key and sets one.
+func TestKeysAreComparedAsStored(t *testing.T) {
 	want := gateway()
 	for i := range want.WireGuard[0].PrivateKey {
 		want.WireGuard[0].PrivateKey[i] = 0xff

@@ -82,9 +82,9 @@ type Match struct {
 	ICMPError           bool   // ICMP: destination unreachable, time exceeded or parameter problem; these quote a packet
 	QuotedSource        Selector
 	QuotedDestination   Selector
-	// Unasked: connection tracking has the packet neither as established nor as related. It opens a connection or belongs to none, as an
+	// NewOrInvalid: connection tracking has the packet neither as established nor as related. It opens a connection or belongs to none, as an
 	// ICMP error about an unknown packet does.
-	Unasked               bool
+	NewOrInvalid          bool
 	DestinationTranslated bool // connection tracking translated the connection's destination (a Service)
 }
 

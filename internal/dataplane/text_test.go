@@ -72,7 +72,7 @@ func gateway() dataplane.State {
 				}},
 				{Name: "source", Hook: dataplane.Postrouting, NAT: true, Priority: dataplane.SourceNAT - 1, Rules: []dataplane.FilterRule{
 					{Match: dataplane.Match{OutLink: overlay, Source: dataplane.Selector{Set: "pods"}}, Verdict: dataplane.KeepSource},
-					{Match: dataplane.Match{OutLink: dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}, Unasked: true}, Verdict: dataplane.ToSource, Address: addr("172.16.0.1")},
+					{Match: dataplane.Match{OutLink: dataplane.LinkName{Name: dataplane.OverlayLink, Not: true}, NewOrInvalid: true}, Verdict: dataplane.ToSource, Address: addr("172.16.0.1")},
 					{Match: dataplane.Match{DestinationTranslated: true}, Verdict: dataplane.Masquerade},
 				}},
 			},
@@ -104,7 +104,7 @@ func TestText(t *testing.T) {
 	golden(t, "gateway.txt", dataplane.Text(gateway()))
 }
 
-// TestOrderOfChanges is the plan of an installation, and of an uninstallation, as a log would show them.
+// TestOrderOfChanges shows the changes of an installation and of an uninstallation as a log does.
 func TestOrderOfChanges(t *testing.T) {
 	there := dataplane.State{Links: []dataplane.Link{{Name: dataplane.TunnelLink, Kind: dataplane.Tunnel, MTU: 1420, Down: true}}, WireGuard: []dataplane.WireGuard{{Link: dataplane.TunnelLink}}}
 	var lines strings.Builder
@@ -159,8 +159,8 @@ func TestPrivateKeysNeverPrint(t *testing.T) {
 	}
 }
 
-// TestTextTellsStatesApart: equal texts, nothing to change; and the other way round.
-func TestTextTellsStatesApart(t *testing.T) {
+// TestTextDistinguishesStates: two states have the same text exactly if there is no difference.
+func TestTextDistinguishesStates(t *testing.T) {
 	for seed := range uint64(3000) {
 		a, b := conformance.NewDice(seed, own).State(true), conformance.NewDice(seed+seed%2, own).State(true)
 		open := func(s *dataplane.State) { // what a wanted state may leave open

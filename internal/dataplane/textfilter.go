@@ -78,7 +78,7 @@ func (m Match) String() string {
 	}
 	return line(m.InLink.text("iifname"), m.OutLink.text("oifname"), m.Source.text("ip saddr"), m.Destination.text("ip daddr"), transport,
 		m.QuotedSource.text(quotedSource), m.QuotedDestination.text(quotedDestination),
-		flag("ct state != established,related", m.Unasked), flag("ct status dnat", m.DestinationTranslated))
+		flag("ct state != established,related", m.NewOrInvalid), flag("ct status dnat", m.DestinationTranslated))
 }
 
 // Positions of the quoted packet's addresses: offset in bits from the start of the ICMP header, and length in bits.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBatch: no thread is left out, nor one that starts later.
+// TestBatch: the scheduling policy applies to all threads, also to those started later.
 func TestBatch(t *testing.T) {
 	if err := batch(); err != nil {
 		t.Fatal(err)

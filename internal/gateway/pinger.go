@@ -14,8 +14,8 @@ import (
 // outstanding is how many of the latest pings may still be answered; answers to older pings do not count.
 const outstanding = 32
 
-// Pulse is the result of the pings to the peer through the tunnel.
-type Pulse struct {
+// PingStats is the result of the pings to the peer through the tunnel.
+type PingStats struct {
 	// Last is the arrival time of the latest answer. Sent is when the ping that it answers was sent. Both are zero before the
 	// first answer.
 	Last, Sent time.Time
@@ -26,7 +26,7 @@ type Pulse struct {
 }
 
 // Silence returns the time since the latest answer, or 0 before the first one and if the answer arrived after now was read.
-func (p Pulse) Silence(now time.Time) time.Duration {
+func (p PingStats) Silence(now time.Time) time.Duration {
 	if p.Last.IsZero() {
 		return 0
 	}
@@ -45,10 +45,10 @@ type PingerOptions struct {
 	Link    string
 	// Interval is the time between two pings.
 	Interval time.Duration
-	// Heard is called with the round-trip time of each answer. Left is called when the peer's replica announces that it is about
+	// OnPong is called with the round-trip time of each answer. OnShutdownNotice is called when the peer's replica announces that it is about
 	// to end. Both may be nil.
-	Heard func(rtt time.Duration)
-	Left  func()
+	OnPong           func(rtt time.Duration)
+	OnShutdownNotice func()
 }
 
 // Pinger pings the other side of the tunnel.
@@ -59,15 +59,15 @@ type Pinger struct {
 	mu     sync.Mutex
 	paused bool
 	socket *net.UDPConn // nil while no socket is open
-	pulse  Pulse
+	stats  PingStats
 	sent   [outstanding]time.Time // send times; ping number n is at n modulo outstanding
 }
 
 // NewPinger returns a Pinger that has not sent any ping.
 func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts, now: make(chan struct{}, 1)} }
 
-// Ask sends a ping at once, in addition to the regular ones: the tunnel may just have come up. It never blocks.
-func (p *Pinger) Ask() {
+// PingNow sends a ping at once, in addition to the regular ones: the tunnel may just have come up. It never blocks.
+func (p *Pinger) PingNow() {
 	select {
 	case p.now <- struct{}{}:
 	default: // a ping is already due
@@ -99,11 +99,11 @@ func (p *Pinger) Leave() error {
 	return nil
 }
 
-// Pulse returns the latest results.
-func (p *Pinger) Pulse() Pulse {
+// PingStats returns the latest results.
+func (p *Pinger) PingStats() PingStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pulse
+	return p.stats
 }
 
 // Run sends pings until ctx ends. Without a link, address or route there are no answers; Run returns no error for that.
@@ -118,7 +118,7 @@ func (p *Pinger) Run(ctx context.Context) error {
 			if opened, err := listen(ctx, p.local(), p.opts.Link); err == nil {
 				socket, done = opened, closeWith(ctx, opened)
 				p.use(opened)
-				go p.hear(opened)
+				go p.receive(opened)
 			}
 		}
 		if socket != nil {
@@ -159,8 +159,8 @@ func (p *Pinger) ask(socket *net.UDPConn) error {
 		return nil
 	}
 	now := time.Now()
-	p.sent[p.pulse.Pings%outstanding] = now
-	p.pulse.Pings++
+	p.sent[p.stats.Pings%outstanding] = now
+	p.stats.Pings++
 	p.mu.Unlock()
 	text, err := json.Marshal(pingMessage{ClusterID: p.opts.ClusterID, Type: ping, Time: now})
 	if err != nil {
@@ -170,8 +170,8 @@ func (p *Pinger) ask(socket *net.UDPConn) error {
 	return err
 }
 
-// hear receives answers until the socket is closed.
-func (p *Pinger) hear(socket *net.UDPConn) {
+// receive handles answers until the socket is closed.
+func (p *Pinger) receive(socket *net.UDPConn) {
 	buffer := make([]byte, messageSize)
 	for {
 		n, from, err := socket.ReadFromUDPAddrPort(buffer)
@@ -189,8 +189,8 @@ func (p *Pinger) hear(socket *net.UDPConn) {
 		switch {
 		case answer.Type == pong:
 			p.answered(answer.Time, time.Now())
-		case answer.Type == bye && p.opts.Left != nil:
-			p.opts.Left()
+		case answer.Type == bye && p.opts.OnShutdownNotice != nil:
+			p.opts.OnShutdownNotice()
 		}
 	}
 }
@@ -205,13 +205,13 @@ func (p *Pinger) answered(sent, now time.Time) {
 			continue
 		}
 		p.sent[i] = time.Time{}
-		p.pulse.Pongs++
+		p.stats.Pongs++
 		rtt := now.Sub(asked)
-		if asked.After(p.pulse.Sent) {
-			p.pulse.Last, p.pulse.Sent, p.pulse.RTT = now, asked, rtt
+		if asked.After(p.stats.Sent) {
+			p.stats.Last, p.stats.Sent, p.stats.RTT = now, asked, rtt
 		}
-		if p.opts.Heard != nil {
-			p.opts.Heard(rtt)
+		if p.opts.OnPong != nil {
+			p.opts.OnPong(rtt)
 		}
 		return
 	}

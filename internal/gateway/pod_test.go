@@ -37,14 +37,14 @@ func TestPreparedNamespaceForwards(t *testing.T) {
 	}
 }
 
-// TestTunnelOutlivesTheAgentThatLeaves: both containers are told to end at once, and the tunnel is needed until another replica is at work.
-func TestTunnelOutlivesTheAgentThatLeaves(t *testing.T) {
+// TestTunnelWaitsForTheHandover: Kubernetes stops both containers at once, and the tunnel is needed until another replica is active.
+func TestTunnelWaitsForTheHandover(t *testing.T) {
 	directory := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 	work, end := linger(ctx, directory)
 	defer end()
 	tell := func() {
-		if err := Announce(directory, freePort(t).Port(), Standing{network.Standby, noon}, time.Now()); err != nil {
+		if err := PublishStatus(directory, freePort(t).Port(), ReplicaStatus{network.Standby, noon}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,7 +35,7 @@ type Prober struct {
 
 // asked holds the last answer of a replica and the nonce of the latest probe sent to it.
 type asked struct {
-	heard network.Heard
+	heard network.ProbeResult
 	nonce uint64
 }
 
@@ -44,8 +44,8 @@ func NewProber(opts ProberOptions) *Prober {
 	return &Prober{opts: opts, replicas: map[netip.Addr]*asked{}}
 }
 
-// Ask sets the replicas to probe. Answers of replicas that were already probed are kept.
-func (p *Prober) Ask(replicas []netip.Addr) {
+// SetReplicas sets the replicas to probe. Answers of replicas that were already probed are kept.
+func (p *Prober) SetReplicas(replicas []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := make(map[netip.Addr]*asked, len(replicas))
@@ -59,11 +59,11 @@ func (p *Prober) Ask(replicas []netip.Addr) {
 	p.replicas = wanted
 }
 
-// Heard returns the last answer of each probed replica.
-func (p *Prober) Heard() map[netip.Addr]network.Heard {
+// Results returns the last answer of each probed replica.
+func (p *Prober) Results() map[netip.Addr]network.ProbeResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make(map[netip.Addr]network.Heard, len(p.replicas))
+	out := make(map[netip.Addr]network.ProbeResult, len(p.replicas))
 	for replica, known := range p.replicas {
 		out[replica] = known.heard
 	}
@@ -77,7 +77,7 @@ func (p *Prober) Run(ctx context.Context) error {
 		return fmt.Errorf("opening a socket to ask replicas of gateways: %w", err)
 	}
 	defer closeWith(ctx, socket)()
-	go p.hear(socket)
+	go p.receive(socket)
 	tick := time.NewTicker(p.opts.Interval)
 	defer tick.Stop()
 	for {
@@ -109,7 +109,7 @@ func (p *Prober) questions() map[netip.Addr][]byte {
 	return out
 }
 
-func (p *Prober) hear(socket *net.UDPConn) {
+func (p *Prober) receive(socket *net.UDPConn) {
 	buffer := make([]byte, messageSize)
 	for {
 		n, from, err := socket.ReadFromUDPAddrPort(buffer)
@@ -141,7 +141,7 @@ func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) b
 		return false
 	}
 	before := known.heard
-	known.heard = network.Heard{Answer: answer.Answer, At: now}
+	known.heard = network.ProbeResult{Answer: answer.Answer, At: now}
 	// The replica entered its state after the previous answer, so it had left the state in between.
 	return before.At.IsZero() || before.State != answer.State || answer.For < now.Sub(before.At)
 }

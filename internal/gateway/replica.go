@@ -13,22 +13,22 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// replicaFile is the file in Directory that holds the announced Standing. Its modification time is the time of the last
+// replicaFile is the file in Directory that holds the announced ReplicaStatus. Its modification time is the time of the last
 // announcement.
 const replicaFile = "replica"
 
-// Standing is the state of a replica and the time at which the replica entered that state.
-type Standing struct {
+// ReplicaStatus is the state of a replica and the time at which the replica entered that state.
+type ReplicaStatus struct {
 	State network.State `json:"state"`
 	Since time.Time     `json:"since"`
 }
 
-// Announce publishes the state of this replica to the responder on a port of this pod. After a change, the responder answers
-// recent probes again at once. The agent calls Announce at every step, also without a change, to show that it is alive.
-func Announce(directory string, port uint16, standing Standing, now time.Time) error {
-	text, err := json.Marshal(standing)
+// PublishStatus publishes the state of this replica to the responder on a port of this pod. After a change, the responder answers
+// recent probes again at once. The agent calls PublishStatus at every step, also without a change, to show that it is alive.
+func PublishStatus(directory string, port uint16, status ReplicaStatus, now time.Time) error {
+	text, err := json.Marshal(status)
 	if err != nil {
-		return fmt.Errorf("writing the standing of the replica: %w", err)
+		return fmt.Errorf("writing the status of the replica: %w", err)
 	}
 	path := filepath.Join(directory, replicaFile)
 	old, err := os.ReadFile(path)
@@ -48,23 +48,23 @@ func Announce(directory string, port uint16, standing Standing, now time.Time) e
 	return tellOfChange(port)
 }
 
-// Announced returns the last announced Standing and its time; both are zero if there was none.
-func Announced(directory string) (Standing, time.Time, error) {
+// PublishedStatus returns the last announced ReplicaStatus and its time; both are zero if there was none.
+func PublishedStatus(directory string) (ReplicaStatus, time.Time, error) {
 	path := filepath.Join(directory, replicaFile)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Standing{}, time.Time{}, nil
+		return ReplicaStatus{}, time.Time{}, nil
 	}
 	if err != nil {
-		return Standing{}, time.Time{}, fmt.Errorf("looking at the standing of the replica: %w", err)
+		return ReplicaStatus{}, time.Time{}, fmt.Errorf("looking at the status of the replica: %w", err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return Standing{}, time.Time{}, fmt.Errorf("reading the standing of the replica: %w", err)
+		return ReplicaStatus{}, time.Time{}, fmt.Errorf("reading the status of the replica: %w", err)
 	}
-	var told Standing
+	var told ReplicaStatus
 	if err := json.Unmarshal(text, &told); err != nil {
-		return Standing{}, time.Time{}, fmt.Errorf("reading the standing of the replica in %s: %w", path, err)
+		return ReplicaStatus{}, time.Time{}, fmt.Errorf("reading the status of the replica in %s: %w", path, err)
 	}
 	return told, info.ModTime(), nil
 }
@@ -73,7 +73,7 @@ func Announced(directory string) (Standing, time.Time, error) {
 // the start of this process does not count: its agent may have ended together with the previous process, and this process
 // restarts faster than an agent does. An active replica stays active without its agent while pings of the peer arrive, because
 // then traffic does too. In all other cases the replica is on standby.
-func answer(told Standing, at, began, lastPing, now time.Time) network.Answer {
+func answer(told ReplicaStatus, at, began, lastPing, now time.Time) network.Answer {
 	until := at.Add(agentSilence)
 	if at.Before(began) && until.After(began) {
 		until = began

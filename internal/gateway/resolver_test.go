@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-func TestHostNamesAreLookedUp(t *testing.T) {
+func TestHostNamesAreResolved(t *testing.T) {
 	var away atomic.Bool
 	changes := make(chan struct{}, 100)
 	r := NewResolver(func() { changes <- struct{}{} })
@@ -53,8 +53,8 @@ func TestHostNamesAreLookedUp(t *testing.T) {
 	}
 }
 
-// TestOfManyAddressesTheFirstCount: the peer controls its DNS, so its host name may resolve to any number of addresses, in any order.
-func TestOfManyAddressesTheFirstCount(t *testing.T) {
+// TestOnlyTheFirstAddressesAreDialed: the peer controls its DNS, so its host name may resolve to any number of addresses, in any order.
+func TestOnlyTheFirstAddressesAreDialed(t *testing.T) {
 	many := []netip.Addr{netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 	for i := range 200 {
 		many = append(many, netip.AddrFrom4([4]byte{192, 0, 2, byte(200 - i)}))

@@ -55,7 +55,7 @@ func (r *responder) servePings(ctx context.Context, address, link string) error 
 func (r *responder) serveProbes(ctx context.Context, address string) error {
 	askers := map[netip.AddrPort]asker{}
 	return serve(ctx, address, "", func(text []byte, from netip.AddrPort, reply reply) {
-		told, at, err := Announced(r.directory)
+		told, at, err := PublishedStatus(r.directory)
 		if err != nil {
 			return // while the agent's file is unreadable, the state is unknown
 		}

@@ -53,12 +53,12 @@ type Input struct {
 	Private dataplane.PrivateKey
 	// Endpoints are the addresses that a client may dial, the best first.
 	Endpoints []netip.AddrPort
-	// Device is the current state of WireGuard; it may be slightly old while pongs arrive. Pulse holds the latest ping results.
-	Device Device
-	Pulse  Pulse
+	// Device is the current state of WireGuard; it may be slightly old while pongs arrive. PingStats holds the latest ping results.
+	Device    Device
+	PingStats PingStats
 	// Self is the name of this pod. Siblings holds the last answer of each other pod of this gateway, with one entry for each.
 	Self     string
-	Siblings map[string]network.Heard
+	Siblings map[string]network.ProbeResult
 }
 
 // Begun reports whether the session has taken its first decision (Step) or adopted a session (Adopt).
@@ -73,7 +73,7 @@ func (s *Session) Replica() network.Replica { return s.replica }
 // Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. told is the last
 // announcement of that agent. Call Adopt before Step. It returns true if the caller should call it again later, because an answer
 // through the tunnel may still arrive: on a busy host as late as Timing.Deaf, and a new session would interrupt the traffic.
-func (s *Session) Adopt(in Input, told Standing) (wait bool) {
+func (s *Session) Adopt(in Input, told ReplicaStatus) (wait bool) {
 	peer, ok := in.Device.carrying()
 	if s.begun || !ok || told.State != network.Active {
 		return false
@@ -81,11 +81,11 @@ func (s *Session) Adopt(in Input, told Standing) (wait bool) {
 	if s.adopting.IsZero() {
 		s.adopting = in.Now
 	}
-	if in.Pulse.Pongs == 0 {
+	if in.PingStats.Pongs == 0 {
 		return in.Now.Sub(s.adopting) < s.timing.Deaf
 	}
 	s.begun = true
-	s.replica = network.Replica{State: network.Active, Since: told.Since, Peered: true, Made: in.Pulse.Last.Add(-time.Nanosecond)}
+	s.replica = network.Replica{State: network.Active, Since: told.Since, Peered: true, Made: in.PingStats.Last.Add(-time.Nanosecond)}
 	s.rotation = network.Rotation{Present: peer.Key}
 	s.private = in.Private
 	s.local = in.Device.Port
@@ -115,8 +115,8 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	}
 	s.count(in)
 	carrying, _ := in.Device.carrying()
-	s.replica, again = s.replica.Next(in.Peer.Role, network.Seen{
-		Now: in.Now, Pong: in.Pulse.Last, Received: s.received, Handshake: carrying.Handshake, RTT: in.Pulse.RTT, Self: in.Self, Siblings: in.Siblings,
+	s.replica, again = s.replica.Next(in.Peer.Role, network.Observation{
+		Now: in.Now, Pong: in.PingStats.Last, Received: s.received, Handshake: carrying.Handshake, RTT: in.PingStats.RTT, Self: in.Self, Siblings: in.Siblings,
 	}, s.timing)
 	if s.replica.Session != before.Session {
 		s.anew = true
@@ -148,13 +148,13 @@ func (s *Session) Pause(now time.Time) time.Duration {
 }
 
 // Silent reports whether an active replica has had no pong for half of Timing.Lost or longer.
-func (s *Session) Silent(pulse Pulse, now time.Time) bool {
-	return s.replica.State == network.Active && now.Sub(pulse.Last) >= s.timing.Lost/2
+func (s *Session) Silent(stats PingStats, now time.Time) bool {
+	return s.replica.State == network.Active && now.Sub(stats.Last) >= s.timing.Lost/2
 }
 
 // count records whether data still arrives through the tunnel while pongs do not.
 func (s *Session) count(in Input) {
-	silent := s.Silent(in.Pulse, in.Now)
+	silent := s.Silent(in.PingStats, in.Now)
 	if received, _ := in.Device.Traffic(); silent {
 		if s.counting && received > s.counted {
 			s.received = in.Now

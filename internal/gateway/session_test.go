@@ -16,7 +16,7 @@ var (
 	elsewhere = netip.MustParseAddrPort("192.0.2.2:51840")
 )
 
-// lab is a session and what it sees.
+// lab is a session with its input.
 type lab struct {
 	*testing.T
 	session *Session
@@ -42,8 +42,8 @@ func (l *lab) restart() {
 
 // after lets time pass, and steps as often as an agent does.
 func (l *lab) after(d time.Duration) {
-	for ; d > timing.Ask; d -= timing.Ask {
-		l.pause(timing.Ask)
+	for ; d > timing.ProbeInterval; d -= timing.ProbeInterval {
+		l.pause(timing.ProbeInterval)
 	}
 	l.pause(d)
 }
@@ -57,8 +57,8 @@ func (l *lab) pause(d time.Duration) {
 // pong lets an answer come in.
 func (l *lab) pong() {
 	l.in.Now = l.in.Now.Add(time.Millisecond)
-	l.in.Pulse.Pongs++
-	l.in.Pulse.Last, l.in.Pulse.RTT = l.in.Now, time.Millisecond
+	l.in.PingStats.Pongs++
+	l.in.PingStats.Last, l.in.PingStats.RTT = l.in.Now, time.Millisecond
 }
 
 // apply puts what there is to be into WireGuard, and returns through how many states.
@@ -115,7 +115,7 @@ func TestClientDialsUntilThePeerAnswers(t *testing.T) {
 	l.is(network.Dialing, elsewhere, 20003) // what worked is tried first
 }
 
-func TestSessionIsTakenOver(t *testing.T) {
+func TestAgentAdoptsASession(t *testing.T) {
 	for _, role := range []network.Role{network.Client, network.Server} {
 		t.Run(string(role), func(t *testing.T) {
 			l := newLab(t, role)
@@ -125,13 +125,13 @@ func TestSessionIsTakenOver(t *testing.T) {
 			l.after(time.Millisecond)
 			l.apply()
 			before, since := l.in.Device, l.session.Replica().Since
-			told := Standing{l.session.Replica().State, since}
+			told := ReplicaStatus{l.session.Replica().State, since}
 			if told.State != network.Active {
 				t.Fatalf("it is %s", told.State)
 			}
 
 			l.restart()
-			l.in.Pulse = Pulse{}
+			l.in.PingStats = PingStats{}
 			l.in.Now = l.in.Now.Add(time.Minute)
 			// The agent may be late itself: it may know the peer only a while after it started.
 			for _, pause := range []time.Duration{0, timing.Lost, timing.Deaf - timing.Lost - 1} {
@@ -144,7 +144,7 @@ func TestSessionIsTakenOver(t *testing.T) {
 			if l.session.Adopt(l.in, told) || !l.session.Begun() {
 				t.Fatal("the peer answered and it still waits")
 			}
-			// Whoever asked before, and was told that it waits, has to hear of it, and once.
+			// The sender of an earlier probe, which got the answer standby, must get the change, and only once.
 			for _, news := range []bool{true, false} {
 				if _, changed := l.session.Step(l.in); changed != news {
 					t.Errorf("a session that was taken over told of a change: %v, want %v", changed, news)
@@ -164,14 +164,14 @@ func TestSessionIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
+func TestAgentDoesNotAdoptADeadSession(t *testing.T) {
 	l := newLab(t, network.Client)
-	for name, told := range map[string]Standing{"nothing was told": {}, "standby": {State: network.Standby}} {
+	for name, told := range map[string]ReplicaStatus{"nothing was told": {}, "standby": {State: network.Standby}} {
 		if l.session.Adopt(l.in, told) {
 			t.Errorf("%s: it waits", name)
 		}
 	}
-	if l.session.Adopt(l.in, Standing{State: network.Active}) {
+	if l.session.Adopt(l.in, ReplicaStatus{State: network.Active}) {
 		t.Error("WireGuard knows no peer, and it waits for an answer from one")
 	}
 	l.after(0)
@@ -179,7 +179,7 @@ func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
 	l.apply()
 
 	l.restart()
-	told := Standing{State: network.Active}
+	told := ReplicaStatus{State: network.Active}
 	if !l.session.Adopt(l.in, told) {
 		t.Error("it does not wait for an answer")
 	}
@@ -189,7 +189,7 @@ func TestSessionThatIsDeadIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestPeerThatTakesLeave(t *testing.T) {
+func TestPeerSendsAShutdownNotice(t *testing.T) {
 	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
 		l := newLab(t, role)
 		l.after(0)
@@ -211,7 +211,7 @@ func TestPeerThatTakesLeave(t *testing.T) {
 	}
 }
 
-func TestReplicaThatTakesLeaveIsDeaf(t *testing.T) {
+func TestClosedSessionRemovesThePeer(t *testing.T) {
 	l := newLab(t, network.Server)
 	l.after(0)
 	l.apply()
@@ -222,7 +222,7 @@ func TestReplicaThatTakesLeaveIsDeaf(t *testing.T) {
 	}
 }
 
-func TestNewKeyOfOurs(t *testing.T) {
+func TestRotationOfOurKey(t *testing.T) {
 	for role, redials := range map[network.Role]bool{network.Client: true, network.Server: false} {
 		l := newLab(t, role)
 		l.after(0)
@@ -241,7 +241,7 @@ func TestNewKeyOfOurs(t *testing.T) {
 	}
 }
 
-func TestNewKeyOfThePeer(t *testing.T) {
+func TestRotationOfThePeersKey(t *testing.T) {
 	l := newLab(t, network.Client)
 	l.after(0)
 	l.apply()
@@ -264,7 +264,7 @@ func TestNewKeyOfThePeer(t *testing.T) {
 	}
 }
 
-func TestEndpointThatMoves(t *testing.T) {
+func TestEndpointChanges(t *testing.T) {
 	l := newLab(t, network.Client)
 	l.in.Endpoints = []netip.AddrPort{here}
 	l.after(0)
@@ -285,17 +285,17 @@ func TestEndpointThatMoves(t *testing.T) {
 	l.is(l.session.Replica().State, elsewhere, 20002)
 }
 
-// TestPongsAreLateBehindTraffic: while something comes through the tunnel it is not dialed anew for pongs that are late, up to a limit: a peer
-// that does not hear this side sends, too.
-func TestPongsAreLateBehindTraffic(t *testing.T) {
+// TestLatePongsKeepTheSession: while packets arrive through the tunnel, late pongs do not cause a new session, up to a limit: a peer that receives nothing
+// from this side also sends.
+func TestLatePongsKeepTheSession(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		siblings map[string]network.Heard
+		siblings map[string]network.ProbeResult
 		received int64 // every 100 ms
 		lost     time.Duration
 	}{
-		{"nothing comes", map[string]network.Heard{"b": {}}, 0, timing.Lost},
-		{"a stream comes", map[string]network.Heard{"b": {}}, 1 << 20, timing.Deaf},
+		{"nothing comes", map[string]network.ProbeResult{"b": {}}, 0, timing.Lost},
+		{"a stream comes", map[string]network.ProbeResult{"b": {}}, 1 << 20, timing.Deaf},
 		{"nothing comes to the only replica", nil, 0, timing.Alone},
 		{"a stream comes to the only replica", nil, 1 << 20, timing.Deaf},
 	} {
@@ -321,8 +321,9 @@ func TestPongsAreLateBehindTraffic(t *testing.T) {
 	}
 }
 
-// TestAgentWithoutProcessor: while an agent does not run, it hears no pongs. It keeps the session and listens again, but no longer than Deaf.
-func TestAgentWithoutProcessor(t *testing.T) {
+// TestAgentWithoutProcessorTime: an agent that does not get processor time receives no pongs. It keeps the session and waits for pongs again, but no longer
+// than Deaf.
+func TestAgentWithoutProcessorTime(t *testing.T) {
 	working := func(t *testing.T) *lab {
 		l := newLab(t, network.Client)
 		l.after(0)
@@ -332,7 +333,7 @@ func TestAgentWithoutProcessor(t *testing.T) {
 		l.is(network.Active, here, 20001)
 		return l
 	}
-	t.Run("hears pongs again", func(t *testing.T) {
+	t.Run("receives pongs again", func(t *testing.T) {
 		l := working(t)
 		for range 5 {
 			l.pause(timing.Alone + time.Millisecond)
@@ -341,15 +342,15 @@ func TestAgentWithoutProcessor(t *testing.T) {
 			l.pong()
 		}
 	})
-	t.Run("hears nothing when it runs again", func(t *testing.T) {
+	t.Run("receives nothing when it runs again", func(t *testing.T) {
 		l := working(t)
 		l.pause(timing.Alone + time.Millisecond)
-		l.after(timing.Alone - timing.Lost/2 - timing.Ask)
+		l.after(timing.Alone - timing.Lost/2 - timing.ProbeInterval)
 		l.is(network.Active, here, 20001)
-		l.after(timing.Ask)
+		l.after(timing.ProbeInterval)
 		l.is(network.Dialing, here, 20002)
 	})
-	t.Run("hears nothing and hardly runs", func(t *testing.T) {
+	t.Run("receives nothing and hardly runs", func(t *testing.T) {
 		l := working(t)
 		for silence := time.Duration(0); silence < timing.Deaf; silence += timing.Lost {
 			l.is(network.Active, here, 20001)

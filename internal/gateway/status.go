@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// patience is how long a tunnel that worked may be silent before its Connection reports an error. Dialing again takes less
+	// errorAfter is how long a tunnel that worked may be silent before its Connection reports an error. Dialing again takes less
 	// time, so a successful redial does not show.
-	patience = 3 * time.Second
+	errorAfter = 3 * time.Second
 	// conditionConnected is the type of the condition that mirrors the status value of a Connection, for clients that read
 	// conditions.
 	conditionConnected = "Connected"
@@ -25,12 +25,12 @@ const (
 	staleFactor = 6
 )
 
-// Seen is what a replica observes of the tunnel at the time of a report.
-type Seen struct {
+// Observation is what a replica observes of the tunnel at the time of a report.
+type Observation struct {
 	Now time.Time
 	// Began is the start time of this agent.
-	Began time.Time
-	Pulse Pulse
+	Began     time.Time
+	PingStats PingStats
 	// Works reports whether the peer answers pings in time.
 	Works bool
 	MTU   int
@@ -42,22 +42,22 @@ type Seen struct {
 
 // Status returns the new status of the Connection, given the current one. If no significant value has changed, it returns the
 // current status.
-func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Seen) networkingv1beta1.ConnectionStatus {
+func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Observation) networkingv1beta1.ConnectionStatus {
 	after := *before.DeepCopy()
-	silent := s.Now.Sub(latest(s.Pulse.Last, s.Began))
+	silent := s.Now.Sub(latest(s.PingStats.Last, s.Began))
 	switch {
 	case s.Works:
 		after.Value = networkingv1beta1.Connected
 	case before.Value == "":
 		after.Value = networkingv1beta1.Connecting
-	case before.Value == networkingv1beta1.Connected && silent >= patience:
+	case before.Value == networkingv1beta1.Connected && silent >= errorAfter:
 		after.Value = networkingv1beta1.ConnectionError
 	}
 	if s.MTU > 0 {
 		after.MTU = s.MTU
 	}
-	if s.Works && s.Pulse.RTT > 0 && worthTelling(before.Latency, s) {
-		after.Latency = &networkingv1beta1.ConnectionLatency{Value: rounded(s.Pulse.RTT).String(), Timestamp: metav1.NewTime(s.Now.Truncate(time.Second))}
+	if s.Works && s.PingStats.RTT > 0 && mustWriteLatency(before.Latency, s) {
+		after.Latency = &networkingv1beta1.ConnectionLatency{Value: rounded(s.PingStats.RTT).String(), Timestamp: metav1.NewTime(s.Now.Truncate(time.Second))}
 	}
 	condition := metav1.Condition{
 		Type: conditionConnected, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
@@ -79,8 +79,8 @@ func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Seen)
 	return after
 }
 
-// worthTelling reports whether a latency must be written: it is the first one, it differs enough, or the written one is old.
-func worthTelling(before *networkingv1beta1.ConnectionLatency, s Seen) bool {
+// mustWriteLatency reports whether a latency must be written: it is the first one, it differs enough, or the written one is old.
+func mustWriteLatency(before *networkingv1beta1.ConnectionLatency, s Observation) bool {
 	if before == nil {
 		return true
 	}
@@ -89,7 +89,7 @@ func worthTelling(before *networkingv1beta1.ConnectionLatency, s Seen) bool {
 	if err != nil || age < 0 || age >= staleFactor*s.Interval {
 		return true
 	}
-	return age >= s.Interval && (s.Pulse.RTT-told).Abs() > max(told/5, time.Millisecond)
+	return age >= s.Interval && (s.PingStats.RTT-told).Abs() > max(told/5, time.Millisecond)
 }
 
 // rounded keeps about three significant digits.
@@ -104,9 +104,9 @@ func rounded(d time.Duration) time.Duration {
 	}
 }
 
-// Speaks reports whether this replica writes the Connection. The active replica does. Without an active one, it is the first by
+// WritesConnection reports whether this replica writes the Connection. The active replica does. Without an active one, it is the first by
 // name of the replicas that answer.
-func Speaks(self string, state network.State, siblings map[string]network.Heard, timing network.Timing, now time.Time) bool {
+func WritesConnection(self string, state network.State, siblings map[string]network.ProbeResult, timing network.Timing, now time.Time) bool {
 	if state == network.Active {
 		return true
 	}

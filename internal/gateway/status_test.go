@@ -11,15 +11,15 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-func TestWhatTheConnectionSays(t *testing.T) {
+func TestConnectionStatus(t *testing.T) {
 	status := networkingv1beta1.ConnectionStatus{}
-	seen := Seen{Now: noon, Began: noon, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
+	seen := Observation{Now: noon, Began: noon, MTU: 1340, Peer: "milan", Interval: 10 * time.Second}
 	step := func(after time.Duration, works bool, rtt time.Duration) (changed bool) {
 		t.Helper()
 		seen.Now = seen.Now.Add(after)
 		seen.Works = works
 		if works {
-			seen.Pulse.Last, seen.Pulse.RTT = seen.Now, rtt
+			seen.PingStats.Last, seen.PingStats.RTT = seen.Now, rtt
 		}
 		next := Status(status, 1, seen)
 		changed = !equal(status, next)
@@ -67,8 +67,8 @@ func TestWhatTheConnectionSays(t *testing.T) {
 	step(time.Minute, true, 90*time.Millisecond)
 	is(networkingv1beta1.Connected, "90ms")
 
-	// An agent that starts anew does not call a tunnel broken that it has not asked yet.
-	seen.Began, seen.Pulse = seen.Now, Pulse{}
+	// A restarted agent does not report a tunnel as broken before its first ping.
+	seen.Began, seen.PingStats = seen.Now, PingStats{}
 	if step(2*time.Second, false, 0) {
 		t.Error("an agent that just began calls the tunnel broken")
 	}
@@ -76,9 +76,9 @@ func TestWhatTheConnectionSays(t *testing.T) {
 	is(networkingv1beta1.ConnectionError, "90ms")
 }
 
-// TestTheConnectionNamesARefusedAddress: as long as the peer does not answer, the condition says which of its addresses is not dialed, and why.
-func TestTheConnectionNamesARefusedAddress(t *testing.T) {
-	seen := Seen{Now: noon, Began: noon, Peer: "milan", Refused: `address "gateway.example.org" of its gateway is refused: 127.0.0.1`}
+// TestConnectionStatusNamesARefusedAddress: while the peer does not answer, the condition says which of its addresses is not dialed, and why.
+func TestConnectionStatusNamesARefusedAddress(t *testing.T) {
+	seen := Observation{Now: noon, Began: noon, Peer: "milan", Refused: `address "gateway.example.org" of its gateway is refused: 127.0.0.1`}
 	says := func() bool {
 		return strings.Contains(Status(networkingv1beta1.ConnectionStatus{}, 1, seen).Conditions[0].Message, seen.Refused)
 	}
@@ -95,28 +95,28 @@ func equal(a, b networkingv1beta1.ConnectionStatus) bool {
 	return same && (a.Latency == nil || *a.Latency == *b.Latency)
 }
 
-func TestWhoWritesTheConnection(t *testing.T) {
+func TestWhichReplicaWritesTheConnection(t *testing.T) {
 	fresh, old := noon, noon.Add(-time.Minute)
-	heard := func(state network.State, at time.Time) network.Heard {
-		return network.Heard{Answer: network.Answer{State: state}, At: at}
+	heard := func(state network.State, at time.Time) network.ProbeResult {
+		return network.ProbeResult{Answer: network.Answer{State: state}, At: at}
 	}
 	for name, c := range map[string]struct {
 		state    network.State
-		siblings map[string]network.Heard
+		siblings map[string]network.ProbeResult
 		want     bool
 	}{
 		"alone":                             {network.Standby, nil, true},
-		"at work":                           {network.Active, map[string]network.Heard{"a": heard(network.Active, fresh)}, true},
-		"another one is at work":            {network.Standby, map[string]network.Heard{"z": heard(network.Active, fresh)}, false},
-		"another one was at work":           {network.Standby, map[string]network.Heard{"z": heard(network.Active, old)}, true},
-		"nobody is at work, first by name":  {network.Dialing, map[string]network.Heard{"z": heard(network.Standby, fresh)}, true},
-		"nobody is at work, second by name": {network.Dialing, map[string]network.Heard{"a": heard(network.Standby, fresh)}, false},
-		"the first by name does not answer": {network.Standby, map[string]network.Heard{"a": {}, "z": heard(network.Standby, fresh)}, true},
-		"the first by name answers no more": {network.Standby, map[string]network.Heard{"a": heard(network.Standby, old)}, true},
-		"the last by name is, unlike the others": {network.Standby, map[string]network.Heard{
+		"at work":                           {network.Active, map[string]network.ProbeResult{"a": heard(network.Active, fresh)}, true},
+		"another one is at work":            {network.Standby, map[string]network.ProbeResult{"z": heard(network.Active, fresh)}, false},
+		"another one was at work":           {network.Standby, map[string]network.ProbeResult{"z": heard(network.Active, old)}, true},
+		"nobody is at work, first by name":  {network.Dialing, map[string]network.ProbeResult{"z": heard(network.Standby, fresh)}, true},
+		"nobody is at work, second by name": {network.Dialing, map[string]network.ProbeResult{"a": heard(network.Standby, fresh)}, false},
+		"the first by name does not answer": {network.Standby, map[string]network.ProbeResult{"a": {}, "z": heard(network.Standby, fresh)}, true},
+		"the first by name answers no more": {network.Standby, map[string]network.ProbeResult{"a": heard(network.Standby, old)}, true},
+		"the last by name is, unlike the others": {network.Standby, map[string]network.ProbeResult{
 			"n": heard(network.Standby, fresh), "z": heard(network.Active, fresh)}, false},
 	} {
-		if got := Speaks("m", c.state, c.siblings, timing, noon); got != c.want {
+		if got := WritesConnection("m", c.state, c.siblings, timing, noon); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestMeterNeverDecreases: neither a new session, a new key, a device that cannot be read nor a restarted agent makes a total jump or decrease.
+// TestMeterNeverDecreases: a new session, a new key, an unreadable device or a restarted agent makes no total jump or decrease.
 func TestMeterNeverDecreases(t *testing.T) {
 	old, renewed := dataplane.PublicKey{1}, dataplane.PublicKey{2}
 	var m Meter

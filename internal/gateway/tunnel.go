@@ -62,7 +62,7 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	if err != nil {
 		return err
 	}
-	opts.Log.Info("Tunnel is there", "link", dataplane.TunnelLink, "implementation", used, "wanted", opts.Implementation)
+	opts.Log.Info("Opened the tunnel link", "link", dataplane.TunnelLink, "implementation", used, "wanted", opts.Implementation)
 	if err := replaceFile(Directory, implementationFile, []byte(used)); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func RunTunnel(ctx context.Context, opts TunnelOptions) error {
 	group.Go(func() error {
 		return responder.servePings(ctx, fmt.Sprintf(":%d", network.PingPort), dataplane.TunnelLink)
 	})
-	group.Go(func() error { return responder.serveProbes(ctx, fmt.Sprintf(":%d", network.AskPort)) })
+	group.Go(func() error { return responder.serveProbes(ctx, fmt.Sprintf(":%d", network.ProbePort)) })
 	return group.Wait()
 }
 
@@ -98,7 +98,7 @@ func linger(ctx context.Context, directory string) (context.Context, context.Can
 		tick := time.NewTicker(rest)
 		defer tick.Stop()
 		for end := time.Now().Add(lingerMost); time.Now().Before(end); {
-			_, at, err := Announced(directory)
+			_, at, err := PublishedStatus(directory)
 			if err != nil || time.Since(at) >= lingerSilence {
 				return
 			}
@@ -153,7 +153,7 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	if err := batch(); err != nil { // the tunnel works without it
-		log.Warn("The tunnel is slower than it could be", "error", err)
+		log.Warn("Failed to set scheduling policy SCHED_BATCH: the tunnel has a lower throughput", "error", err)
 	}
 	// Open the socket first, so that it exists when the agent is notified of the link.
 	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
@@ -176,14 +176,14 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		Errorf: func(format string, args ...any) {
 			// A server waits for its client to connect, and WireGuard logs that every five seconds: this is expected.
 			if text := fmt.Sprintf(format, args...); !strings.HasSuffix(text, "no known endpoint for peer") {
-				log.Error("WireGuard: " + text)
+				log.Error("WireGuard reported an error", "error", text)
 			}
 		},
 	})
 	return func(ctx context.Context) error {
 		failed := make(chan error, 2)
 		go func() {
-			failed <- watch(ctx, askInterval, askPatience, func() { _, _ = wg.IpcGet() }) // takes the same locks as all other operations
+			failed <- watch(ctx, checkInterval, checkTimeout, func() { _, _ = wg.IpcGet() }) // takes the same locks as all other operations
 		}()
 		go func() {
 			for {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// askInterval is the time between two health checks of WireGuard in user space. askPatience is the timeout of one check.
-	askInterval = 5 * time.Second
-	askPatience = 20 * time.Second
+	// checkInterval is the time between two health checks of WireGuard in user space. checkTimeout is the timeout of one check.
+	checkInterval = 5 * time.Second
+	checkTimeout  = 20 * time.Second
 )
 
-// watch calls ask, which may hang, at each interval until ctx ends. It returns an error when one call takes longer than patience.
+// watch calls check, which may hang, at each interval until ctx ends. It returns an error when one call takes longer than timeout.
 // Then the process must be restarted, because a part that hangs may never release its locks and sockets.
-func watch(ctx context.Context, interval, patience time.Duration, ask func()) error {
+func watch(ctx context.Context, interval, timeout time.Duration, check func()) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -25,15 +25,15 @@ func watch(ctx context.Context, interval, patience time.Duration, ask func()) er
 		}
 		answered := make(chan struct{})
 		go func() {
-			ask()
+			check()
 			close(answered)
 		}()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-answered:
-		case <-time.After(patience):
-			return fmt.Errorf("asking WireGuard whether it lives: it did not answer within %s, which takes a new process", patience)
+		case <-time.After(timeout):
+			return fmt.Errorf("asking WireGuard whether it lives: it did not answer within %s, which takes a new process", timeout)
 		}
 	}
 }

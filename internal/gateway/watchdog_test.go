@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestHungTunnelEnds: what does not answer any more ends its process, which Kubernetes starts again; what answers goes on.
+// TestHungTunnelEnds: the process of a tunnel that does not respond exits, and Kubernetes restarts it. A tunnel that responds keeps running.
 func TestHungTunnelEnds(t *testing.T) {
 	asked := make(chan struct{}, 1000)
 	hang := make(chan struct{})

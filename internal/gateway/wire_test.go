@@ -52,19 +52,19 @@ func TestPingsAreAnsweredWithoutTheAgent(t *testing.T) {
 	at := freePort(t)
 	heard := make(chan time.Duration, 1000)
 	pinger := NewPinger(PingerOptions{
-		ClusterID: "rome", Far: at, Interval: 2 * time.Millisecond, Heard: func(rtt time.Duration) { heard <- rtt },
+		ClusterID: "rome", Far: at, Interval: 2 * time.Millisecond, OnPong: func(rtt time.Duration) { heard <- rtt },
 	})
 	start(t, pinger.Run)
-	eventually(t, "unanswered pings", func() bool { return pinger.Pulse().Pings > 3 })
-	if pulse := pinger.Pulse(); pulse.Pongs != 0 || !pulse.Last.IsZero() {
-		t.Fatalf("nobody answers, yet: %+v", pulse)
+	eventually(t, "unanswered pings", func() bool { return pinger.PingStats().Pings > 3 })
+	if stats := pinger.PingStats(); stats.Pongs != 0 || !stats.Last.IsZero() {
+		t.Fatalf("nobody answers, yet: %+v", stats)
 	}
 	far := newResponder(t.TempDir())
 	start(t, func(ctx context.Context) error { return far.servePings(ctx, at.String(), "") })
-	eventually(t, "answers", func() bool { return pinger.Pulse().Pongs > 3 })
-	pulse := pinger.Pulse()
-	if pulse.RTT <= 0 || pulse.RTT > time.Second || pulse.Last.Before(pulse.Sent) || pulse.Pongs > pulse.Pings {
-		t.Errorf("pulse %+v", pulse)
+	eventually(t, "answers", func() bool { return pinger.PingStats().Pongs > 3 })
+	stats := pinger.PingStats()
+	if stats.RTT <= 0 || stats.RTT > time.Second || stats.Last.Before(stats.Sent) || stats.Pongs > stats.Pings {
+		t.Errorf("stats %+v", stats)
 	}
 	if rtt := <-heard; rtt <= 0 {
 		t.Errorf("told of a round trip of %s", rtt)
@@ -74,21 +74,21 @@ func TestPingsAreAnsweredWithoutTheAgent(t *testing.T) {
 	}
 }
 
-func TestLeaveIsHeard(t *testing.T) {
+func TestShutdownNoticeIsReceived(t *testing.T) {
 	server, client := netip.MustParseAddr("127.0.0.11"), netip.MustParseAddr("127.0.0.12")
 	port := freePort(t).Port()
 	left := make(chan struct{}, 1000)
 	// Both ends have one port, on addresses of their own.
 	far := NewPinger(PingerOptions{Far: netip.AddrPortFrom(client, 1), Address: server, Local: port, Interval: 2 * time.Millisecond})
 	near := NewPinger(PingerOptions{
-		Far: netip.AddrPortFrom(server, 1), Address: client, Local: port, Interval: 2 * time.Millisecond, Left: func() { left <- struct{}{} },
+		Far: netip.AddrPortFrom(server, 1), Address: client, Local: port, Interval: 2 * time.Millisecond, OnShutdownNotice: func() { left <- struct{}{} },
 	})
 	if err := far.Leave(); err != nil {
 		t.Errorf("leaving before there was a tunnel: %v", err)
 	}
 	start(t, near.Run)
 	start(t, far.Run)
-	eventually(t, "both to ask", func() bool { return far.Pulse().Pings > 1 && near.Pulse().Pings > 1 })
+	eventually(t, "both to ask", func() bool { return far.PingStats().Pings > 1 && near.PingStats().Pings > 1 })
 	if len(left) != 0 {
 		t.Error("the other side left without a word")
 	}
@@ -108,8 +108,8 @@ func TestPongsCountOnce(t *testing.T) {
 	p.answered(sent[0], now)                  // overtaken
 	p.answered(time.Unix(99, 0), now)         // not ours
 	p.answered(time.Time{}, now)
-	if got := p.Pulse(); got.Pongs != 2 || !got.Last.Equal(now) || got.RTT != 5*time.Microsecond {
-		t.Errorf("pulse %+v", got)
+	if got := p.PingStats(); got.Pongs != 2 || !got.Last.Equal(now) || got.RTT != 5*time.Microsecond {
+		t.Errorf("stats %+v", got)
 	}
 }
 
@@ -125,49 +125,49 @@ func TestAnswersToPings(t *testing.T) {
 	}
 }
 
-func TestProbesTellTheStandingOfTheReplica(t *testing.T) {
+func TestProbesReportTheStateOfTheReplica(t *testing.T) {
 	at, directory := freePort(t), t.TempDir()
 	replica := newResponder(directory)
 	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
 	changes := make(chan struct{}, 1000)
 	prober := NewProber(ProberOptions{Port: at.Port(), Interval: 2 * time.Millisecond, Changed: func() { changes <- struct{}{} }})
 	silent := netip.MustParseAddr("127.0.0.2")
-	prober.Ask([]netip.Addr{at.Addr(), silent})
+	prober.SetReplicas([]netip.Addr{at.Addr(), silent})
 	start(t, prober.Run)
-	state := func() network.State { return prober.Heard()[at.Addr()].State }
+	state := func() network.State { return prober.Results()[at.Addr()].State }
 	eventually(t, "standby, as nothing was announced", func() bool { return state() == network.Standby })
 
 	began := time.Now().Add(-time.Minute)
 	now := time.Now()
-	if err := Announce(directory, at.Port(), Standing{network.Active, began}, now); err != nil {
+	if err := PublishStatus(directory, at.Port(), ReplicaStatus{network.Active, began}, now); err != nil {
 		t.Fatal(err)
 	}
-	if _, told, err := Announced(directory); err != nil || !told.Equal(now) {
+	if _, told, err := PublishedStatus(directory); err != nil || !told.Equal(now) {
 		t.Errorf("announced at %s, and read as announced at %s, %v", now, told, err)
 	}
 	eventually(t, "active", func() bool { return state() == network.Active })
-	if heard := prober.Heard()[at.Addr()]; heard.For < time.Minute || heard.For > 2*time.Minute {
+	if heard := prober.Results()[at.Addr()]; heard.For < time.Minute || heard.For > 2*time.Minute {
 		t.Errorf("heard %+v, want active for a minute", heard)
 	}
 	if len(changes) == 0 {
 		t.Error("nobody was told of the change")
 	}
-	if !prober.Heard()[silent].At.IsZero() {
+	if !prober.Results()[silent].At.IsZero() {
 		t.Error("an address where nobody is has answered")
 	}
-	prober.Ask([]netip.Addr{silent})
-	if _, ok := prober.Heard()[at.Addr()]; ok {
+	prober.SetReplicas([]netip.Addr{silent})
+	if _, ok := prober.Results()[at.Addr()]; ok {
 		t.Error("whom nobody wants to ask any more is still listed")
 	}
 }
 
-// TestChangesAreToldAtOnce: who asked a moment ago hears of a change without asking again; who asked long ago, or from elsewhere, does not.
-func TestChangesAreToldAtOnce(t *testing.T) {
+// TestChangesAreSentToRecentProbers: the sender of a recent probe gets a change without another probe. Senders of old probes, or from other addresses, do not.
+func TestChangesAreSentToRecentProbers(t *testing.T) {
 	at, directory := freePort(t), t.TempDir()
 	replica := newResponder(directory)
 	start(t, func(ctx context.Context) error { return replica.serveProbes(ctx, at.String()) })
 	prober := NewProber(ProberOptions{Port: at.Port(), Interval: time.Hour}) // asks once
-	prober.Ask([]netip.Addr{at.Addr()})
+	prober.SetReplicas([]netip.Addr{at.Addr()})
 	eventually(t, "somebody who hears the question", func() bool {
 		client, err := net.Dial("udp4", at.String())
 		if err != nil {
@@ -180,10 +180,10 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 		return err == nil
 	})
 	start(t, prober.Run)
-	state := func() network.State { return prober.Heard()[at.Addr()].State }
+	state := func() network.State { return prober.Results()[at.Addr()].State }
 	eventually(t, "the first answer", func() bool { return state() == network.Standby })
 	for _, to := range []network.State{network.Dialing, network.Active} {
-		if err := Announce(directory, at.Port(), Standing{to, time.Now()}, time.Now()); err != nil {
+		if err := PublishStatus(directory, at.Port(), ReplicaStatus{to, time.Now()}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, string(to), func() bool { return state() == to })
@@ -193,7 +193,7 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 func TestForgedAnswersAreNotBelieved(t *testing.T) {
 	p := NewProber(ProberOptions{})
 	replica, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	p.Ask([]netip.Addr{replica})
+	p.SetReplicas([]netip.Addr{replica})
 	active := network.Answer{State: network.Active}
 	now := time.Unix(1000, 0)
 	if p.answered(replica, probeMessage{Nonce: 0, Answer: active}, now) {
@@ -224,7 +224,7 @@ func TestForgedAnswersAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidWhileTheAgentIsAway(t *testing.T) {
+func TestProbesWhileTheAgentIsAbsent(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	recently, longAgo := now.Add(-time.Second), now.Add(-time.Hour)
 	for name, c := range map[string]struct {
@@ -244,31 +244,31 @@ func TestWhatIsSaidWhileTheAgentIsAway(t *testing.T) {
 		"the same, and the kernel carries on":   {network.Active, recently, now, network.Active, now.Add(-time.Millisecond)},
 		"the agent outlived the tunnel":         {network.Active, now, time.Time{}, network.Active, now.Add(-time.Millisecond)},
 	} {
-		if got := answer(Standing{c.told, longAgo}, c.at, c.began, c.lastPing, now); got.State != c.want || got.For < 0 {
+		if got := answer(ReplicaStatus{c.told, longAgo}, c.at, c.began, c.lastPing, now); got.State != c.want || got.For < 0 {
 			t.Errorf("%s: says %+v, want %s", name, got, c.want)
 		}
 	}
 }
 
-func TestAnnouncing(t *testing.T) {
+func TestPublishedStateOfTheReplica(t *testing.T) {
 	directory := t.TempDir()
-	if told, at, err := Announced(directory); err != nil || told != (Standing{}) || !at.IsZero() {
+	if told, at, err := PublishedStatus(directory); err != nil || told != (ReplicaStatus{}) || !at.IsZero() {
 		t.Errorf("before anything was told: %+v, %s, %v", told, at, err)
 	}
-	want := Standing{network.Dialing, time.Unix(500, 0).UTC()}
+	want := ReplicaStatus{network.Dialing, time.Unix(500, 0).UTC()}
 	for _, now := range []time.Time{time.Unix(1000, 0), time.Unix(2000, 0)} {
-		if err := Announce(directory, freePort(t).Port(), want, now); err != nil {
+		if err := PublishStatus(directory, freePort(t).Port(), want, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	told, at, err := Announced(directory)
+	told, at, err := PublishedStatus(directory)
 	if err != nil || told.State != want.State || !told.Since.Equal(want.Since) || !at.Equal(time.Unix(2000, 0)) {
 		t.Errorf("told %+v at %s, %v", told, at, err)
 	}
 	if err := os.WriteFile(filepath.Join(directory, replicaFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Announced(directory); err == nil {
+	if _, _, err := PublishedStatus(directory); err == nil {
 		t.Error("half a file was read")
 	}
 }

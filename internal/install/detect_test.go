@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDetect: every kind of cluster is told by what it shows, and by nothing that it shares with others.
+// TestDetect recognizes each kind of cluster by a property that other kinds do not have.
 func TestDetect(t *testing.T) {
 	node := func(providerID string, labels map[string]string) []Node {
 		return []Node{{Name: "other"}, {Name: "n1", ProviderID: providerID, Labels: labels}}
@@ -36,8 +36,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestDoubt: who names another kind than the one that shows is told, not stopped.
-func TestDoubt(t *testing.T) {
+// TestProviderThatDiffersFromDetection: if the user names another kind than the detected one, the installation warns and goes on.
+func TestProviderThatDiffersFromDetection(t *testing.T) {
 	kind := Facts{Network: NetworkFacts{Kubeadm: true}, Nodes: []Node{{Name: "n1", ProviderID: "kind://docker/rome/n1"}}}
 	for _, test := range []struct {
 		asked Provider

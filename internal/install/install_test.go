@@ -219,7 +219,7 @@ func TestClusterIDPrecedence(t *testing.T) {
 	}
 }
 
-// TestValuesOfProviders: what each kind of cluster gets, whole.
+// TestValuesOfProviders compares the complete values for each kind of cluster.
 func TestValuesOfProviders(t *testing.T) {
 	clusterID := func(id string, labels map[string]any) map[string]any {
 		config := map[string]any{"clusterID": id}
@@ -304,8 +304,8 @@ func TestHowPeersReachIt(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeKeepsWhatThereIs: what an installation was given stays, though the cluster tells otherwise by now, unless something else is asked for.
-func TestAnUpgradeKeepsWhatThereIs(t *testing.T) {
+// TestUpgradeKeepsGivenValues: an installation keeps its values although detection finds others now, unless the user requests a change.
+func TestUpgradeKeepsGivenValues(t *testing.T) {
 	request, facts := good()
 	facts.InstalledID = "milan"
 	facts.Installed = map[string]any{
@@ -407,8 +407,8 @@ func TestDropNulls(t *testing.T) {
 	}
 }
 
-// TestValuesAreAskedFor: an ID or a range given as a value of the chart is checked, and found, as one given by a flag is.
-func TestValuesAreAskedFor(t *testing.T) {
+// TestGivenValuesAreChecked: an ID or a range given as a value of the chart is checked like one given by a flag.
+func TestGivenValuesAreChecked(t *testing.T) {
 	request, facts := good()
 	facts.InstalledID, facts.InstalledNamespace, facts.Network = "rome", "liqo", NetworkFacts{}
 	given := map[string]any{

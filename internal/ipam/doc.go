@@ -17,27 +17,9 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// Reasons of a Problem.
-const (
-	// ReasonInvalid means that the object itself is wrong, and a user has to change it.
-	ReasonInvalid = "Invalid"
-	// ReasonConflict means that a range or an address collides with another one.
-	ReasonConflict = "Conflict"
-	// ReasonExhausted means that no range or address is free.
-	ReasonExhausted = "Exhausted"
-	// ReasonWaiting means that the Network of an IP has no range yet.
-	ReasonWaiting = "WaitingForNetwork"
-	// ReasonDuplicate, ReasonPodAddress and ReasonNotExternal mean that peers reach nothing through the address of an IP. The causes
-	// are, in this order: another IP exposes the same address, spec.ip is the address of a pod of this cluster, or the given address
-	// is outside the external CIDR.
-	ReasonDuplicate   = "Duplicate"
-	ReasonPodAddress  = "PodAddress"
-	ReasonNotExternal = "NotExternal"
-)
-
 // Problem says why an object cannot be served, or what is wrong with the value that it has. The zero value means no problem.
 type Problem struct {
-	// Reason is one of the reasons above.
+	// Reason is one of package reasons.
 	Reason string
 	// Message names the object, the field, the ranges in question and the remedy.
 	Message string

@@ -10,6 +10,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // unreachable adds a problem to each plan with an address through which peers reach nothing, because the network ignores such an
@@ -42,13 +43,16 @@ func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
 		other, taken := exposing[real]
 		switch i := slices.IndexFunc(pods, func(p netip.Prefix) bool { return p.Contains(real) }); {
 		case i >= 0:
-			plan.Problem = problem(ReasonPodAddress, "spec.ip %s is in %s, the range of this cluster's pods: peers reach pods by their own addresses; delete the IP", real, pods[i])
+			plan.Problem = problem(reasons.PodAddress,
+				"spec.ip %s is in %s, the range of this cluster's pods: peers reach pods by their own addresses; delete the IP", real, pods[i])
 		case external.IsValid() && !external.Contains(plan.Addr):
-			plan.Problem = problem(ReasonNotExternal, "status.ip %s is not in %s, where peers look for what is exposed: create the IP again without spec.networkRef", plan.Addr, external)
+			plan.Problem = problem(reasons.NotExternal,
+				"status.ip %s is not in %s, where peers look for what is exposed: create the IP again without spec.networkRef", plan.Addr, external)
 		case taken && systemNode(ip, objects.External.Namespace):
 			continue // a user's IP gives that node another address
 		case taken:
-			plan.Problem = problem(ReasonDuplicate, "spec.ip %s is exposed by IP %s already, under which its answers come: use the status.ip of that one, or delete one of the two", real, other)
+			plan.Problem = problem(reasons.Duplicate,
+				"spec.ip %s is exposed by IP %s already, under which its answers come: use the status.ip of that one, or delete one of the two", real, other)
 		default:
 			exposing[real] = key
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // IPObjects are all the inputs of the plan of addresses.
@@ -88,17 +89,17 @@ func keep(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 	plan := IPPlan{}
 	var err error
 	if plan.Addr, err = netip.ParseAddr(ip.Status.IP); err != nil || !plan.Addr.Is4() {
-		return IPPlan{Problem: problem(ReasonInvalid, "status.ip %q is not an IPv4 address: delete the IP and create it again", ip.Status.IP)}
+		return IPPlan{Problem: problem(reasons.Invalid, "status.ip %q is not an IPv4 address: delete the IP and create it again", ip.Status.IP)}
 	}
 	plan.CIDR, _ = ParsePrefix(ip.Status.CIDR)
 	owner, conflict := owners[plan.Addr]
 	switch {
 	case conflict:
-		plan.Problem = problem(ReasonConflict, "status.ip %s is also that of IP %s: delete one of the two and create it again", plan.Addr, owner)
+		plan.Problem = problem(reasons.Conflict, "status.ip %s is also that of IP %s: delete one of the two and create it again", plan.Addr, owner)
 	case s == nil || !s.cidr.IsValid():
-		plan.Problem = problem(ReasonWaiting, "status.ip %s is from Network %s, which is not there or has no range", plan.Addr, from)
+		plan.Problem = problem(reasons.WaitingForNetwork, "status.ip %s is from Network %s, which is not there or has no range", plan.Addr, from)
 	case !s.cidr.Contains(plan.Addr):
-		plan.Problem = problem(ReasonConflict, "status.ip %s is not in %s, the range of Network %s: delete the IP and create it again", plan.Addr, s.cidr, from)
+		plan.Problem = problem(reasons.Conflict, "status.ip %s is not in %s, the range of Network %s: delete the IP and create it again", plan.Addr, s.cidr, from)
 	case !plan.CIDR.IsValid():
 		plan.CIDR = s.cidr
 	}
@@ -112,15 +113,16 @@ func give(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 	}
 	switch {
 	case s == nil:
-		return IPPlan{Problem: problem(ReasonWaiting, "waiting for Network %s, which is not there", from)}
+		return IPPlan{Problem: problem(reasons.WaitingForNetwork, "waiting for Network %s, which is not there", from)}
 	case s.why != "":
-		return IPPlan{Problem: problem(ReasonInvalid, "spec.networkRef names Network %s, which %s: name one of this cluster that may be remapped, or none", from, s.why)}
+		return IPPlan{Problem: problem(reasons.Invalid,
+			"spec.networkRef names Network %s, which %s: name one of this cluster that may be remapped, or none", from, s.why)}
 	case !s.cidr.IsValid():
-		return IPPlan{Problem: problem(ReasonWaiting, "waiting for Network %s to be given a range", from)}
+		return IPPlan{Problem: problem(reasons.WaitingForNetwork, "waiting for Network %s to be given a range", from)}
 	}
 	addr, ok := s.find(keyOf(&ip.ObjectMeta), owners)
 	if !ok {
-		return IPPlan{Problem: problem(ReasonExhausted,
+		return IPPlan{Problem: problem(reasons.Exhausted,
 			"no address of %s, the range of Network %s, is free: %d are given and %d are kept back; delete IPs that are not needed, or install with a larger range (chart value ipam.externalCIDR)",
 			s.cidr, from, s.given, size(s.cidr)-s.usable)}
 	}
@@ -132,11 +134,12 @@ func give(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 func checkAddress(text string) Problem {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || !addr.Is4() {
-		return problem(ReasonInvalid, "spec.ip %q is not an IPv4 address: create the IP again with one", text)
+		return problem(reasons.Invalid, "spec.ip %q is not an IPv4 address: create the IP again with one", text)
 	}
 	for _, prefix := range unusable() {
 		if prefix.Contains(addr) {
-			return problem(ReasonInvalid, "spec.ip %s is in %s, whose addresses mean something else on every host: create the IP again with the address of a host, a service or a pod",
+			return problem(reasons.Invalid,
+				"spec.ip %s is in %s, whose addresses mean something else on every host: create the IP again with the address of a host, a service or a pod",
 				addr, prefix)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 var external = types.NamespacedName{Namespace: "liqo", Name: "external-cidr"}
@@ -158,9 +159,9 @@ func TestIPs(t *testing.T) {
 	}
 }
 
-// TestAddressesComeBackLate shows why an address depends on the name: what was released is not what the next one gets, and what is made
-// again has what it had.
-func TestAddressesComeBackLate(t *testing.T) {
+// TestReleasedAddressesAreReusedLate: an address depends on the name of its object: a released address is not the next one assigned, and a recreated object
+// gets its former address.
+func TestReleasedAddressesAreReusedLate(t *testing.T) {
 	networks := []ipamv1alpha1.Network{net("external-cidr 10.70.0.0/16 10.70.0.0/16", 0)}
 	address := func(name string) netip.Addr {
 		return IPs(IPObjects{IPs: []ipamv1alpha1.IP{ip(name+" 10.0.0.1", 0)}, Networks: networks, External: external})[types.NamespacedName{Namespace: "a", Name: name[2:]}].Addr
@@ -178,7 +179,7 @@ func TestAddressesComeBackLate(t *testing.T) {
 	}
 }
 
-// TestLawsOfIPs lives through random histories, with planners that start anew each time.
+// TestLawsOfIPs holds in random histories, with planners that restart at every step.
 func TestLawsOfIPs(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -225,7 +226,7 @@ func checkIPLaws(t *testing.T, objects IPObjects, plan map[types.NamespacedName]
 			t.Fatalf("%s had %s and has %s now", object.Name, object.Status.IP, p.Addr)
 		}
 		if !p.Addr.IsValid() {
-			if p.Problem.Reason != ReasonExhausted {
+			if p.Problem.Reason != reasons.Exhausted {
 				t.Fatalf("%s: %+v", object.Name, p)
 			}
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // DefaultPools returns the pools for remapped ranges that apply unless the installation sets others.
@@ -173,7 +174,7 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 			chosen, ok = next(from, inUse, pools)
 		}
 		if !ok {
-			out[keyOf(&n.ObjectMeta)] = NetworkPlan{Problem: problem(ReasonExhausted,
+			out[keyOf(&n.ObjectMeta)] = NetworkPlan{Problem: problem(reasons.Exhausted,
 				"spec.cidr %s %s, and no other range of length /%d is free in the pools %s: delete Networks that are not needed, or add a pool (chart value ipam.pools)",
 				n.wanted, instead, n.wanted.Bits(), listed(pools))}
 			continue
@@ -279,7 +280,7 @@ func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) Net
 		if !before[i].prefix.Overlaps(plan.CIDR) || n.fixed && other.fixed && (n.tolerant || other.tolerant) {
 			continue
 		}
-		plan.Problem = problem(ReasonConflict, "%s overlaps %s of %s: delete one of the two Networks", plan.CIDR, before[i].prefix, before[i].name)
+		plan.Problem = problem(reasons.Conflict, "%s overlaps %s of %s: delete one of the two Networks", plan.CIDR, before[i].prefix, before[i].name)
 		if n.fixed && !n.tolerant && !n.given.IsValid() {
 			plan.CIDR = netip.Prefix{} // nothing uses it yet
 		}
@@ -289,17 +290,18 @@ func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) Net
 		return plan
 	}
 	if n.negotiated && !within(pools, plan.CIDR) {
-		plan.Problem = problem(ReasonConflict, "%s is in none of the pools %s, and only the peer named it: delete the Network, another range is chosen", plan.CIDR, listed(pools))
+		plan.Problem = problem(reasons.Conflict,
+			"%s is in none of the pools %s, and only the peer named it: delete the Network, another range is chosen", plan.CIDR, listed(pools))
 		return plan
 	}
 	for _, prefix := range unusable() {
 		if prefix.Overlaps(plan.CIDR) {
-			plan.Problem = problem(ReasonConflict, "%s overlaps %s, which no network may use: delete the Network and create it again", plan.CIDR, prefix)
+			plan.Problem = problem(reasons.Conflict, "%s overlaps %s, which no network may use: delete the Network and create it again", plan.CIDR, prefix)
 		}
 	}
 	for _, host := range hosts {
 		if plan.CIDR.Contains(host.Addr) {
-			plan.Problem = problem(ReasonConflict, "%s holds %s, the address of %s: delete the Network and create it again", plan.CIDR, host.Addr, host.Name)
+			plan.Problem = problem(reasons.Conflict, "%s holds %s, the address of %s: delete the Network and create it again", plan.CIDR, host.Addr, host.Name)
 			break
 		}
 	}
@@ -317,17 +319,17 @@ func read(object *ipamv1alpha1.Network) (*network, Problem) {
 	var err error
 	if object.Status.CIDR != "" {
 		if n.given, err = ParsePrefix(object.Status.CIDR); err != nil {
-			return n, problem(ReasonInvalid, "status.cidr %v: delete the Network and create it again", err)
+			return n, problem(reasons.Invalid, "status.cidr %v: delete the Network and create it again", err)
 		}
 	}
 	if n.wanted, err = ParsePrefix(object.Spec.CIDR); err != nil {
-		return n, problem(ReasonInvalid, "spec.cidr %v", err)
+		return n, problem(reasons.Invalid, "spec.cidr %v", err)
 	}
 	switch {
 	case n.given.IsValid() && n.given.Bits() != n.wanted.Bits():
-		return n, problem(ReasonInvalid, "status.cidr %s has another length than spec.cidr %s: delete the Network and create it again", n.given, n.wanted)
+		return n, problem(reasons.Invalid, "status.cidr %s has another length than spec.cidr %s: delete the Network and create it again", n.given, n.wanted)
 	case uint64(max(object.Spec.PreAllocated, 0)) > size(n.wanted):
-		return n, problem(ReasonInvalid, "spec.preAllocated is %d, but spec.cidr %s has only %d addresses: create the Network again with fewer",
+		return n, problem(reasons.Invalid, "spec.preAllocated is %d, but spec.cidr %s has only %d addresses: create the Network again with fewer",
 			object.Spec.PreAllocated, n.wanted, size(n.wanted))
 	}
 	return n, Problem{}

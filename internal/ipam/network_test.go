@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 var birth = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -109,12 +110,12 @@ func TestNetworks(t *testing.T) {
 			networks: all(net("rome/pod 10.20.0.0/16", 1), net("rome/external 10.71.0.0/16", 1)),
 			want:     append(slices.Clone(ours), "rome/external 10.71.0.0/16", "rome/pod 10.20.0.0/16"),
 		},
-		"a peer that is our twin": {
+		"a peer with the same ranges": {
 			networks: all(net("rome/pod 10.244.0.0/16", 1), net("rome/external 10.70.0.0/16", 1)),
 			want:     append(slices.Clone(ours), "rome/external 10.71.0.0/16", "rome/pod 10.245.0.0/16"),
 			says:     []string{"10.244.0.0/16 (Network liqo/pod-cidr)"},
 		},
-		"three twins at once": {
+		"three peers with the same ranges at once": {
 			networks: given(net("a/pod 10.244.0.0/16", 1), net("b/pod 10.244.0.0/16", 1), net("c/pod 10.244.0.0/16", 1)),
 			want:     append([]string{"a/pod 10.245.0.0/16", "b/pod 10.246.0.0/16", "c/pod 10.247.0.0/16"}, ours...),
 		},
@@ -238,8 +239,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestNegotiatedNetworks: a range that only the peer named never gets the place that it wants, keeps away from hosts, and loses what it was given to
-// whatever this cluster needs.
+// TestNegotiatedNetworks: a range that only the peer reported is never mapped to itself, overlaps no address of a host, and is moved when this cluster needs
+// its place.
 func TestNegotiatedNetworks(t *testing.T) {
 	local := []ipamv1alpha1.Network{pods("pod-cidr 10.244.0.0/16"), fixed("service-cidr 10.96.0.0/12"), reserved("reserved 10.64.0.0/11")}
 	hosts := []Host{{"node rome-1", netip.MustParseAddr("172.16.1.2")}, {"the API server", netip.MustParseAddr("10.130.0.7")}}
@@ -277,7 +278,7 @@ func TestNegotiatedNetworks(t *testing.T) {
 	}
 }
 
-// TestLawsOfNetworks lives through random histories: Networks come and go, in any order, with planners that start anew each time.
+// TestLawsOfNetworks holds in random histories of created and deleted Networks, with planners that restart at every step.
 func TestLawsOfNetworks(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -312,7 +313,7 @@ func TestLawsOfNetworks(t *testing.T) {
 	}
 }
 
-// checkNetworkLaws checks one plan against what it was made from.
+// checkNetworkLaws checks one plan against its input.
 func checkNetworkLaws(t *testing.T, objects NetworkObjects, plan map[types.NamespacedName]NetworkPlan) {
 	t.Helper()
 	type placed struct {
@@ -329,10 +330,10 @@ func checkNetworkLaws(t *testing.T, objects NetworkObjects, plan map[types.Names
 		if object.Status.CIDR != "" && p.CIDR.String() != object.Status.CIDR {
 			t.Fatalf("%s had %s and has %s now", object.Name, object.Status.CIDR, p.CIDR)
 		}
-		if (p.Problem == Problem{}) != p.CIDR.IsValid() && object.Status.CIDR == "" && p.Problem.Reason != ReasonConflict {
+		if (p.Problem == Problem{}) != p.CIDR.IsValid() && object.Status.CIDR == "" && p.Problem.Reason != reasons.Conflict {
 			t.Fatalf("%s has %s and problem %+v", object.Name, p.CIDR, p.Problem)
 		}
-		if !p.CIDR.IsValid() || p.Problem.Reason == ReasonConflict {
+		if !p.CIDR.IsValid() || p.Problem.Reason == reasons.Conflict {
 			continue
 		}
 		if wanted := netip.MustParsePrefix(object.Spec.CIDR); wanted.Bits() != p.CIDR.Bits() || p.CIDR != p.CIDR.Masked() {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // ManagedBy is the value of label endpointslice.kubernetes.io/managed-by on the EndpointSlices that Service returns.
@@ -28,12 +29,13 @@ func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 	spec := template.Spec.DeepCopy()
 	switch {
 	case template.Metadata.Namespace != "" && template.Metadata.Namespace != ip.Namespace:
-		return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.metadata.namespace is %s: leave it empty, the Service is always made in the IP's own namespace %s",
+		return nil, nil, problem(reasons.Invalid,
+			"spec.serviceTemplate.metadata.namespace is %s: leave it empty, the Service is always made in the IP's own namespace %s",
 			template.Metadata.Namespace, ip.Namespace)
 	case len(spec.Selector) > 0:
-		return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.spec.selector selects pods: remove it, spec.ip is the only endpoint")
+		return nil, nil, problem(reasons.Invalid, "spec.serviceTemplate.spec.selector selects pods: remove it, spec.ip is the only endpoint")
 	case spec.Type == corev1.ServiceTypeExternalName:
-		return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.spec.type is ExternalName, which has no endpoints: use ClusterIP, NodePort or LoadBalancer")
+		return nil, nil, problem(reasons.Invalid, "spec.serviceTemplate.spec.type is ExternalName, which has no endpoints: use ClusterIP, NodePort or LoadBalancer")
 	}
 	meta := metav1.ObjectMeta{
 		Namespace: ip.Namespace, Name: template.Metadata.Name, Labels: template.Metadata.Labels, Annotations: template.Metadata.Annotations,
@@ -55,7 +57,8 @@ func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 		port := &spec.Ports[i]
 		target := port.Port
 		if port.TargetPort.Type == intstr.String && port.TargetPort.StrVal != "" {
-			return nil, nil, problem(ReasonInvalid, "spec.serviceTemplate.spec.ports[%d].targetPort is the name %q, but an address has no named ports: give a number", i, port.TargetPort.StrVal)
+			return nil, nil, problem(reasons.Invalid,
+				"spec.serviceTemplate.spec.ports[%d].targetPort is the name %q, but an address has no named ports: give a number", i, port.TargetPort.StrVal)
 		}
 		if port.TargetPort.IntVal != 0 {
 			target = port.TargetPort.IntVal

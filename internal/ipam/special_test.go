@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSpecial: what is said of ranges and what is said of addresses is the same, at every edge.
+// TestSpecial: ranges and addresses are classified alike, at every boundary.
 func TestSpecial(t *testing.T) {
 	check := func(a netip.Addr) {
 		inside := slices.ContainsFunc(unusable(), func(p netip.Prefix) bool { return p.Contains(a) })

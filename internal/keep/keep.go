@@ -45,7 +45,7 @@ func Running(ctx context.Context, program []string, log *slog.Logger) error {
 		if time.Since(began) > lastRest {
 			rest = firstRest
 		}
-		log.Error("Program ended and is started again", "program", program[0], "after", time.Since(began).String(), "rest", rest.String(), "error", err)
+		log.Error("The program ended: restarting it", "program", program[0], "after", time.Since(began).String(), "delay", rest.String(), "error", err)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestKeptProgramIsStartedAgain(t *testing.T) {
+func TestProgramIsRestarted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -55,7 +55,7 @@ func TestKeptProgramIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestNothingToKeepRunning(t *testing.T) {
+func TestNoProgramIsAnError(t *testing.T) {
 	if err := Running(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("that was no program")
 	}

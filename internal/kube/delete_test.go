@@ -11,7 +11,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-func TestDeleteSparesTheSuccessorOnAPIServer(t *testing.T) {
+func TestDeleteSparesARecreatedObjectOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	named := func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// notes keeps what is recorded.
+// notes records the notes of Events.
 type notes struct {
 	events.EventRecorder
 	all []string
@@ -20,7 +20,7 @@ func (n *notes) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
 	n.all = append(n.all, fmt.Sprintf(note, args...))
 }
 
-func TestNotesAreAsLongAsAnAPIServerTakes(t *testing.T) {
+func TestNotesFitTheLimitOfTheAPIServer(t *testing.T) {
 	taken := &notes{}
 	for _, refusal := range []string{"short, 100 % of it", strings.Repeat("ä", noteLimit)} {
 		recorder{taken}.Eventf(nil, nil, "", "", "", "changing the pod: %s", refusal)

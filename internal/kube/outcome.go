@@ -4,16 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
-)
 
-// Reasons that Reconciler itself sets in the summary condition.
-const (
-	// ReasonReconciled means that the state of the cluster matches the object.
-	ReasonReconciled = "Reconciled"
-	// ReasonError means that the last pass failed and is retried with growing delays.
-	ReasonError = "Error"
-	// ReasonDeleting means that the object is being deleted and waits for its finalizer.
-	ReasonDeleting = "Deleting"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // wait is an outcome: nothing is wrong, but something else has to happen first.
@@ -30,7 +22,7 @@ type invalid struct{ reason, message string }
 func (i *invalid) Error() string { return i.message }
 
 // Wait returns an outcome for a reconciler that cannot continue before some other event, for which a watch exists. The message
-// names what it waits for: object, namespace, cluster. The reason is CamelCase and appears in the summary condition.
+// names what it waits for: object, namespace, cluster. The reason is one of package reasons and appears in the summary condition.
 func Wait(reason, format string, args ...any) error {
 	return &wait{reason: reason, message: fmt.Sprintf(format, args...)}
 }
@@ -64,12 +56,12 @@ func explain(err error) (ok bool, reason, message string) {
 	var i *invalid
 	switch {
 	case err == nil:
-		return true, ReasonReconciled, ""
+		return true, reasons.Reconciled, ""
 	case errors.As(err, &w):
 		return false, w.reason, err.Error()
 	case errors.As(err, &i):
 		return false, i.reason, err.Error()
 	default:
-		return false, ReasonError, err.Error()
+		return false, reasons.Error, err.Error()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -66,6 +67,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 		err = r.Sync(ctx, obj)
 	}
 	r.summarize(obj, err)
+	r.log(ctx, err)
 	if werr := PatchStatus(ctx, r.Client, obj, before); werr != nil {
 		if IsWait(err) || IsInvalid(err) {
 			err = nil // the status should have reported the outcome but was not written, so retry
@@ -120,6 +122,19 @@ func (r *Reconciler[T]) summarize(obj T, err error) {
 		condition.Status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(r.Conditions(obj), condition)
+}
+
+// log writes into the verbose log what the object waits for. It also logs why the object is invalid, unless a condition says so.
+func (r *Reconciler[T]) log(ctx context.Context, err error) {
+	var w *wait
+	var i *invalid
+	log := ctrl.LoggerFrom(ctx)
+	switch {
+	case errors.As(err, &w):
+		log.V(1).Info("Waiting", "reason", w.reason+": "+w.message)
+	case errors.As(err, &i) && r.Conditions == nil:
+		log.Info("Ignoring an invalid object", "reason", i.reason+": "+i.message)
+	}
 }
 
 // outcome converts the error of a pass to the result for the work queue.

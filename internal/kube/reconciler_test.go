@@ -3,27 +3,31 @@ package kube
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 const finalizer = "tenant.liqo.io/finalizer"
 
-// world is a fake API server that counts what is written to it.
+// world is a fake API server that records its writes.
 type world struct {
 	client.Client
 	writes []string
-	// refuse, if set, is what the API server answers to status writes.
+	// refuse, if set, is the error of status writes.
 	refuse error
 }
 
@@ -75,11 +79,11 @@ func TestOutcomes(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"done":                        {nil, reconcile.Result{}, nil, metav1.ConditionTrue, ReasonReconciled, ""},
+		"done":                        {nil, reconcile.Result{}, nil, metav1.ConditionTrue, reasons.Reconciled, ""},
 		"waiting for an event":        {Wait("NoNonce", "waiting for Secret %s", "liqo-nonce"), reconcile.Result{}, nil, metav1.ConditionFalse, "NoNonce", "waiting for Secret liqo-nonce"},
 		"waiting for time":            {WaitFor(time.Minute, "NotYet", "later"), reconcile.Result{RequeueAfter: time.Minute}, nil, metav1.ConditionFalse, "NotYet", "later"},
 		"invalid: no retry":           {Invalid("BadKey", "spec.publicKey is not PEM"), reconcile.Result{}, nil, metav1.ConditionFalse, "BadKey", "spec.publicKey is not PEM"},
-		"anything else: retry, shown": {boom, reconcile.Result{}, boom, metav1.ConditionFalse, ReasonError, "boom"},
+		"anything else: retry, shown": {boom, reconcile.Result{}, boom, metav1.ConditionFalse, reasons.Error, "boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(tenant())
@@ -101,6 +105,34 @@ func TestOutcomes(t *testing.T) {
 			}
 			if condition.Status != c.status || condition.Reason != c.reason || condition.Message != c.message || condition.ObservedGeneration != 3 {
 				t.Errorf("condition %+v", condition)
+			}
+		})
+	}
+}
+
+// TestOutcomesAreLogged: what an object waits for is in the verbose log. Why it is invalid is in the log if the object has no conditions.
+func TestOutcomesAreLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		result     error
+		conditions bool
+		want       string
+	}{
+		"done":                      {nil, false, ""},
+		"waiting":                   {Wait("NoNonce", "waiting for Secret liqo-nonce"), true, `"NoNonce: waiting for Secret liqo-nonce"`},
+		"invalid":                   {Invalid("BadKey", "spec.publicKey is not PEM"), false, `"BadKey: spec.publicKey is not PEM"`},
+		"invalid, with conditions":  {Invalid("BadKey", "spec.publicKey is not PEM"), true, ""},
+		"an error that is returned": {errors.New("boom"), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
+			r := newWorld(tenant()).reconciler(func(context.Context, *authv1beta1.Tenant) error { return c.result }, nil)
+			if !c.conditions {
+				r.Conditions = nil
+			}
+			_, _ = r.Reconcile(ctrl.LoggerInto(t.Context(), log), request)
+			if got := strings.Join(lines, "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("log: %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -153,7 +185,7 @@ func TestFinalizerHoldsUntilFinalized(t *testing.T) {
 	if err := w.Get(t.Context(), request.NamespacedName, tenant()); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Fatalf("still there after it was finalized: %v", err)
 	}
-	pass() // a request for an object that is gone is no error
+	pass() // a request for a deleted object is no error
 	if synced != 1 {
 		t.Errorf("Sync ran %d times, want 1: never on a deleting object", synced)
 	}

@@ -11,7 +11,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-func TestFirstStatusIsWholeOnAPIServer(t *testing.T) {
+func TestFirstStatusIsWrittenWholeOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 	if err := c.Create(t.Context(), fc); err != nil {

@@ -71,7 +71,7 @@ var (
 	}
 	GatewayTakeovers = &Definition{
 		Name: "liqo_gateway_takeovers_total", Type: Counter, Labels: []string{labelCluster},
-		Help:     "How often this replica of the gateway became the active one.",
+		Help:     "Number of times that this replica of the gateway became the active one.",
 		Programs: []string{Gateway}, Series: perReplica,
 	}
 )
@@ -82,7 +82,7 @@ const perReplica = "1 per gateway replica"
 var (
 	DataplaneApplies = &Definition{
 		Name: "liqo_dataplane_applies_total", Type: Counter, Labels: []string{"result"},
-		Help:     "Changes of the network configuration that were attempted at once, by result: success or error.",
+		Help:     "Batches of changes to the network configuration, by result: success or error.",
 		Programs: []string{Gateway, Fabric}, Series: "2 per node and gateway replica",
 	}
 	DataplaneDrift = &Definition{
@@ -106,12 +106,12 @@ var (
 	}
 	ReflectionErrors = &Definition{
 		Name: "liqo_virtual_kubelet_reflection_error_counter", Type: Counter, Labels: reflectionLabels(),
-		Help:     "Writes that failed and are tried again.",
+		Help:     "Failed writes to the other cluster, which are retried.",
 		Programs: []string{VirtualKubelet}, Series: perKind, Fixed: true,
 	}
 	ReflectedItems = &Definition{
 		Name: "liqo_virtual_kubelet_reflected_items", Type: Gauge, Labels: reflectionLabels(),
-		Help:     "Resources that the provider has at this moment, whichever virtual kubelet reflects them.",
+		Help:     "Reflected resources that exist in the provider now, whichever virtual kubelet reflects them.",
 		Programs: []string{VirtualKubelet}, Series: perKind,
 	}
 	VirtualNodePods = &Definition{
@@ -169,7 +169,7 @@ var (
 	}
 	GatewayReplicas = &Definition{
 		Name: "liqo_gateway_replicas", Type: Gauge, Labels: []string{labelCluster, "gateway"},
-		Help:     "Wanted replicas of a gateway.",
+		Help:     "Desired replicas of a gateway.",
 		Programs: []string{ControllerManager}, Series: "1 per peer",
 	}
 	GatewayAvailableReplicas = &Definition{
@@ -179,12 +179,12 @@ var (
 	}
 	QuotaGranted = &Definition{
 		Name: "liqo_quota_granted", Type: Gauge, Labels: []string{labelCluster, "quota", "resource"},
-		Help:     "Amount of a resource that a consumer may use in this cluster, in cores, bytes or pieces.",
+		Help:     "Amount of a resource that a consumer may use in this cluster, in cores, bytes or a count.",
 		Programs: []string{ControllerManager}, Series: perQuota,
 	}
 	QuotaUsed = &Definition{
 		Name: "liqo_quota_used", Type: Gauge, Labels: []string{labelCluster, "quota", "resource"},
-		Help:     "Amount of a resource that the pods of a consumer use in this cluster, in cores, bytes or pieces. Missing while quotas are not enforced.",
+		Help:     "Amount of a resource that the pods of a consumer use in this cluster, in cores, bytes or a count. Missing while quotas are not enforced.",
 		Programs: []string{ControllerManager}, Series: perQuota,
 	}
 )

@@ -68,7 +68,7 @@ func TestCompile(t *testing.T) {
 		},
 		"pods outside node CIDRs": func() Cluster {
 			rome, _ := apart()
-			rome.Facts.Strays = []Stray{{IP: addr("10.10.9.9"), Node: "rome-1"}, {IP: addr("10.10.1.200"), Node: "rome-2"}}
+			rome.Facts.OutOfCIDRPods = []OutOfCIDRPod{{IP: addr("10.10.9.9"), Node: "rome-1"}, {IP: addr("10.10.1.200"), Node: "rome-2"}}
 			rome.Facts.Nodes[0].Running = []netip.Addr{addr("10.10.1.5"), addr("10.10.9.9")}
 			rome.Facts.Nodes[1].Running = []netip.Addr{addr("10.10.1.200")}
 			return rome
@@ -129,8 +129,8 @@ func TestPlansDoNotGrowWithPods(t *testing.T) {
 	}
 }
 
-// TestNodesKnowTheirOwnPods: with a CNI that gives out addresses by itself, what Kubernetes calls a node's range says nothing. A node keeps its
-// own pods from writing into the overlay, and takes nobody else for one of them.
+// TestNodesKnowTheirOwnPods: with a CNI that assigns addresses itself, the pod range of a node in Kubernetes means nothing. A node keeps its own pods from
+// sending into the overlay, and takes no other address for one of its pods.
 func TestNodesKnowTheirOwnPods(t *testing.T) {
 	o := objects(t)
 	own := runningPods(0, 1)[0] // of rome-1
@@ -150,7 +150,7 @@ func TestNodesKnowTheirOwnPods(t *testing.T) {
 	}
 }
 
-// TestPlansGrowWithPeersAndNodes counts what hosts hold: each number is part of what docs/design/0003-network.md promises.
+// TestPlansGrowWithPeersAndNodes counts the objects in the plans of hosts: docs/design/0003-network.md promises each number.
 func TestPlansGrowWithPeersAndNodes(t *testing.T) {
 	count := func(peers, nodes int) (node, gateway dataplane.State) {
 		c := city("rome", "10.70.0.0/16", "10.0.0.0/12")
@@ -190,7 +190,7 @@ func TestPlansGrowWithPeersAndNodes(t *testing.T) {
 	}
 }
 
-// TestPlansAreValid: whatever an API server tells, no plan asks for what a kernel refuses. One such thing would stop everything else.
+// TestPlansAreValid: no plan contains anything that a kernel rejects, whatever the API server returns. One such item would block all others.
 func TestPlansAreValid(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	gateways, peers := 0, 0
@@ -226,7 +226,7 @@ func check(t *testing.T, f Facts, s dataplane.State) {
 	}
 }
 
-// TestTunnelMTU: both ends say the same, whichever of a server's addresses a client has come to.
+// TestTunnelMTU: both sides compute the same MTU, whichever address of the server the client dialed.
 func TestTunnelMTU(t *testing.T) {
 	four, six := "192.0.2.10", "2001:db8::10"
 	for name, c := range map[string]struct {

@@ -20,25 +20,25 @@ const (
 	Active  State = "active"
 )
 
-// Answer is a replica's answer to a question on AskPort. It contains a duration and no timestamp, so clocks need not agree.
+// Answer is a replica's answer to a question on ProbePort. It contains a duration and no timestamp, so clocks need not agree.
 type Answer struct {
 	State State `json:"state"`
 	// For is how long the replica has been in State, in nanoseconds.
 	For time.Duration `json:"for"`
 }
 
-// Heard is the last answer of a replica and its time of arrival. The zero value means that no answer has arrived yet.
-type Heard struct {
+// ProbeResult is the last answer of a replica and its time of arrival. The zero value means that no answer has arrived yet.
+type ProbeResult struct {
 	Answer
 	At time.Time
 }
 
 // since returns when the replica entered its state, by the clock of the receiver. It is too late by the time that the answer took to
 // arrive.
-func (h Heard) since() time.Time { return h.At.Add(-h.For) }
+func (h ProbeResult) since() time.Time { return h.At.Add(-h.For) }
 
 // alive reports whether the answer is newer than t.Silence.
-func (h Heard) alive(now time.Time, t Timing) bool {
+func (h ProbeResult) alive(now time.Time, t Timing) bool {
 	return !h.At.IsZero() && now.Sub(h.At) < t.Silence
 }
 
@@ -63,10 +63,10 @@ type Timing struct {
 	Yield time.Duration
 	// Forget is how long a server with siblings keeps a session without a pong.
 	Forget time.Duration
-	// Ask is the interval at which siblings ask each other. Watch is the interval at which nodes and other gateways ask the replicas of a
+	// ProbeInterval is the interval at which siblings ask each other. Watch is the interval at which nodes and other gateways ask the replicas of a
 	// gateway with several replicas. It is longer because there are many nodes, and a replica reports a change to everyone who asked within
 	// the last second.
-	Ask, Watch time.Duration
+	ProbeInterval, Watch time.Duration
 }
 
 // DefaultTiming returns the timing for a ping interval and a loss threshold, the number of pings that may be lost.
@@ -75,7 +75,7 @@ func DefaultTiming(interval time.Duration, threshold int) Timing {
 		Lost: interval * time.Duration(threshold), Alone: 2 * interval * time.Duration(threshold), Deaf: 4 * interval * time.Duration(threshold),
 		Redial: 500 * time.Millisecond, Again: 60 * time.Millisecond,
 		Silence: 500 * time.Millisecond, Rank: 500 * time.Millisecond,
-		Yield: 5 * time.Second, Forget: 3 * time.Second, Ask: 100 * time.Millisecond, Watch: 250 * time.Millisecond,
+		Yield: 5 * time.Second, Forget: 3 * time.Second, ProbeInterval: 100 * time.Millisecond, Watch: 250 * time.Millisecond,
 	}
 }
 
@@ -99,8 +99,8 @@ type Replica struct {
 	yielded bool
 }
 
-// Seen holds the observations on which a replica decides.
-type Seen struct {
+// Observation holds the observations on which a replica decides.
+type Observation struct {
 	Now time.Time
 	// Pong is the time of the last pong through the tunnel. Received is the last time at which any traffic is known to have arrived through
 	// it. Handshake is the time of WireGuard's last handshake. Zero means never.
@@ -110,11 +110,11 @@ type Seen struct {
 	// Self is the name of this replica's pod. Siblings has the last answer of every other pod of the gateway, by name; the zero value if the
 	// pod never answered.
 	Self     string
-	Siblings map[string]Heard
+	Siblings map[string]ProbeResult
 }
 
 // Next returns the replica's next state, and the latest time at which the caller must call Next again. The caller may call it at any time.
-func (r Replica) Next(role Role, s Seen, t Timing) (Replica, time.Time) {
+func (r Replica) Next(role Role, s Observation, t Timing) (Replica, time.Time) {
 	if r.State == "" {
 		r.State, r.Since, r.Made = Standby, s.Now, s.Now
 	}
@@ -124,7 +124,7 @@ func (r Replica) Next(role Role, s Seen, t Timing) (Replica, time.Time) {
 	return r.client(s, t)
 }
 
-// Answer returns the replica's answer to a question on AskPort.
+// Answer returns the replica's answer to a question on ProbePort.
 func (r Replica) Answer(now time.Time) Answer { return Answer{State: r.State, For: now.Sub(r.Since)} }
 
 // Endpoint returns the endpoint that a client dials in this session; false if there is none. The client tries the endpoints one after the
@@ -152,7 +152,7 @@ func (r Replica) endpoint() int {
 // server returns the next state of a server, which is active while pongs arrive. All servers have the peer in WireGuard. A server with
 // siblings that lost its client must drop the session. Otherwise, its pings would draw the client's session away from the server that the
 // client switched to.
-func (r Replica) server(s Seen, t Timing) (Replica, time.Time) {
+func (r Replica) server(s Observation, t Timing) (Replica, time.Time) {
 	r.Peered = true
 	r = r.into(either(r.works(s, t), Active, Standby), s.Now)
 	last := s.Pong
@@ -160,22 +160,22 @@ func (r Replica) server(s Seen, t Timing) (Replica, time.Time) {
 		last = latest(s.Pong, s.Handshake)
 	}
 	if len(s.Siblings) > 0 && last.After(r.Made) && s.Now.Sub(last) >= t.Forget {
-		return r.redial(s.Now), s.Now.Add(t.Ask)
+		return r.redial(s.Now), s.Now.Add(t.ProbeInterval)
 	}
-	return r, s.Now.Add(t.Ask)
+	return r, s.Now.Add(t.ProbeInterval)
 }
 
-func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
+func (r Replica) client(s Observation, t Timing) (Replica, time.Time) {
 	if r.State == Standby {
-		wait := r.patience(s, t)
+		wait := r.backoff(s, t)
 		if s.Now.Sub(latest(r.Since, s.busy())) < wait {
-			return r, s.Now.Add(min(t.Ask, wait))
+			return r, s.Now.Add(min(t.ProbeInterval, wait))
 		}
 		r.yielded = false
 		return r.dial(s, t)
 	}
-	if r.outdone(s, t) {
-		return r.hangUp(s.Now), s.Now.Add(t.Ask)
+	if r.shouldYield(s, t) {
+		return r.hangUp(s.Now), s.Now.Add(t.ProbeInterval)
 	}
 	switch {
 	case r.works(s, t):
@@ -183,13 +183,13 @@ func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 			r = r.into(Active, s.Now)
 		}
 		r.worked, r.best = r.Session, r.endpoint()
-		return r, s.Now.Add(t.Ask)
+		return r, s.Now.Add(t.ProbeInterval)
 	case r.State == Active:
 		return r.dial(s, t)
 	case s.Now.Sub(r.dialing) >= t.Yield && s.anyAlive(t):
 		r = r.hangUp(s.Now)
 		r.yielded = true
-		return r, s.Now.Add(t.Ask)
+		return r, s.Now.Add(t.ProbeInterval)
 	case s.Now.Sub(r.Made) >= r.attempt(s, t):
 		r.vain++
 		r = r.redial(s.Now)
@@ -198,14 +198,14 @@ func (r Replica) client(s Seen, t Timing) (Replica, time.Time) {
 }
 
 // dial starts to dial.
-func (r Replica) dial(s Seen, t Timing) (Replica, time.Time) {
+func (r Replica) dial(s Observation, t Timing) (Replica, time.Time) {
 	r.dialing, r.vain = s.Now, 0
 	return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
 }
 
 // works reports whether a pong arrived in this session, recently enough. On a busy host, pongs are late behind other traffic. So received
 // traffic counts too, until t.Deaf after the last pong.
-func (r Replica) works(s Seen, t Timing) bool {
+func (r Replica) works(s Observation, t Timing) bool {
 	heard := s.Pong
 	if s.Now.Sub(s.Pong) < t.Deaf {
 		heard = latest(s.Pong, s.Received)
@@ -213,10 +213,10 @@ func (r Replica) works(s Seen, t Timing) bool {
 	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(heard) < either(len(s.Siblings) > 0, t.Lost, t.Alone)
 }
 
-// outdone reports whether a sibling takes precedence, so that this client must stop. Of two active clients, the newer one stays, because
+// shouldYield reports whether a sibling takes precedence, so that this client must stop. Of two active clients, the newer one stays, because
 // the server has its session. An answer makes its sender look newer, by the time it took to arrive; so at least one of the two stops. Of
 // two dialing clients, the first by name stays.
-func (r Replica) outdone(s Seen, t Timing) bool {
+func (r Replica) shouldYield(s Observation, t Timing) bool {
 	for name, h := range s.Siblings {
 		if !h.alive(s.Now, t) {
 			continue
@@ -231,8 +231,8 @@ func (r Replica) outdone(s Seen, t Timing) bool {
 	return false
 }
 
-// patience returns how long a standby client waits for siblings to dial. It waits longer for each reachable sibling that comes before it.
-func (r Replica) patience(s Seen, t Timing) time.Duration {
+// backoff returns how long a standby client waits for siblings to dial. It waits longer for each reachable sibling that comes before it.
+func (r Replica) backoff(s Observation, t Timing) time.Duration {
 	if len(s.Siblings) == 0 {
 		return 0
 	}
@@ -249,7 +249,7 @@ func (r Replica) patience(s Seen, t Timing) time.Duration {
 }
 
 // attempt returns how long one attempt to dial lasts.
-func (r Replica) attempt(s Seen, t Timing) time.Duration {
+func (r Replica) attempt(s Observation, t Timing) time.Duration {
 	if s.RTT > 0 && s.Now.Sub(r.dialing) < t.Yield {
 		again := max(t.Again, 3*s.RTT)
 		return again + time.Duration(r.vain)*again/16
@@ -276,7 +276,7 @@ func (r Replica) hangUp(now time.Time) Replica {
 }
 
 // busy returns when a sibling last answered that it is active or dialing.
-func (s Seen) busy() time.Time {
+func (s Observation) busy() time.Time {
 	var last time.Time
 	for _, h := range s.Siblings {
 		if h.State == Active || h.State == Dialing {
@@ -286,7 +286,7 @@ func (s Seen) busy() time.Time {
 	return last
 }
 
-func (s Seen) anyAlive(t Timing) bool {
+func (s Observation) anyAlive(t Timing) bool {
 	for _, h := range s.Siblings {
 		if h.alive(s.Now, t) {
 			return true
@@ -297,7 +297,7 @@ func (s Seen) anyAlive(t Timing) bool {
 
 // Choose returns the address of the gateway pod that other hosts route to. It prefers the pod that became active last, then the present
 // one, then a pod that answers, then the likeliest one. answers are by address. The result is not valid only if there are no candidates.
-func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]Heard, now time.Time, t Timing) netip.Addr {
+func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]ProbeResult, now time.Time, t Timing) netip.Addr {
 	if len(candidates) == 0 {
 		return netip.Addr{}
 	}

@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestElectionSettles: whatever happened before, once things work again there is exactly one active replica on each side, and it stays.
+// TestElectionSettles: from any state, once the network works again, each side has exactly one active replica, which stays active.
 func TestElectionSettles(t *testing.T) {
 	worst := time.Duration(0)
 	for seed := range uint64(300) {
@@ -86,8 +86,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestAWorkingTunnelIsLeftAlone: nobody dials anew while it works, whatever becomes of those on standby.
-func TestAWorkingTunnelIsLeftAlone(t *testing.T) {
+// TestWorkingTunnelStays: no client opens a new session while the tunnel works, whatever happens to standby replicas.
+func TestWorkingTunnelStays(t *testing.T) {
 	for seed := range uint64(50) {
 		w := newTunnelWorld(seed, 3, 3)
 		w.run(10 * time.Second)
@@ -125,7 +125,7 @@ func TestAWorkingTunnelIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestFarPeersConnect: a client that does not know yet how far away the server is gives it the time it needs.
+// TestFarPeersConnect: a client that does not know the distance of the server yet gives it enough time to answer.
 func TestFarPeersConnect(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newTunnelWorld(seed, 1+int(seed%2), 1+int(seed/2%2))
@@ -137,7 +137,7 @@ func TestFarPeersConnect(t *testing.T) {
 	}
 }
 
-// TestSplitBrainHeals: clients that can't hear each other both dial; when they can again, one of them gives way.
+// TestSplitBrainHeals: two clients that cannot reach each other both dial. When they can again, one of them gives up.
 func TestSplitBrainHeals(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newTunnelWorld(seed, 2, 1+int(seed%2))
@@ -158,16 +158,16 @@ func TestSplitBrainHeals(t *testing.T) {
 	}
 }
 
-// TestOneReplicaNeedsNobody: it dials at once, and never gives up.
-func TestOneReplicaNeedsNobody(t *testing.T) {
+// TestSingleReplicaDialsAtOnce: it dials at once, and never gives up.
+func TestSingleReplicaDialsAtOnce(t *testing.T) {
 	start := time.Unix(1000, 0)
-	r, _ := Replica{}.Next(Client, Seen{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
+	r, _ := Replica{}.Next(Client, Observation{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
 	if r.State != Dialing || !r.Peered {
 		t.Fatalf("it does not dial: %+v", r)
 	}
 	sessions := r.Session
 	for now := start; now.Sub(start) < time.Minute; now = now.Add(tick) {
-		r, _ = r.Next(Client, Seen{Now: now, Self: "a"}, DefaultTiming(interval, lossThreshold))
+		r, _ = r.Next(Client, Observation{Now: now, Self: "a"}, DefaultTiming(interval, lossThreshold))
 		if r.State != Dialing {
 			t.Fatalf("it gave up after %s", now.Sub(start))
 		}
@@ -175,17 +175,17 @@ func TestOneReplicaNeedsNobody(t *testing.T) {
 	if dialed := r.Session - sessions; dialed < 30 || dialed > 32 { // twice in the first second, and every two seconds in the end
 		t.Errorf("it dialed %d times in a minute", dialed)
 	}
-	server, _ := Replica{}.Next(Server, Seen{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
+	server, _ := Replica{}.Next(Server, Observation{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
 	made := server.Session
-	server, _ = server.Next(Server, Seen{Now: start.Add(time.Hour), Pong: start.Add(time.Second), Self: "a"}, DefaultTiming(interval, lossThreshold))
+	server, _ = server.Next(Server, Observation{Now: start.Add(time.Hour), Pong: start.Add(time.Second), Self: "a"}, DefaultTiming(interval, lossThreshold))
 	if server.Session != made || server.State != Standby {
 		t.Errorf("a server alone forgot its client: %+v", server)
 	}
 }
 
-// TestClocksAreSetBack: WireGuard tells when it shook hands by the clock on the wall. A handshake to come is none.
+// TestClocksAreSetBack: WireGuard reports handshakes in wall-clock time. A handshake in the future does not count.
 func TestClocksAreSetBack(t *testing.T) {
-	seen := Seen{Now: time.Unix(1000, 0), Self: "a", Siblings: map[string]Heard{"b": {}}}
+	seen := Observation{Now: time.Unix(1000, 0), Self: "a", Siblings: map[string]ProbeResult{"b": {}}}
 	r, _ := Replica{}.Next(Server, seen, DefaultTiming(interval, lossThreshold))
 	made := r.Session
 	seen.Pong, seen.Handshake = seen.Now.Add(tick), seen.Now.Add(time.Hour)
@@ -203,7 +203,7 @@ func TestEndpointsTakeTurns(t *testing.T) {
 		t.Errorf("%s, then %s", one, two)
 	}
 	// Number 2 works, and later does not any more: it is the first to be tried again, and every other time.
-	seen := Seen{Now: time.Unix(1000, 0), Self: "a"}
+	seen := Observation{Now: time.Unix(1000, 0), Self: "a"}
 	r, _ := Replica{}.Next(Client, seen, DefaultTiming(interval, lossThreshold))
 	for r.Session < 2 {
 		seen.Now = seen.Now.Add(tick)

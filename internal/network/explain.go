@@ -150,7 +150,7 @@ func (w *walk) between(c, far *Cluster, address netip.Addr) netip.Addr {
 	wire, err := there.ToWire(address)
 	if err != nil {
 		object := "IP object with spec.ip " + address.String()
-		for _, e := range far.Facts.Withheld {
+		for _, e := range far.Facts.Unexposed {
 			if e.Real == address {
 				w.broken(far, "IP "+e.Object, "label networking.liqo.io/host-unreachable=true keeps %s from peers: take it off", address)
 				return netip.Addr{}

@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// TestWalks are the ways of contract 4.7, the text of each explanation as a golden file.
+// TestWalks: the ways of a packet in the contract, section 4.7, with the text of each explanation as a golden file.
 func TestWalks(t *testing.T) {
 	outside := End{Cluster: "milan", Name: "printer", Address: addr("192.0.2.7")}
 	service := End{Cluster: "rome", Name: "default/kubernetes", Address: addr("10.96.0.1")}
@@ -65,10 +65,10 @@ func remote(node int, host byte) func([]Cluster) End {
 	return func(all []Cluster) End { return pod(&all[1], node, host) }
 }
 
-// cure is what a fault ends with: something to do.
+// cure matches the end of a fault's text: an instruction.
 var cure = regexp.MustCompile(`[;:] (add|call|compare|connect|correct|create|delete|give|run|see|start|take|wait) `)
 
-// TestFaults: what is broken is found, and the text says where and what cures it.
+// TestFaults finds what is broken, and the text says where and how to repair it.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestFaults(t *testing.T) {
 		if e := Explain(all, pod(&all[0], 0, 5), host); e.Fault == nil || e.Fault.Object != "IP object with spec.ip 192.0.2.7" {
 			t.Errorf("fault %v", e.Fault)
 		}
-		all[1].Facts.Withheld = []Exposed{{Real: host.Address, Object: "demo/printer"}}
+		all[1].Facts.Unexposed = []Exposed{{Real: host.Address, Object: "demo/printer"}}
 		if e := Explain(all, pod(&all[0], 0, 5), host); e.Fault == nil || !strings.Contains(e.Fault.String(), "IP demo/printer: label networking.liqo.io/host-unreachable") {
 			t.Errorf("fault %v", e.Fault)
 		}
@@ -167,8 +167,7 @@ func free(r *rand.Rand, taken []netip.Prefix) (two []string) {
 	return two
 }
 
-// TestWalkIsTranslation is the law of the network: in any world, the hosts do to packets what Translation says, and an answer comes back
-// to exactly who asked. Errors on the way, too.
+// TestWalkIsTranslation: in any world, the hosts translate packets as Translation says, and an answer, also an ICMP error on the way, returns to the sender.
 func TestWalkIsTranslation(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	for range 3000 {
@@ -250,8 +249,8 @@ func checkError(t *testing.T, all []Cluster, from End, e Explanation) {
 	}
 }
 
-// TestPeersReachNothingElse sends what a hostile gateway could send: whatever comes through must come from the peer's own views, and go to
-// a pod, to what is exposed, or as an answer to a node.
+// TestPeersReachNothingElse: packets of a hostile gateway that pass come from the peer's own views, and go to a pod, to an exposed address, or as an answer to
+// a node.
 func TestPeersReachNothingElse(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 1))
 	passed, passedErrors := 0, 0

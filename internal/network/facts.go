@@ -22,10 +22,10 @@ type Facts struct {
 	// Exposed are the addresses that peers reach under an address of the external CIDR, sorted by Real. No two have the same Real or the
 	// same External.
 	Exposed []Exposed
-	// Withheld are the addresses that the label networking.liqo.io/host-unreachable of their IP object hides from peers.
-	Withheld []Exposed
-	// Strays are the pods whose address is outside the pod CIDRs of their node, sorted by address.
-	Strays []Stray
+	// Unexposed are the addresses that the label networking.liqo.io/host-unreachable of their IP object hides from peers.
+	Unexposed []Exposed
+	// OutOfCIDRPods are the pods whose address is outside the pod CIDRs of their node, sorted by address.
+	OutOfCIDRPods []OutOfCIDRPod
 	// System are the addresses of Liqo's own pods in the pod network, sorted. Peers may answer them, but not call them: peers call Services. The list is
 	// complete for a node in the facts of the node's own agent.
 	System []netip.Addr
@@ -59,13 +59,13 @@ const (
 	// TunnelOverhead and TunnelOverhead6 are the overhead of WireGuard in bytes, which reduces the MTU: over IPv4 and over IPv6.
 	TunnelOverhead  = 60
 	TunnelOverhead6 = 80
-	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the far gateway is reachable. AskPort is the UDP
+	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the far gateway is reachable. ProbePort is the UDP
 	// port outside the tunnel that answers which replica is active.
 	PingPort = 12345
 	// PongPort is the source port of pings, to which the answers go. One container sends the pings and another one answers them. So a
 	// restart of the agent does not make the tunnel look dead to the peer.
-	PongPort = 12347
-	AskPort  = 12346
+	PongPort  = 12347
+	ProbePort = 12346
 )
 
 // ServerAddress and ClientAddress are the addresses of the two ends of the tunnel. They are the same in all gateways, because each gateway
@@ -164,8 +164,8 @@ const (
 	KindHost Kind = "host"
 )
 
-// Stray is a pod whose address is outside the pod CIDRs of its node.
-type Stray struct {
+// OutOfCIDRPod is a pod whose address is outside the pod CIDRs of its node.
+type OutOfCIDRPod struct {
 	IP   netip.Addr
 	Node string
 }

@@ -155,7 +155,7 @@ func gatewayRoutes(f *Facts, self Self, active map[string]netip.Addr, routes rou
 	for _, n := range f.Nodes {
 		to(single(n.IP), n.IP)
 	}
-	for _, s := range f.Strays {
+	for _, s := range f.OutOfCIDRPods {
 		if n, ok := f.Node(s.Node); ok {
 			to(single(s.IP), n.IP)
 		}

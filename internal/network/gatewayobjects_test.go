@@ -58,7 +58,7 @@ func TestUpdatesSettle(t *testing.T) {
 	want := testOwner().Deployment(r)
 	have := &appsv1.Deployment{}
 	UpdateDeployment(have, want)
-	// What the API server fills in, and what others put beside it, stays.
+	// Defaults of the API server and additions of others stay.
 	have.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	have.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	have.Spec.Template.Spec.Containers[0].ReadinessProbe.TimeoutSeconds = 1
@@ -83,7 +83,7 @@ func TestUpdatesSettle(t *testing.T) {
 			t.Errorf("changed by hand, %s stays (-want +got):\n%s", what, diff)
 		}
 	}
-	// A restart that somebody asked for is none of ours, and is not asked for again by taking it back.
+	// The annotation of kubectl rollout restart is not ours. Removing it would restart the pods again.
 	have.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 	more := want.DeepCopy()
 	two := int32(2)
@@ -137,8 +137,8 @@ func TestGatewayService(t *testing.T) {
 	}
 }
 
-// TestServicesFollow: what is taken out of the GatewayServer goes from the Service, what others put there stays.
-func TestServicesFollow(t *testing.T) {
+// TestServiceUpdates: a setting removed from the GatewayServer is removed from the Service. Settings of others stay.
+func TestServiceUpdates(t *testing.T) {
 	empty, err := render(t, `{spec: {deployment: {spec: {}}}}`)
 	if err != nil {
 		t.Fatal(err)

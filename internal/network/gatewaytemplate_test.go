@@ -91,7 +91,7 @@ spec:
 	}
 }
 
-func TestTemplatesThatAreRefused(t *testing.T) {
+func TestInvalidTemplates(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                                   "spec.deployment is missing",
 		`{spec: {deployment: {spec: "x{{ "}}}`: "parsing spec.template.spec.deployment.spec",
@@ -110,7 +110,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzRender: no template makes it panic, and what comes out is an object that JSON can carry.
+// FuzzRender: no template causes a panic, and the result can be encoded as JSON.
 func FuzzRender(f *testing.F) {
 	f.Add(`{"spec":{"deployment":{"spec":{"replicas":"{{ .Spec.mtu }}"}}}}`)
 	f.Add(`{"spec":{"deployment":[],"service":{"metadata":{"labels":"{{ .Name }}"}}}}`)

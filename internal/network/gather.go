@@ -75,7 +75,7 @@ func Gather(o *Objects) (Facts, []Problem) {
 	g.nodes()
 	views := g.peers()
 	g.exposed(views)
-	g.strays()
+	g.outOfCIDRPods()
 	g.system()
 	slices.SortStableFunc(g.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
@@ -187,8 +187,8 @@ func (g *gathering) nodes() {
 	}
 }
 
-// strays reads the pods whose address is outside the pod CIDRs of their node, and all pods of such nodes.
-func (g *gathering) strays() {
+// outOfCIDRPods reads the pods whose address is outside the pod CIDRs of their node, and all pods of such nodes.
+func (g *gathering) outOfCIDRPods() {
 	running := make([][]netip.Addr, len(g.facts.Nodes))
 	astray := make([]bool, len(g.facts.Nodes))
 	byName := make(map[string]int, len(g.facts.Nodes))
@@ -205,7 +205,7 @@ func (g *gathering) strays() {
 		running[n] = append(running[n], ip)
 		if node := &g.facts.Nodes[n]; !contains(node.Pods, ip) {
 			astray[n] = true
-			g.facts.Strays = append(g.facts.Strays, Stray{IP: ip, Node: node.Name})
+			g.facts.OutOfCIDRPods = append(g.facts.OutOfCIDRPods, OutOfCIDRPod{IP: ip, Node: node.Name})
 		}
 	}
 	for n := range running {
@@ -214,8 +214,8 @@ func (g *gathering) strays() {
 			g.facts.Nodes[n].Running = slices.Compact(running[n])
 		}
 	}
-	slices.SortFunc(g.facts.Strays, func(a, b Stray) int { return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Node, b.Node)) })
-	g.facts.Strays = slices.CompactFunc(g.facts.Strays, func(a, b Stray) bool { return a.IP == b.IP })
+	slices.SortFunc(g.facts.OutOfCIDRPods, func(a, b OutOfCIDRPod) int { return cmp.Or(a.IP.Compare(b.IP), cmp.Compare(a.Node, b.Node)) })
+	g.facts.OutOfCIDRPods = slices.CompactFunc(g.facts.OutOfCIDRPods, func(a, b OutOfCIDRPod) bool { return a.IP == b.IP })
 }
 
 // system reads Liqo's own pods: all pods in the namespace of the installation, and the gateways and virtual kubelets in tenant namespaces.

@@ -117,10 +117,10 @@ func TestGather(t *testing.T) {
 				{Pod: "gw-milan-1", IP: addr("10.10.2.100"), Node: "rome-2", Created: 100, Ready: true},
 			},
 		}},
-		Exposed: []Exposed{{Real: addr("172.16.0.1"), External: addr("10.70.0.1"), Kind: KindNode, Object: "liqo/node-rome-1", Node: "rome-1"}},
-		Strays:  []Stray{{IP: addr("10.10.7.3"), Node: "rome-1"}},
-		System:  []netip.Addr{addr("10.10.1.100"), addr("10.10.2.100")},
-		Options: Options{ClampMSS: true},
+		Exposed:       []Exposed{{Real: addr("172.16.0.1"), External: addr("10.70.0.1"), Kind: KindNode, Object: "liqo/node-rome-1", Node: "rome-1"}},
+		OutOfCIDRPods: []OutOfCIDRPod{{IP: addr("10.10.7.3"), Node: "rome-1"}},
+		System:        []netip.Addr{addr("10.10.1.100"), addr("10.10.2.100")},
+		Options:       Options{ClampMSS: true},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(compareAddr), cmp.Comparer(comparePrefixes)); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
@@ -152,7 +152,7 @@ func TestPodsOfLiqo(t *testing.T) {
 	}
 }
 
-// TestGatherIsOrderless: the order in which an API server lists things means nothing.
+// TestGatherIsOrderless: the result does not depend on the order in which the API server lists objects.
 func TestGatherIsOrderless(t *testing.T) {
 	o := objects(t)
 	o.Pods = append(o.Pods, runningPods(50, 5)...)
@@ -212,7 +212,7 @@ func podsIP(name, real, external string) ipamv1alpha1.IP {
 	return ip
 }
 
-func TestGatherTellsProblems(t *testing.T) {
+func TestGatherReportsProblems(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		change  func(o *Objects)
@@ -293,8 +293,8 @@ func TestGatherTellsProblems(t *testing.T) {
 	}
 }
 
-// TestOnePeerWaitsAlone: what is wrong with one peer is nothing to the others.
-func TestOnePeerWaitsAlone(t *testing.T) {
+// TestProblemsOfOnePeerAffectNoOther: problems with the objects of one peer do not change the facts about others.
+func TestProblemsOfOnePeerAffectNoOther(t *testing.T) {
 	o := objects(t)
 	turin := o.Configurations[0].DeepCopy()
 	turin.Name, turin.Namespace, turin.Labels = "turin", "liqo-tenant-turin", map[string]string{api.LabelRemoteClusterID: "turin"}
@@ -309,7 +309,7 @@ func TestOnePeerWaitsAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsExposed(t *testing.T) {
+func TestExposedAddresses(t *testing.T) {
 	o := objects(t)
 	reachable := userIP("a", "192.0.2.7", "10.70.0.9")
 	withheld := userIP("b", "192.0.2.8", "10.70.0.10")
@@ -326,12 +326,12 @@ func TestWhatIsExposed(t *testing.T) {
 	if diff := cmp.Diff(want, facts.Exposed, cmp.Comparer(compareAddr)); diff != "" {
 		t.Errorf("exposed (-want +got):\n%s", diff)
 	}
-	if len(facts.Withheld) != 1 || facts.Withheld[0].Object != "demo/b" || len(problems) != 1 || problems[0].Object != "IP demo/f" {
-		t.Errorf("withheld %v, problems %q", facts.Withheld, problems)
+	if len(facts.Unexposed) != 1 || facts.Unexposed[0].Object != "demo/b" || len(problems) != 1 || problems[0].Object != "IP demo/f" {
+		t.Errorf("withheld %v, problems %q", facts.Unexposed, problems)
 	}
 }
 
-// randomObjects are what careless people and half-done controllers could leave: the same few values everywhere.
+// randomObjects are objects as careless users and interrupted controllers could leave them, with few different values.
 func randomObjects(r *rand.Rand) Objects {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	cidr := func() string {

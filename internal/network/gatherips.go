@@ -27,7 +27,7 @@ func (g *gathering) exposed(views []netip.Prefix) {
 		}
 		if ip.Labels[networkingv1beta1.LabelHostUnreachable] == "true" {
 			if real, err := netip.ParseAddr(ip.Spec.IP); err == nil {
-				g.facts.Withheld = append(g.facts.Withheld, Exposed{Real: real, Kind: KindHost, Object: ip.Namespace + "/" + ip.Name})
+				g.facts.Unexposed = append(g.facts.Unexposed, Exposed{Real: real, Kind: KindHost, Object: ip.Namespace + "/" + ip.Name})
 			}
 			continue
 		}

@@ -29,14 +29,14 @@ func needed() map[string]netip.Addr {
 	}
 }
 
-// hosts are what address management hears of them.
+// hosts returns the hosts as IPAM knows them.
 func hosts() []ipam.Host {
 	n := needed()
 	return []ipam.Host{{Name: "node rome-1", Addr: n["a node"]}, {Name: "node rome-2", Addr: n["another node"]}, {Name: "node rome-1", Addr: n["a node's public address"]},
 		{Name: "the API server", Addr: n["the API server"]}, {Name: "the API server", Addr: n["the public API server"]}, {Name: "Service kube-system/kube-dns", Addr: n["cluster DNS"]}}
 }
 
-// hostOf is what the agent of a node hears of it.
+// hostOf returns a node as its agent knows it.
 func hostOf(name string) Host {
 	return Host{Name: name, MTU: 1500, Dependencies: []Dependency{{prefix("10.30.0.2/32"), "a resolver"}, {prefix("172.16.0.0/22"), "the network of link eth0"}, {prefix("172.17.0.1/32"), "a next hop"}}}
 }
@@ -87,8 +87,8 @@ func negotiated(t *testing.T, told networkingv1beta1.CIDRs, earlier map[string]s
 	return f, nil
 }
 
-// TestHostileRequests: whatever a peer names, and whatever earlier versions made of it, no node leads a packet to what is needed here into a tunnel,
-// wherever the packet comes from. Other peers' ranges go on being led.
+// TestHostileRequests: whatever a peer reports, and whatever earlier versions stored of it, no node routes packets for addresses that this cluster needs into
+// a tunnel, wherever they come from. Ranges of other peers keep their routes.
 func TestHostileRequests(t *testing.T) {
 	r := rand.New(rand.NewPCG(18, 1))
 	bits := []int{8, 11, 12, 16, 20, 22, 24, 30, 32}
@@ -146,8 +146,9 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestPeersDoNotAim: where the ranges of a peer appear says nothing about what it named, so it can't have the packets to a certain address here.
-func TestPeersDoNotAim(t *testing.T) {
+// TestPeersDoNotChooseTheirViews: the place where the ranges of a peer appear does not depend on what it reported, so it cannot attract packets to a given
+// address.
+func TestPeersDoNotChooseTheirViews(t *testing.T) {
 	places := func(pods ...string) []string {
 		f, err := negotiated(t, networkingv1beta1.CIDRs{Pod: pods, External: []string{"10.70.0.0/16"}}, nil, ipam.DefaultPools())
 		if err != nil || len(f.Peers) != 1 {
@@ -170,8 +171,8 @@ func TestPeersDoNotAim(t *testing.T) {
 	}
 }
 
-// TestRangesOnTheLinksOfANode: a place that IPAM could not know to be in use is refused by the node, which says what cures it. What an
-// administrator entered is not.
+// TestRangesOnTheLinksOfANode: a node refuses a range that overlaps the networks of its links, which IPAM cannot know, and names the cure. It does not refuse
+// ranges that an administrator configured.
 func TestRangesOnTheLinksOfANode(t *testing.T) {
 	f, _ := apart()
 	host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{prefix("10.20.7.0/24"), "the network of link eth1"}}}

@@ -125,13 +125,13 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 			}},
 			// Before the translation of Services, so that node ports do not bypass the check.
 			{Name: "guard", Hook: dataplane.Prerouting, Priority: dataplane.Mangle, Rules: []dataplane.FilterRule{
-				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, Unasked: true}),
+				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, NewOrInvalid: true}),
 			}},
 			// Checks also the addresses that the host got since the agent last read them. The overlay listens on all of them too.
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
 				drop(toOverlay(dataplane.Selector{Set: "members", Not: true}, dataplane.Selector{}, anywhere)),
 				{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Accept},
-				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "exposed", Not: true}, Unasked: true}),
+				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "exposed", Not: true}, NewOrInvalid: true}),
 			}},
 			{Name: "source", Hook: dataplane.Postrouting, NAT: true, Priority: dataplane.SourceNAT - 1, Rules: nat},
 		},

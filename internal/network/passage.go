@@ -160,7 +160,7 @@ func (p *passage) matches(m dataplane.Match) bool {
 		m.Transport != dataplane.AnyTransport && m.Transport != p.packet.Transport,
 		m.DestinationPort != 0 && m.DestinationPort != p.packet.Port,
 		m.SYN && !p.packet.SYN, m.ICMPError && !icmpError,
-		m.Unasked && !p.fresh, m.DestinationTranslated && !p.translated:
+		m.NewOrInvalid && !p.fresh, m.DestinationTranslated && !p.translated:
 		return false
 	}
 	if icmpError {

@@ -76,7 +76,7 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network, status *networkingv1beta1.ConfigurationStatus) metav1.Condition {
 	condition := metav1.Condition{
 		Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionTrue, Reason: networkingv1beta1.ReasonCIDRsConfigured,
-		Message: "every range of the peer has a place here",
+		Message: "every range of the peer is mapped in this cluster",
 	}
 	remote := &networkingv1beta1.ClusterConfig{}
 	lists := map[string]*[]string{networkingv1beta1.CIDRTypePod: &remote.CIDR.Pod, networkingv1beta1.CIDRTypeExternal: &remote.CIDR.External}

@@ -103,8 +103,8 @@ func TestRemoteRanges(t *testing.T) {
 	}
 }
 
-// TestRangesAreMatchedByName: whatever is added, removed or moved in a specification, the ranges that have a place keep it; before the controller has seen
-// the change, and while a range has no place.
+// TestRangesAreMatchedByName: ranges with a view keep it whatever is added, removed or moved in the specification, before the controller has processed the
+// change and while a range has no view.
 func TestRangesAreMatchedByName(t *testing.T) {
 	c := testConfiguration([]string{"10.42.7.1/16", "10.44.0.0/16"}, []string{"10.70.0.0/16"})
 	c.Labels = map[string]string{api.LabelRemoteClusterID: "milan"}

@@ -10,7 +10,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// Both clusters decide the same, whoever looks first, and what is there decides before all.
+// TestWhoIsTheServer: both clusters choose the same side as server, in any order of decisions, and existing gateways take precedence.
 func TestWhoIsTheServer(t *testing.T) {
 	const rome, milan = "rome", "milan"
 	request := func(consumer string, server networkingv1beta1.ServerLocation) networkingv1beta1.NetworkRequest {
@@ -83,7 +83,8 @@ func TestFactsOfPeersAreChecked(t *testing.T) {
 	}
 }
 
-// TestNegotiatedStays: what only a peer named stays so when the owner reference to its request is gone, and with an owner reference alone, as earlier versions had it.
+// TestNegotiatedStays: a range that only a peer reported stays marked so without the owner reference to its request, and with an owner reference alone, as
+// earlier versions wrote it.
 func TestNegotiatedStays(t *testing.T) {
 	owners := []metav1.OwnerReference{{Kind: "NetworkRequest", Name: "milan"}}
 	label := map[string]string{networkingv1beta1.LabelNegotiated: api.True}

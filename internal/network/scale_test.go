@@ -43,7 +43,7 @@ func large(t testing.TB) Objects {
 	return o
 }
 
-// BenchmarkPlans is what an agent of a large cluster does when anything changes.
+// BenchmarkPlans measures what an agent in a large cluster computes at every change.
 func BenchmarkPlans(b *testing.B) {
 	o := large(b)
 	var f Facts

@@ -31,7 +31,7 @@ type tunnelWorld struct {
 	stale            bool
 	clients, servers []*replica
 	nodes            map[Role]netip.Addr
-	heard            map[Role]map[netip.Addr]Heard
+	heard            map[Role]map[netip.Addr]ProbeResult
 	later            []delivery
 }
 
@@ -45,7 +45,7 @@ type replica struct {
 	pong      time.Time
 	rtt       time.Duration
 	handshake time.Time
-	siblings  map[string]Heard
+	siblings  map[string]ProbeResult
 	session   int // of Replica.Session that was acted upon
 	// far is the server that a client's port leads to. A server has the session of client and port, those before it, and answers to.
 	far                      *replica
@@ -66,18 +66,18 @@ type delivery struct {
 
 func newTunnelWorld(seed uint64, clients, servers int) *tunnelWorld {
 	w := &tunnelWorld{random: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1000, 0), timing: DefaultTiming(interval, lossThreshold),
-		cut: map[[2]string]bool{}, nodes: map[Role]netip.Addr{}, heard: map[Role]map[netip.Addr]Heard{Client: {}, Server: {}}}
+		cut: map[[2]string]bool{}, nodes: map[Role]netip.Addr{}, heard: map[Role]map[netip.Addr]ProbeResult{Client: {}, Server: {}}}
 	for i := range clients {
-		w.clients = append(w.clients, &replica{name: fmt.Sprint("client-", i), role: Client, ip: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), siblings: map[string]Heard{}})
+		w.clients = append(w.clients, &replica{name: fmt.Sprint("client-", i), role: Client, ip: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), siblings: map[string]ProbeResult{}})
 	}
 	for i := range servers {
-		w.servers = append(w.servers, &replica{name: fmt.Sprint("server-", i), role: Server, ip: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), siblings: map[string]Heard{}})
+		w.servers = append(w.servers, &replica{name: fmt.Sprint("server-", i), role: Server, ip: netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), siblings: map[string]ProbeResult{}})
 	}
 	for _, all := range [][]*replica{w.clients, w.servers} {
 		for _, a := range all {
 			for _, b := range all {
 				if a != b {
-					a.siblings[b.name] = Heard{}
+					a.siblings[b.name] = ProbeResult{}
 				}
 			}
 		}
@@ -116,7 +116,7 @@ func (w *tunnelWorld) run(d time.Duration) {
 			}
 		}
 		for _, all := range [][]*replica{w.clients, w.servers} {
-			if w.now.UnixMilli()%w.timing.Ask.Milliseconds() == 0 {
+			if w.now.UnixMilli()%w.timing.ProbeInterval.Milliseconds() == 0 {
 				w.askEachOther(all)
 			}
 			if w.now.UnixMilli()%w.timing.Watch.Milliseconds() == 0 {
@@ -146,7 +146,7 @@ func (w *tunnelWorld) askEachOther(all []*replica) {
 
 func (w *tunnelWorld) answer(b, a *replica) {
 	answer := b.Answer(w.now)
-	w.send(b, a, func() { a.siblings[b.name], a.wake = Heard{answer, w.now}, w.now })
+	w.send(b, a, func() { a.siblings[b.name], a.wake = ProbeResult{answer, w.now}, w.now })
 }
 
 // watch lets a node of their side ask all replicas.
@@ -158,7 +158,7 @@ func (w *tunnelWorld) watch(all []*replica) {
 
 func (w *tunnelWorld) answerNode(r *replica) {
 	if !r.dead && r.State != "" && w.random.Float64() >= w.loss {
-		w.heard[r.role][r.ip] = Heard{r.Answer(w.now), w.now}
+		w.heard[r.role][r.ip] = ProbeResult{r.Answer(w.now), w.now}
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *tunnelWorld) tell(r *replica) {
 	}
 }
 
-// choose lets the node choose anew.
+// choose makes the node choose the active gateway again.
 func (w *tunnelWorld) choose(all []*replica) {
 	var candidates []Candidate
 	for _, r := range all {
@@ -182,13 +182,13 @@ func (w *tunnelWorld) choose(all []*replica) {
 	w.nodes[role] = Choose(candidates, w.nodes[role], w.heard[role], w.now, w.timing)
 }
 
-// step is what the agent of a replica does.
+// step runs one step of the agent of a replica.
 func (w *tunnelWorld) step(r *replica) {
 	if r.dead {
 		return
 	}
 	if !w.now.Before(r.wake) {
-		seen := Seen{Now: w.now, Pong: r.pong, Handshake: r.handshake, RTT: r.rtt, Self: r.name, Siblings: r.siblings}
+		seen := Observation{Now: w.now, Pong: r.pong, Handshake: r.handshake, RTT: r.rtt, Self: r.name, Siblings: r.siblings}
 		r.Replica, r.wake = r.Next(r.role, seen, w.timing)
 	}
 	if r.session != r.Session {
@@ -274,7 +274,7 @@ func (w *tunnelWorld) crash(r *replica) {
 	r.dead = true
 	*r = replica{name: r.name, role: r.role, ip: r.ip, dead: true, siblings: r.siblings}
 	for name := range r.siblings {
-		r.siblings[name] = Heard{}
+		r.siblings[name] = ProbeResult{}
 	}
 }
 
@@ -300,7 +300,7 @@ func (w *tunnelWorld) trouble(losses ...float64) {
 	clear(w.cut)
 }
 
-// works says what is wrong, or nothing: one active replica on each side, a session between the two, everybody routes to them.
+// works returns what is wrong, empty if nothing: each side has one active replica, the two have a session, and all nodes route to them.
 func (w *tunnelWorld) works() string {
 	active := func(all []*replica) (found []*replica) {
 		for _, r := range all {

@@ -56,7 +56,7 @@ func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pod
 	after.Value = networkingv1beta1.ConnectionError
 	meta.SetStatusCondition(&after.Conditions, metav1.Condition{
 		Type: ConnectionCondition, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
-		Message: fmt.Sprintf("no pod of this gateway has been running since %s: look at its Deployment, and at the nodes", since.UTC().Format(time.RFC3339)),
+		Message: fmt.Sprintf("no pod of this gateway has been running since %s: check its Deployment and the nodes", since.UTC().Format(time.RFC3339)),
 	})
 	return after, 0
 }

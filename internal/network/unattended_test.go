@@ -12,7 +12,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestUnattended: who is dead can't say so. Times are in seconds.
+// TestUnattended: the controller reports the loss of a gateway that cannot report it. Times are in seconds.
 func TestUnattended(t *testing.T) {
 	at := func(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
 	pod := func(status corev1.ConditionStatus, since int64) corev1.Pod {

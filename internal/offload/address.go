@@ -11,6 +11,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // ExposedAddress returns the address by which peers reach an endpoint outside this cluster's pod network. ips are the IP objects of the endpoint's
@@ -44,7 +45,7 @@ func passedOver(ip *ipamv1alpha1.IP) string {
 	if ip.Labels[networkingv1beta1.LabelHostUnreachable] == api.True {
 		return "it has label " + networkingv1beta1.LabelHostUnreachable
 	}
-	unusable := []string{ipam.ReasonDuplicate, ipam.ReasonPodAddress, ipam.ReasonNotExternal, ipam.ReasonConflict}
+	unusable := []string{reasons.Duplicate, reasons.PodAddress, reasons.NotExternal, reasons.Conflict}
 	for _, c := range ip.Status.Conditions {
 		if c.Status == metav1.ConditionFalse && slices.Contains(unusable, c.Reason) {
 			return c.Reason + ": " + c.Message

@@ -15,7 +15,7 @@ import (
 // MutatePod is idempotent, since an admission chain may call it again.
 func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) bool {
 	if spec.PodOffloadingStrategy == offloadingv1beta1.PodsLocal {
-		return KeepHome(pod, runtimeClass)
+		return KeepLocal(pod, runtimeClass)
 	}
 	if ofClass(pod, runtimeClass) {
 		return false
@@ -35,9 +35,9 @@ func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec,
 	}
 }
 
-// Left returns the sorted names of the pods that do not follow the strategy of their offloaded namespace, because they were created before the strategy was
+// PodsBeforeStrategy returns the sorted names of the pods that do not follow the strategy of their offloaded namespace, because they were created before the strategy was
 // set. Such pods stay where they are. Pods of DaemonSets, finished pods and pods that are being deleted are left out.
-func Left(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
+func PodsBeforeStrategy(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
 	var names []string
 	for i := range pods {
 		pod := &pods[i]

@@ -203,8 +203,8 @@ func policiesTried() copied {
 	}, kinds.MergeNetworkPolicy)
 }
 
-// TestCopyLawsInRandomWorlds lets the engine act at any moment of any history of an object and its copy, then lets everything come to rest,
-// and looks: it settles, changes nothing twice, leaves nothing behind, and never touches what is not its own.
+// TestCopyLawsInRandomWorlds runs the engine at any moment of a random history of an object and its copy, then lets everything settle. The engine settles,
+// makes no change twice, leaves nothing behind, and never changes foreign objects.
 func TestCopyLawsInRandomWorlds(t *testing.T) {
 	for name, kind := range map[string]copied{
 		"Service": servicesTried(), "EndpointSlice": slicesTried(), "ConfigMap": configMapsTried(), "Secret": secretsTried(), "Ingress": ingressesTried(),
@@ -361,7 +361,7 @@ func (w *copyWorld) obey(step Step) {
 	}
 }
 
-// rest lets the world come to rest and looks at it.
+// rest lets the world settle and checks it.
 func (w *copyWorld) rest() {
 	w.up, w.mapping = true, Mapping{State: Mapped, Namespace: "shop-rome"}
 	if w.foreign() {
@@ -385,7 +385,7 @@ func (w *copyWorld) rest() {
 	}
 }
 
-// TestCopyWaits: nothing is concluded from what is not known.
+// TestCopyWaits: no step is taken while facts are unknown.
 func TestCopyWaits(t *testing.T) {
 	kind := servicesTried()
 	local, mapped := kind.make(0), Mapping{State: Mapped, Namespace: "shop-rome"}
@@ -397,12 +397,12 @@ func TestCopyWaits(t *testing.T) {
 		synced        bool
 		waiting       string
 	}{
-		"nobody told of the map":      {local, nil, Mapping{}, false, ""},
-		"no twin":                     {local, nil, Mapping{State: Unmapped}, false, ""},
-		"the twin goes":               {nil, have, Mapping{State: MappingTerminating, Namespace: "shop-rome"}, true, ""},
-		"not synced":                  {local, nil, mapped, false, ""},
-		"another one does it":         {local, nil, mapped, true, "another one does it"},
-		"another one does it, orphan": {nil, have, mapped, true, "another one does it"},
+		"nobody told of the map":                {local, nil, Mapping{}, false, ""},
+		"no remote namespace":                   {local, nil, Mapping{State: Unmapped}, false, ""},
+		"the remote namespace is being deleted": {nil, have, Mapping{State: MappingTerminating, Namespace: "shop-rome"}, true, ""},
+		"not synced":                            {local, nil, mapped, false, ""},
+		"another one does it":                   {local, nil, mapped, true, "another one does it"},
+		"another one does it, orphan":           {nil, have, mapped, true, "another one does it"},
 	} {
 		rules := kind.rules()
 		rules.Options.Waiting = row.waiting

@@ -10,7 +10,7 @@ import (
 )
 
 // AnnotationRunOnVirtualNodes ("true"), on a pod or on the pod template of a DaemonSet, asks for virtual nodes. Pods with it run on virtual nodes if
-// they tolerate the taint of virtual nodes, for whatever reason. See KeepOffVirtualNodes and KeepHome.
+// they tolerate the taint of virtual nodes, for whatever reason. See KeepOffVirtualNodes and KeepLocal.
 const AnnotationRunOnVirtualNodes = "liqo.io/run-on-virtual-nodes"
 
 // virtualNodeTaint keeps pods off virtual nodes.
@@ -30,11 +30,11 @@ func KeepOffVirtualNodes(set *appsv1.DaemonSet, runtimeClass string) bool {
 	return true
 }
 
-// KeepHome keeps a new pod on real nodes of this cluster, and tells whether it changed anything. It is for pods of namespaces that do not offload pods,
+// KeepLocal keeps a new pod on real nodes of this cluster, and tells whether it changed anything. It is for pods of namespaces that do not offload pods,
 // and restricts those that tolerate every taint. They are critical components of a cluster, like DNS, and would stay pending on a virtual node forever.
 //
 // A pod that asks for virtual nodes is not restricted. It asks by tolerating their taint by its key, or by annotation, node selector or runtime class.
-func KeepHome(pod *corev1.Pod, runtimeClass string) bool {
+func KeepLocal(pod *corev1.Pod, runtimeClass string) bool {
 	tolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == "" && tolerates(&t, &virtualNodeTaint) })
 	named := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key != "" && tolerates(&t, &virtualNodeTaint) })
 	if !tolerated || named || pod.Spec.NodeName != "" || asksForVirtualNodes(pod, runtimeClass) {

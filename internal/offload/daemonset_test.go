@@ -57,8 +57,8 @@ func TestDaemonSetsKeepOffVirtualNodes(t *testing.T) {
 	}
 }
 
-// TestPodsThatMayNotLeaveStayHome: what tolerates everything does not ask for virtual nodes; what names their taint does.
-func TestPodsThatMayNotLeaveStayHome(t *testing.T) {
+// TestPodsThatMustNotBeOffloadedStayLocal: a toleration of everything does not select virtual nodes. A toleration of their taint does.
+func TestPodsThatMustNotBeOffloadedStayLocal(t *testing.T) {
 	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	for name, test := range map[string]struct {
 		pod     corev1.Pod
@@ -76,7 +76,7 @@ func TestPodsThatMayNotLeaveStayHome(t *testing.T) {
 			NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}, Tolerations: []corev1.Toleration{everything},
 		}}, false},
 	} {
-		if got := KeepHome(&test.pod, "liqo"); got != test.changed {
+		if got := KeepLocal(&test.pod, "liqo"); got != test.changed {
 			t.Errorf("%s: %v", name, got)
 		}
 		local := test.pod.DeepCopy()
@@ -84,7 +84,7 @@ func TestPodsThatMayNotLeaveStayHome(t *testing.T) {
 		if got := MutatePod(local, &offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.PodsLocal}, "liqo"); got != test.changed {
 			t.Errorf("%s, in a namespace whose pods stay: %v", name, got)
 		}
-		if KeepHome(&test.pod, "liqo") {
+		if KeepLocal(&test.pod, "liqo") {
 			t.Errorf("%s: twice is not once", name)
 		}
 	}

@@ -83,7 +83,7 @@ func TestEndpointSliceOfConsumer(t *testing.T) {
 	}
 }
 
-// TestHostileEndpoints: whatever a consumer writes, no address reaches an EndpointSlice that is not its own.
+// TestHostileEndpoints: whatever a consumer writes, its EndpointSlices in the provider contain only its own addresses.
 func TestHostileEndpoints(t *testing.T) {
 	own := []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("192.0.2.10/32")}
 	everything := func(a netip.Addr) (netip.Addr, error) { return a, nil }

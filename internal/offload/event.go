@@ -10,9 +10,9 @@ import (
 type EventFacts struct {
 	// Local is the copy and Remote the provider's Event; nil if there is none. Local may belong to another owner.
 	Local, Remote *corev1.Event
-	// About is the local object that Remote is about, and Twin the provider's counterpart of About; nil if there is none.
-	About, Twin Object
-	Mapping     Mapping
+	// About is the local object that Remote is about, and RemoteObject the provider's counterpart of About; nil if there is none.
+	About, RemoteObject Object
+	Mapping             Mapping
 	// Synced tells whether the caches behind Local and Remote are complete.
 	Synced bool
 }
@@ -41,7 +41,7 @@ func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 	if _, pod := f.About.(*corev1.Pod); !pod && o.Waiting != "" {
 		return Step{Why: o.Waiting}
 	}
-	want, why := kinds.Event(f.Remote, f.About, f.Twin, o)
+	want, why := kinds.Event(f.Remote, f.About, f.RemoteObject, o)
 	switch {
 	case want == nil:
 		return Step{Why: why}

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// TestEventLawsInRandomWorlds: whatever happens to an Event of the provider, its copy and the pod it is about, it settles; the copy says what
-// the Event says, of that very pod; nothing is written twice, and nobody else's Event is touched.
+// TestEventLawsInRandomWorlds: whatever happens to an Event of the provider, its copy and its pod, the engine settles. The copy repeats the Event, about that
+// very pod. Nothing is written twice, and foreign Events stay.
 func TestEventLawsInRandomWorlds(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -71,11 +71,11 @@ func TestEventLawsInRandomWorlds(t *testing.T) {
 			at = metav1.NewTime(at.Add(time.Second))
 			switch r.IntN(7) {
 			case 0: // a pod comes, or goes
-				f.About, f.Twin = nil, nil
+				f.About, f.RemoteObject = nil, nil
 				if r.IntN(3) > 0 {
 					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid()}}
 					f.About = pod
-					f.Twin = &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at, Annotations: map[string]string{kinds.AnnotationLocalUID: string(pod.UID)}}}
+					f.RemoteObject = &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at, Annotations: map[string]string{kinds.AnnotationLocalUID: string(pod.UID)}}}
 				}
 			case 1, 2:
 				f.Remote = &corev1.Event{
@@ -116,7 +116,7 @@ func TestEventLawsInRandomWorlds(t *testing.T) {
 		switch {
 		case f.Remote == nil && f.Local != nil:
 			fatal("a copy of nothing is left")
-		case f.Remote != nil && f.About != nil && !f.Remote.CreationTimestamp.Before(new(f.Twin.GetCreationTimestamp())):
+		case f.Remote != nil && f.About != nil && !f.Remote.CreationTimestamp.Before(new(f.RemoteObject.GetCreationTimestamp())):
 			if f.Local == nil || f.Local.Count != f.Remote.Count {
 				fatal("the copy is not right: %v", f.Local)
 			}
@@ -124,8 +124,8 @@ func TestEventLawsInRandomWorlds(t *testing.T) {
 	}
 }
 
-// TestWhoTellsOfEvents: each virtual kubelet about its own pods, one of them about everything else.
-func TestWhoTellsOfEvents(t *testing.T) {
+// TestWhichVirtualKubeletReflectsEvents: each virtual kubelet reflects Events about its own pods, and one of them the others.
+func TestWhichVirtualKubeletReflectsEvents(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	event := func(kind string) *corev1.Event {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "web.1", CreationTimestamp: at}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: "web"}}
@@ -139,11 +139,11 @@ func TestWhoTellsOfEvents(t *testing.T) {
 		facts         EventFacts
 		first, others Action
 	}{
-		"of its pod":        {EventFacts{Remote: event("Pod"), About: &corev1.Pod{}, Twin: shadow}, CreateLocal, CreateLocal},
-		"of another's pod":  {EventFacts{Remote: event("Pod"), Twin: shadow}, Nothing, Nothing},
-		"of a Service":      {EventFacts{Remote: event("Service"), About: &corev1.Service{}, Twin: &corev1.Service{}}, CreateLocal, Nothing},
-		"one that is gone":  {EventFacts{Local: owned}, DeleteLocal, Nothing},
-		"of no twin at all": {EventFacts{Remote: event("Service"), About: &corev1.Service{}}, Nothing, Nothing},
+		"of its pod":              {EventFacts{Remote: event("Pod"), About: &corev1.Pod{}, RemoteObject: shadow}, CreateLocal, CreateLocal},
+		"of another's pod":        {EventFacts{Remote: event("Pod"), RemoteObject: shadow}, Nothing, Nothing},
+		"of a Service":            {EventFacts{Remote: event("Service"), About: &corev1.Service{}, RemoteObject: &corev1.Service{}}, CreateLocal, Nothing},
+		"one that is gone":        {EventFacts{Local: owned}, DeleteLocal, Nothing},
+		"without a remote object": {EventFacts{Remote: event("Service"), About: &corev1.Service{}}, Nothing, Nothing},
 	} {
 		row.facts.Mapping, row.facts.Synced = mapped, true
 		if a, b := NextEvent(row.facts, copyOptions), NextEvent(row.facts, waits); a.Action != row.first || b.Action != row.others {
@@ -151,7 +151,7 @@ func TestWhoTellsOfEvents(t *testing.T) {
 		}
 		row.facts.Mapping.State = Unmapped
 		if step := NextEvent(row.facts, copyOptions); step.Action != Nothing {
-			t.Errorf("%s, without a twin: %s", name, step.Action)
+			t.Errorf("%s, without a remote namespace: %s", name, step.Action)
 		}
 		row.facts.Mapping, row.facts.Synced = mapped, false
 		if step := NextEvent(row.facts, copyOptions); step.Action != Nothing {

@@ -15,7 +15,7 @@ import (
 
 // DesiredMapping returns the desired mapping of the NamespaceMap for one provider: remote name by local name. It covers every local namespace whose
 // NamespaceOffloading is not being deleted and selects one of the provider's virtual nodes. It leaves out the namespaces in protected, see
-// ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at Picked.
+// ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at SelectedClusters.
 //
 // A namespace of the mapping before, which is no longer selected or whose NamespaceOffloading is being deleted, stays while KeptVolumes returns volumes.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
@@ -26,7 +26,7 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 		if o.Name != offloadingv1beta1.NamespaceOffloadingName || protected[o.Namespace] != "" {
 			continue
 		}
-		if o.DeletionTimestamp.IsZero() && len(Picked(o, nodes, lost)) > 0 {
+		if o.DeletionTimestamp.IsZero() && len(SelectedClusters(o, nodes, lost)) > 0 {
 			desired[o.Namespace] = RemoteNamespace(&o.Spec, o.Namespace, consumer)
 			continue
 		}
@@ -38,21 +38,21 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 	return desired
 }
 
-// Twin is a pair of a consumer's local namespace and the remote namespace that this provider has to keep for it.
-type Twin struct {
+// NamespacePair is a pair of a consumer's local namespace and the remote namespace that this provider has to keep for it.
+type NamespacePair struct {
 	// Local is the name in the consumer, Remote the name in this cluster.
 	Local, Remote string
 }
 
 // Enforcement is the plan of a provider for one NamespaceMap.
 type Enforcement struct {
-	// Present lists the remote namespaces to create or to keep up to date: the namespace itself, and the consumer's rights in it.
-	Present []Twin
-	// Gone lists the names of the namespaces to delete.
-	Gone []string
-	// Left lists the namespaces of this map that still exist and should not: those in Gone, and those that are being deleted already.
-	Left []string
-	// Status is the current mapping, by local name. It counts every namespace in Present as created; call Report for those that could not be created.
+	// Ensure lists the remote namespaces to create or to keep up to date: the namespace itself, and the consumer's rights in it.
+	Ensure []NamespacePair
+	// Delete lists the names of the namespaces to delete.
+	Delete []string
+	// Remaining lists the namespaces of this map that still exist and should not: those in Delete, and those that are being deleted already.
+	Remaining []string
+	// Status is the current mapping, by local name. It counts every namespace in Ensure as created; call Report for those that could not be created.
 	Status map[string]offloadingv1beta1.RemoteNamespaceStatus
 }
 
@@ -84,9 +84,9 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		}
 		meta := existing[remote]
 		if meta.DeletionTimestamp.IsZero() {
-			plan.Gone = append(plan.Gone, remote)
+			plan.Delete = append(plan.Delete, remote)
 		}
-		plan.Left = append(plan.Left, remote)
+		plan.Remaining = append(plan.Remaining, remote)
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 	}
 	taken := map[string]bool{}
@@ -99,7 +99,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		case exists && holder[remote] == local && !meta.DeletionTimestamp.IsZero():
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingTerminating)
 			continue
-		case exists && holder[remote] != local, !exists && policy.Refuses(Twin{Local: local, Remote: remote}, consumer), taken[remote], full:
+		case exists && holder[remote] != local, !exists && policy.Refuses(NamespacePair{Local: local, Remote: remote}, consumer), taken[remote], full:
 			plan.Status[local] = status(remote, offloadingv1beta1.MappingCreationLoopBackOff)
 			continue
 		}
@@ -107,14 +107,14 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 			many++
 		}
 		taken[remote] = true
-		plan.Present = append(plan.Present, Twin{Local: local, Remote: remote})
+		plan.Ensure = append(plan.Ensure, NamespacePair{Local: local, Remote: remote})
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingAccepted)
 	}
 	return plan
 }
 
 // Report sets the status of a namespace that could not be created to CreationLoopBackOff.
-func (e *Enforcement) Report(t Twin) {
+func (e *Enforcement) Report(t NamespacePair) {
 	e.Status[t.Local] = status(t.Remote, offloadingv1beta1.MappingCreationLoopBackOff)
 }
 
@@ -122,8 +122,8 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// Dress sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations stay.
-func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
+// MarkNamespace sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations stay.
+func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
@@ -131,7 +131,7 @@ func Dress(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer,
 
 // Compile returns the status of a NamespaceOffloading. A cluster without a virtual node is listed only while it still holds the remote namespace.
 //
-// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at Picked. If the namespace is protected
+// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at SelectedClusters. If the namespace is protected
 // from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now. Conditions of
 // clusters that keep the remote namespace because of KeptVolumes list these volumes.
 func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
@@ -145,7 +145,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	deleting := !o.DeletionTimestamp.IsZero()
 	var selected []string
 	if !deleting && why == "" {
-		selected = Picked(o, nodes, lost)
+		selected = SelectedClusters(o, nodes, lost)
 	}
 	clusters := Clusters(nodes)
 	withNode := len(clusters)
@@ -157,9 +157,9 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 	var ready, failed int
 	for i, id := range clusters {
 		wanted := slices.Contains(selected, id)
-		twin, held := current[id][o.Namespace]
+		remote, held := current[id][o.Namespace]
 		var kept []Volume
-		if held && why == "" && i < withNode && twin.Phase == offloadingv1beta1.MappingAccepted {
+		if held && why == "" && i < withNode && remote.Phase == offloadingv1beta1.MappingAccepted {
 			kept = KeptVolumes(o, volumes, id)
 		}
 		var conditions []offloadingv1beta1.RemoteNamespaceCondition
@@ -168,11 +168,11 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 			conditions = append(conditions,
 				condition(offloadingv1beta1.RemoteNamespaceRequired, false, offloadingv1beta1.ReasonVolumesKept,
 					VolumesMessage(kept, "namespaceoffloading", o.Namespace, o.Name)),
-				twinCondition(twin.RemoteNamespace, id, twin, held))
+				remoteNamespaceReady(remote.RemoteNamespace, id, remote, held))
 		case wanted:
 			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, true, offloadingv1beta1.ReasonClusterSelected,
 				"The remote cluster has been selected through the ClusterSelector field"))
-			c := twinCondition(name, id, twin, held)
+			c := remoteNamespaceReady(name, id, remote, held)
 			conditions = append(conditions, c)
 			if c.Status == corev1.ConditionTrue {
 				ready++
@@ -190,7 +190,7 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 			conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceRequired, false, reason, message))
 			if held {
 				conditions = append(conditions, condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonTerminating,
-					fmt.Sprintf("Namespace %s is being deleted in cluster %s", twin.RemoteNamespace, id)))
+					fmt.Sprintf("Namespace %s is being deleted in cluster %s", remote.RemoteNamespace, id)))
 			}
 		}
 		result.RemoteNamespacesConditions[id] = keepTimes(conditions, o.Status.RemoteNamespacesConditions[id], now)
@@ -219,27 +219,27 @@ func phase(deleting bool, selected, ready, failed int) offloadingv1beta1.Offload
 	}
 }
 
-// twinCondition returns the readiness condition of the remote namespace in a selected cluster.
-func twinCondition(name, cluster string, twin offloadingv1beta1.RemoteNamespaceStatus, held bool) offloadingv1beta1.RemoteNamespaceCondition {
+// remoteNamespaceReady returns the readiness condition of the remote namespace in a selected cluster.
+func remoteNamespaceReady(name, cluster string, remote offloadingv1beta1.RemoteNamespaceStatus, held bool) offloadingv1beta1.RemoteNamespaceCondition {
 	switch {
-	case !held, twin.RemoteNamespace != name:
+	case !held, remote.RemoteNamespace != name:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreating,
-			fmt.Sprintf("Waiting for cluster %s to make namespace %s", cluster, name))
-	case twin.Phase == offloadingv1beta1.MappingAccepted:
+			fmt.Sprintf("Waiting for cluster %s to create namespace %s", cluster, name))
+	case remote.Phase == offloadingv1beta1.MappingAccepted:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, true, offloadingv1beta1.ReasonNamespaceCreated,
 			"Namespace correctly offloaded to the remote cluster")
-	case twin.Phase == offloadingv1beta1.MappingTerminating:
+	case remote.Phase == offloadingv1beta1.MappingTerminating:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonTerminating,
 			fmt.Sprintf("An earlier namespace %s is still being deleted in cluster %s", name, cluster))
 	default:
 		return condition(offloadingv1beta1.RemoteNamespaceReady, false, offloadingv1beta1.ReasonCreationLoopBackOff,
-			fmt.Sprintf("Cluster %s can't make namespace %s: %s; it is made as soon as it can", cluster, name, whyNoTwin))
+			fmt.Sprintf("Cluster %s cannot create namespace %s and retries. Possible causes: %s", cluster, name, whyNoRemoteNamespace))
 	}
 }
 
-// whyNoTwin lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
-const whyNoTwin = "a namespace of that name exists there and is not this one's, its administrator refuses the name (values offloading.namespacePolicy.refused and chosen), " +
-	"or there are as many as it allows"
+// whyNoRemoteNamespace lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
+const whyNoRemoteNamespace = "a namespace of that name exists there and belongs to something else, its administrator refuses the name " +
+	"(values offloading.namespacePolicy.refused and chosen), or it allows no more namespaces"
 
 func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason, message string) offloadingv1beta1.RemoteNamespaceCondition {
 	s := corev1.ConditionFalse

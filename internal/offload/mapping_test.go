@@ -61,7 +61,7 @@ func at(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1beta1.R
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// world is a set of namespaces: name to the local name of the twin, "" for a foreign one; a leading "-" for one that is being deleted.
+// world is a set of namespaces by name, with the local name for a remote namespace, "" for a foreign one; a leading "-" for one that is being deleted.
 func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 	result := map[string]metav1.ObjectMeta{}
 	for name, local := range namespaces {
@@ -70,7 +70,7 @@ func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 			meta.DeletionTimestamp, local = &noon, local[1:]
 		}
 		if local != "" {
-			Dress(&meta, replica(nil), "rome", local)
+			MarkNamespace(&meta, replica(nil), "rome", local)
 		}
 		result[name] = meta
 	}
@@ -90,40 +90,40 @@ func TestEnforce(t *testing.T) {
 	}{
 		"nothing": {want: Enforcement{Status: phases{}}},
 		"new": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"other": ""},
-			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
 		"kept": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "a"},
-			want: Enforcement{Present: []Twin{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
 		"foreign is left alone": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": ""},
 			want: Enforcement{Status: phases{"a": at("a", backoff)}}},
 		"foreign on its way out is waited for": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": "-"},
 			want: Enforcement{Status: phases{"a": at("a", backoff)}}},
 		"no longer wanted": {existing: map[string]string{"a-rome": "a"},
-			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
+			want: Enforcement{Delete: []string{"a-rome"}, Remaining: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 		"being deleted": {existing: map[string]string{"a-rome": "-a"},
-			want: Enforcement{Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
+			want: Enforcement{Remaining: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 		"wanted again while being deleted": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "-a"},
 			want: Enforcement{Status: phases{"a": at("a-rome", terminating)}}},
 		"another name": {desired: map[string]string{"a": "new"}, existing: map[string]string{"old": "a"},
-			want: Enforcement{Present: []Twin{{"a", "new"}}, Gone: []string{"old"}, Left: []string{"old"}, Status: phases{"a": at("new", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{"a", "new"}}, Delete: []string{"old"}, Remaining: []string{"old"}, Status: phases{"a": at("new", accepted)}}},
 		"two want one name: the first": {desired: map[string]string{"b": "x", "a": "x"},
-			want: Enforcement{Present: []Twin{{"a", "x"}}, Status: phases{"a": at("x", accepted), "b": at("x", backoff)}}},
+			want: Enforcement{Ensure: []NamespacePair{{"a", "x"}}, Status: phases{"a": at("x", accepted), "b": at("x", backoff)}}},
 		"two want one name: who has it": {desired: map[string]string{"a": "x", "b": "x"}, existing: map[string]string{"x": "b"},
-			want: Enforcement{Present: []Twin{{"b", "x"}}, Status: phases{"b": at("x", accepted), "a": at("x", backoff)}}},
+			want: Enforcement{Ensure: []NamespacePair{{"b", "x"}}, Status: phases{"b": at("x", accepted), "a": at("x", backoff)}}},
 		"reserved": {desired: map[string]string{"a": "liqo-tenant-turin", "b": "kube-b", "c": "liqo"},
 			want: Enforcement{Status: phases{"a": at("liqo-tenant-turin", backoff), "b": at("kube-b", backoff), "c": at("liqo", backoff)}}},
 		"kept back": {desired: map[string]string{"a": "istio-system", "b": "openshift-b", "c": "system", "d": "a-system-rome"},
-			want: Enforcement{Present: []Twin{{"c", "system"}, {"d", "a-system-rome"}}, Status: phases{
+			want: Enforcement{Ensure: []NamespacePair{{"c", "system"}, {"d", "a-system-rome"}}, Status: phases{
 				"a": at("istio-system", backoff), "b": at("openshift-b", backoff), "c": at("system", accepted), "d": at("a-system-rome", accepted)}}},
 		"kept back after it was given": {desired: map[string]string{"a": "istio-system"}, existing: map[string]string{"istio-system": "a"},
-			want: Enforcement{Present: []Twin{{"a", "istio-system"}}, Status: phases{"a": at("istio-system", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{"a", "istio-system"}}, Status: phases{"a": at("istio-system", accepted)}}},
 		"too many": {desired: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}, existing: map[string]string{"3": "c", "4": "d"},
-			want: Enforcement{Present: []Twin{{"a", "1"}, {"c", "3"}, {"d", "4"}}, Status: phases{
+			want: Enforcement{Ensure: []NamespacePair{{"a", "1"}, {"c", "3"}, {"d", "4"}}, Status: phases{
 				"a": at("1", accepted), "b": at("2", backoff), "c": at("3", accepted), "d": at("4", accepted)}}},
 		"those that go count": {desired: map[string]string{"a": "1"}, existing: map[string]string{"2": "-b", "3": "-c", "4": "-d"},
-			want: Enforcement{Left: []string{"2", "3", "4"}, Status: phases{
+			want: Enforcement{Remaining: []string{"2", "3", "4"}, Status: phases{
 				"a": at("1", backoff), "b": at("2", terminating), "c": at("3", terminating), "d": at("4", terminating)}}},
 		"map being deleted": {desired: map[string]string{"a": "a-rome", "b": "b"}, existing: map[string]string{"a-rome": "a", "b": ""}, deleting: true,
-			want: Enforcement{Gone: []string{"a-rome"}, Left: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
+			want: Enforcement{Delete: []string{"a-rome"}, Remaining: []string{"a-rome"}, Status: phases{"a": at("a-rome", terminating)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := replica(c.desired)
@@ -137,7 +137,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// From any world a provider settles: doing what the plan says leads to one that asks for nothing, and no foreign namespace is ever touched.
+// TestEnforceSettles: from any state, executing the plan leads to a state with an empty plan. No foreign namespace is ever changed.
 func TestEnforceSettles(t *testing.T) {
 	desires := []map[string]string{nil, {"a": "x"}, {"a": "x", "b": "x"}, {"a": "y", "b": "x"}, {"a": "kube-system"}}
 	worlds := []map[string]string{nil, {"x": ""}, {"x": "a"}, {"x": "b", "y": "a"}, {"x": "a", "y": ""}, {"x": "-a", "y": "-b"}, {"z": "a", "x": "-"}}
@@ -153,7 +153,7 @@ func TestEnforceSettles(t *testing.T) {
 				if quiet(plan, existing) {
 					break
 				}
-				for _, name := range plan.Left { // deleted and, after a while, gone
+				for _, name := range plan.Remaining { // deleted and, after a while, gone
 					if start[name] == "" {
 						t.Fatalf("desired %v from %v deletes foreign namespace %s", desired, start, name)
 					}
@@ -164,10 +164,10 @@ func TestEnforceSettles(t *testing.T) {
 						delete(existing, name)
 					}
 				}
-				for _, twin := range plan.Present {
-					meta := existing[twin.Remote]
-					Dress(&meta, replica(nil), "rome", twin.Local)
-					existing[twin.Remote] = meta
+				for _, pair := range plan.Ensure {
+					meta := existing[pair.Remote]
+					MarkNamespace(&meta, replica(nil), "rome", pair.Local)
+					existing[pair.Remote] = meta
 				}
 			}
 			for name, local := range start {
@@ -180,8 +180,8 @@ func TestEnforceSettles(t *testing.T) {
 }
 
 func quiet(plan Enforcement, existing map[string]metav1.ObjectMeta) bool {
-	for _, twin := range plan.Present {
-		if _, there := existing[twin.Remote]; !there {
+	for _, pair := range plan.Ensure {
+		if _, there := existing[pair.Remote]; !there {
 			return false
 		}
 	}
@@ -190,7 +190,7 @@ func quiet(plan Enforcement, existing map[string]metav1.ObjectMeta) bool {
 			return false
 		}
 	}
-	return len(plan.Left) == 0
+	return len(plan.Remaining) == 0
 }
 
 func TestMappingOf(t *testing.T) {
@@ -204,7 +204,7 @@ func TestMappingOf(t *testing.T) {
 	}
 	for namespace, want := range map[string]Mapping{
 		"a": {State: Mapped, Namespace: "a-rome"}, "b": {State: MappingTerminating, Namespace: "b-rome"}, "d": {State: MappingWanted}, "e": {State: Unmapped},
-		// What was not asked for, or under another name, is none of ours.
+		// A namespace that was not requested, or not under that name, does not count.
 		"secret": {State: MappingTerminating, Namespace: "x"}, "other": {State: MappingTerminating, Namespace: "other"},
 	} {
 		if got := MappingOf(m, namespace); got != want {
@@ -219,8 +219,9 @@ func TestMappingOf(t *testing.T) {
 	}
 }
 
-// TestWhatAProviderSaysItHas: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that nobody asked for.
-func TestWhatAProviderSaysItHas(t *testing.T) {
+// TestReportedNamespacesMustBeRequested: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that was not
+// requested.
+func TestReportedNamespacesMustBeRequested(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	local := localPod("u1", nil)
 	shadow, _ := Next(local, nil, nil, env).Object.(*offloadingv1beta1.ShadowPod)
@@ -231,7 +232,7 @@ func TestWhatAProviderSaysItHas(t *testing.T) {
 			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
 		}
 	}
-	// One that was, and is no longer while the provider is out of reach, is not ready.
+	// A pod that was running, and is not reported while the provider is unreachable, is not ready.
 	env.RemoteSynced, env.Pod.Unavailable = false, true
 	ready := localPod("u1", func(p *corev1.Pod) {
 		labelled(p)

@@ -64,7 +64,7 @@ type NamespacePolicy struct {
 }
 
 // Refuses tells whether policy forbids a consumer that remote namespace.
-func (p *NamespacePolicy) Refuses(t Twin, consumer string) bool {
+func (p *NamespacePolicy) Refuses(t NamespacePair, consumer string) bool {
 	refused := slices.ContainsFunc(p.Refused, func(pattern string) bool {
 		matched, err := path.Match(pattern, t.Remote)
 		return matched || err != nil // an invalid pattern refuses every name
@@ -73,7 +73,7 @@ func (p *NamespacePolicy) Refuses(t Twin, consumer string) bool {
 }
 
 // accepts tells whether a remote namespace has a name that the consumer did not choose, or one that consumers may choose.
-func (p *NamespacePolicy) accepts(t Twin, consumer string) bool {
+func (p *NamespacePolicy) accepts(t NamespacePair, consumer string) bool {
 	return t.Remote == boundedName(t.Local+"-"+consumer) || slices.ContainsFunc(p.Chosen, func(pattern string) bool {
 		matched, err := path.Match(pattern, t.Remote)
 		return matched && err == nil

@@ -32,7 +32,7 @@ func TestRemoteNamespace(t *testing.T) {
 	}
 }
 
-func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
+func TestLongNamesAreUniqueAndValid(t *testing.T) {
 	seen := map[string]string{}
 	for _, local := range []string{"a", strings.Repeat("a", 62), strings.Repeat("a", 63), strings.Repeat("a-", 31) + "a", strings.Repeat("a", 61) + "-b"} {
 		for _, consumer := range []string{"rome", "rome-2", strings.Repeat("r", 63), strings.Repeat("r", 62) + "s"} {
@@ -49,32 +49,32 @@ func TestLongNamesNeverMeetAndAreValid(t *testing.T) {
 	}
 }
 
-// TestChosenNames: a provider decides which names consumers choose. Names that end in the ID of their consumer are not chosen.
+// TestChosenNames: a provider decides which names consumers may choose. Names that end in the cluster ID of their consumer do not count as chosen.
 func TestChosenNames(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	cut := RemoteNamespace(&offloadingv1beta1.NamespaceOffloadingSpec{}, long, "rome")
 	for name, row := range map[string]struct {
 		chosen, refused []string
-		twin            Twin
+		pair            NamespacePair
 		refuses         bool
 	}{
-		"the default name":                {nil, nil, Twin{"web", "web-rome"}, false},
-		"the default name, too long":      {nil, nil, Twin{long, cut}, false},
-		"the default name of another":     {nil, nil, Twin{"web", "web-naples"}, true},
-		"that of another namespace":       {nil, nil, Twin{"web", "db-rome"}, true},
-		"the same name":                   {nil, nil, Twin{"web", "web"}, true},
-		"any name":                        {[]string{"*"}, nil, Twin{"web", "web"}, false},
-		"a prefix":                        {[]string{"peer-*"}, nil, Twin{"web", "peer-web"}, false},
-		"another prefix":                  {[]string{"peer-*"}, nil, Twin{"web", "web"}, true},
-		"one of several":                  {[]string{"peer-*", "web"}, nil, Twin{"web", "web"}, false},
-		"what is refused nevertheless":    {[]string{"*"}, []string{"web"}, Twin{"web", "web"}, true},
-		"a default name that is refused":  {[]string{"*"}, []string{"*-rome"}, Twin{"web", "web-rome"}, true},
-		"a reserved name":                 {[]string{"*"}, nil, Twin{"web", "kube-system"}, true},
-		"a pattern that can't be matched": {[]string{"["}, nil, Twin{"web", "["}, true},
+		"the default name":                {nil, nil, NamespacePair{"web", "web-rome"}, false},
+		"the default name, too long":      {nil, nil, NamespacePair{long, cut}, false},
+		"the default name of another":     {nil, nil, NamespacePair{"web", "web-naples"}, true},
+		"that of another namespace":       {nil, nil, NamespacePair{"web", "db-rome"}, true},
+		"the same name":                   {nil, nil, NamespacePair{"web", "web"}, true},
+		"any name":                        {[]string{"*"}, nil, NamespacePair{"web", "web"}, false},
+		"a prefix":                        {[]string{"peer-*"}, nil, NamespacePair{"web", "peer-web"}, false},
+		"another prefix":                  {[]string{"peer-*"}, nil, NamespacePair{"web", "web"}, true},
+		"one of several":                  {[]string{"peer-*", "web"}, nil, NamespacePair{"web", "web"}, false},
+		"what is refused nevertheless":    {[]string{"*"}, []string{"web"}, NamespacePair{"web", "web"}, true},
+		"a default name that is refused":  {[]string{"*"}, []string{"*-rome"}, NamespacePair{"web", "web-rome"}, true},
+		"a reserved name":                 {[]string{"*"}, nil, NamespacePair{"web", "kube-system"}, true},
+		"a pattern that can't be matched": {[]string{"["}, nil, NamespacePair{"web", "["}, true},
 	} {
 		p := NamespacePolicy{LiqoNamespace: "liqo", Chosen: row.chosen, Refused: row.refused}
-		if got := p.Refuses(row.twin, "rome"); got != row.refuses {
-			t.Errorf("%s: %s is refused: %t", name, row.twin.Remote, got)
+		if got := p.Refuses(row.pair, "rome"); got != row.refuses {
+			t.Errorf("%s: %s is refused: %t", name, row.pair.Remote, got)
 		}
 	}
 }

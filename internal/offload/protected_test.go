@@ -35,9 +35,9 @@ func TestProtectedNamespaces(t *testing.T) {
 	}
 }
 
-// TestProtectedNamespaceIsCut: whatever the NamespaceOffloading of a protected namespace picks, and whatever a provider holds of it already, no
-// provider is asked for it, and its status says why.
-func TestProtectedNamespaceIsCut(t *testing.T) {
+// TestProtectedNamespaceIsNotOffloaded: whatever the NamespaceOffloading of a protected namespace selects, and whatever a provider already has of it, no
+// provider is requested to have it, and its status says why.
+func TestProtectedNamespaceIsNotOffloaded(t *testing.T) {
 	o, free := offloading("kube-system", offloadingv1beta1.NamespaceOffloadingSpec{}), offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
 	nodes := []offloadingv1beta1.VirtualNode{virtualNode("naples-1", "naples", nil)}
 	policy := ProtectedNamespaces{LiqoNamespace: "liqo"}

@@ -21,7 +21,7 @@ func podSpec(t *testing.T, text string) *corev1.PodSpec {
 	return spec
 }
 
-// quantities are what a list says, in the canonical form.
+// quantities returns a resource list in canonical form.
 func quantities(list corev1.ResourceList) map[string]string {
 	out := map[string]string{}
 	for name, q := range list {
@@ -83,7 +83,7 @@ containers: [{name: a, resources: {requests: {cpu: "2"}}}]`, nil, map[string]str
 	}
 }
 
-// TestDefaultLimitsRequestNothing: a container that declares no limits gets the default ones, and counts for no more than it requests.
+// TestDefaultLimitsRequestNothing: a container without limits gets the default limits, and counts for no more than it requests.
 func TestDefaultLimitsRequestNothing(t *testing.T) {
 	spec := DefaultLimits(list("ephemeral-storage", "20Gi", "memory", "4Gi"))
 	if len(spec.Limits) != 1 || spec.Limits[0].Type != corev1.LimitTypeContainer {
@@ -99,7 +99,7 @@ func TestDefaultLimitsRequestNothing(t *testing.T) {
 	}
 }
 
-// A pod that its node can't make smaller yet takes what it had.
+// TestPodUsage: a Pod that its node has not resized down yet uses what it had.
 func TestPodUsage(t *testing.T) {
 	const gpus = "nvidia.com/gpu"
 	had := corev1.ContainerStatus{Name: "a", AllocatedResources: list("memory", "1Gi"), Resources: &corev1.ResourceRequirements{Requests: list("memory", "8Gi", "cpu", "500m")}}

@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// TestRevokedAccess drains the tenant: the provider responds and refuses every read of the remote namespace.
+// TestRevokedAccess drains the tenant: the provider responds and denies every read of the remote namespace.
 func TestRevokedAccess(t *testing.T) {
 	shadow := shadowFor(localPod("u1", nil), "s1", nil)
 	running := localPod("u1", labelled)

@@ -52,12 +52,12 @@ func Selected(selector *corev1.NodeSelector, nodes []offloadingv1beta1.VirtualNo
 	return sets.List(ids)
 }
 
-// Picked returns the sorted IDs of the clusters that a NamespaceOffloading selects.
+// SelectedClusters returns the sorted IDs of the clusters that a NamespaceOffloading selects.
 //
 // Some labels exist only on the Node, so a selector may not match while the Node is missing. That happens after kubectl delete node, or where a cloud
 // provider removes Nodes that it does not know. The argument lost holds the clusters with a missing Node. Such a cluster stays selected if it was
 // selected for this generation of the NamespaceOffloading. Otherwise its remote namespace would be deleted with everything in it.
-func Picked(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string]) []string {
+func SelectedClusters(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string]) []string {
 	ids := sets.New(Selected(o.Spec.ClusterSelector, nodes)...)
 	if o.Status.ObservedGeneration != o.Generation {
 		return sets.List(ids)

@@ -63,18 +63,18 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// TestPickedWhileANodeIsLost: what a selector found on a Node is not forgotten with the Node, and nothing else is found because of it.
-func TestPickedWhileANodeIsLost(t *testing.T) {
+// TestSelectionWhileANodeIsLost: a cluster stays selected while its Node is missing, and no other cluster becomes selected because of that.
+func TestSelectionWhileANodeIsLost(t *testing.T) {
 	plain := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", nil), virtualNode("turin", "turin", nil)}
 	labelled := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", map[string]string{"region": "south"}), plain[1]}
 	lost := sets.New("naples", "turin")
 	o := offloading("demo", inRegion("south"))
-	if got := Picked(&o, plain, lost); len(got) != 0 {
+	if got := SelectedClusters(&o, plain, lost); len(got) != 0 {
 		t.Errorf("never found, and picked: %v", got)
 	}
 	o.Status = Compile(&o, labelled, nil, nil, nil, "", "rome", noon)
 	for range 2 { // and it stays so
-		if got := Picked(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
+		if got := SelectedClusters(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
 			t.Errorf("while the Node is lost %v is picked", got)
 		}
 		o.Status = Compile(&o, plain, lost, nil, nil, "", "rome", noon)
@@ -82,11 +82,11 @@ func TestPickedWhileANodeIsLost(t *testing.T) {
 	if got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, plain[:1], lost, nil, "rome", nil, nil); got["demo"] != "demo-rome" {
 		t.Errorf("the provider is asked for %v", got)
 	}
-	if got := Picked(&o, plain, nil); len(got) != 0 {
+	if got := SelectedClusters(&o, plain, nil); len(got) != 0 {
 		t.Errorf("the Node is back without the label, and picked is %v", got)
 	}
 	o.Generation++
-	if got := Picked(&o, plain, lost); len(got) != 0 {
+	if got := SelectedClusters(&o, plain, lost); len(got) != 0 {
 		t.Errorf("another specification, and picked is %v", got)
 	}
 }

@@ -103,7 +103,7 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// TestPodGrace: a consumer neither removes a Pod under the feet of its kubelet nor keeps it for years.
+// TestPodGrace: a consumer neither deletes a Pod before its kubelet ends it nor keeps it for years.
 func TestPodGrace(t *testing.T) {
 	for said, want := range map[string]int64{"0": 1, "1": 1, "7": 7, "315360000": 86400} {
 		sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationGrace] = said })
@@ -120,7 +120,7 @@ func TestPodGrace(t *testing.T) {
 	}
 }
 
-// TestPodOfAShadowPodIsNotOffloaded: a consumer does not get its Pods kept on nodes here that are tainted.
+// TestPodOfAShadowPodIsNotOffloaded: tolerations of a consumer do not keep its Pods on tainted nodes of this cluster.
 func TestPodOfAShadowPodIsNotOffloaded(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationOffloaded] = "uid" })
 	if _, annotations := Relabelled(sp, running(corev1.PodRunning), PodMetadata{}); Pod(sp, PodMetadata{}).Annotations[kinds.AnnotationOffloaded] != "" || annotations[kinds.AnnotationOffloaded] != "" {
@@ -128,8 +128,8 @@ func TestPodOfAShadowPodIsNotOffloaded(t *testing.T) {
 	}
 }
 
-// TestPodAnnotations: the Pod of a consumer has no annotation that a controller or a runtime here could obey, unless an administrator accepts it; one
-// that it has from an earlier release goes.
+// TestPodAnnotations: the Pod of a consumer has no annotation that a controller or runtime of this cluster could obey, unless an administrator accepts it.
+// Annotations from an earlier release are removed.
 func TestPodAnnotations(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Annotations = map[string]string{
@@ -156,8 +156,8 @@ func TestPodAnnotations(t *testing.T) {
 	}
 }
 
-// TestPodLabels: the Pod of a consumer has all labels but those that controllers here are known to obey; an administrator accepts some of these, and refuses more.
-// Those that it has from an earlier release go.
+// TestPodLabels: the Pod of a consumer has all labels except those that controllers of this cluster are known to obey. An administrator accepts some of these,
+// and refuses others. Labels from an earlier release are removed.
 func TestPodLabels(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Labels = map[string]string{
@@ -194,7 +194,7 @@ func TestPodLabels(t *testing.T) {
 	}
 }
 
-// Whatever is reported is reported once: the status that follows from a Pod is the one that follows once more.
+// TestShadowIsIdempotentAndFinal: a status is reported once: computing it again from the same Pod changes nothing.
 func TestShadowIsIdempotentAndFinal(t *testing.T) {
 	phases := []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
 	for _, before := range phases {
@@ -218,7 +218,7 @@ func TestShadowIsIdempotentAndFinal(t *testing.T) {
 	}
 }
 
-// TestClaimTemplatesBringNoMetadata: a consumer chooses neither a storage class nor a directory by the metadata of an ephemeral volume's claim.
+// TestClaimTemplatesBringNoMetadata: a consumer cannot choose a storage class or a directory by the metadata of an ephemeral volume's claim.
 func TestClaimTemplatesBringNoMetadata(t *testing.T) {
 	sp := shadowPod()
 	sp.Spec.Pod.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{

@@ -7,6 +7,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // Gates returns the conditions to set on a Pod because its ShadowPod reports them, restricted to the ShadowPod's readiness gates and to status changes.
@@ -19,11 +20,8 @@ func Gates(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []corev1.PodConditi
 			return c.Type == gate.ConditionType && c.Status == status
 		})
 		if found && !there {
-			out = append(out, corev1.PodCondition{Type: gate.ConditionType, Status: status, Reason: reasonConsumer})
+			out = append(out, corev1.PodCondition{Type: gate.ConditionType, Status: status, Reason: reasons.ReportedByConsumer})
 		}
 	}
 	return out
 }
-
-// reasonConsumer is the reason of a readiness gate's condition that the consumer reported.
-const reasonConsumer = "ReportedByConsumer"

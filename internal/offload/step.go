@@ -116,7 +116,7 @@ func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 	case found && (current.Phase == offv1.MappingAccepted || current.Phase == offv1.MappingTerminating):
 		return Mapping{State: MappingTerminating, Namespace: current.RemoteNamespace}
 	case found && current.Phase == offv1.MappingCreationLoopBackOff:
-		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoTwin}
+		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoRemoteNamespace}
 	case desired:
 		return Mapping{State: MappingWanted}
 	default:
@@ -166,21 +166,21 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 	case !env.RefusedSince.IsZero() && (local == nil || local.DeletionTimestamp == nil && kinds.Finished(local)):
 		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
 	case local == nil:
-		return orphan(shadow, ours, env)
+		return onLocalDeleted(shadow, ours, env)
 	case local.DeletionTimestamp != nil:
-		return leaving(local, shadow, remote, ours, env)
+		return onTerminating(local, shadow, remote, ours, env)
 	case kinds.Finished(local):
 		return finished(local, shadow, remote, ours, env)
 	case !env.RefusedSince.IsZero() && env.Mapping.Namespace != "":
 		return revoked(local, shadow, env)
 	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !kinds.Offloaded(local)):
-		return homeless(local, env)
+		return onUnmapped(local, env)
 	case !env.RemoteSynced && env.Pod.Unavailable && kinds.Offloaded(local):
 		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
 	case !env.RemoteSynced:
 		return Step{Why: "the provider does not answer, or what it has was not read yet"}
 	case shadow == nil:
-		return absent(local, env)
+		return onShadowMissing(local, env)
 	case !ours:
 		return refuse(local, "a ShadowPod of that name exists in the provider and was not made by this node")
 	default:
@@ -188,17 +188,17 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 	}
 }
 
-// orphan decides for a local Pod that is gone, or that moved to another node.
-func orphan(shadow *offv1.ShadowPod, ours bool, env Env) Step {
+// onLocalDeleted decides for a local Pod that is gone, or that moved to another node.
+func onLocalDeleted(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 	if !ours || !env.RemoteSynced {
 		return Step{Why: "there is no pod"}
 	}
 	return deleteShadow(shadow, "the pod is gone", true)
 }
 
-// leaving decides for a local Pod that is being deleted. The Pod is removed once nothing of it is left in the provider. That takes up to the grace period
+// onTerminating decides for a local Pod that is being deleted. The Pod is removed once nothing of it is left in the provider. That takes up to the grace period
 // in the Pod's spec, which the remote Pod has as well, or the grace period of the deletion.
-func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
+func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
 		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and its namespace has no remote namespace"}
@@ -210,8 +210,8 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 	case !env.RemoteSynced:
 		return Step{Why: "it is being deleted, and the provider does not answer"}
 	case ours && shadow.DeletionTimestamp == nil:
-		if seconds, asked := kinds.AskedGrace(local); asked && kinds.MadeFor(shadow, local) {
-			return within(seconds, local, shadow, remote, env)
+		if seconds, asked := kinds.RequestedGrace(local); asked && kinds.MadeFor(shadow, local) {
+			return withGracePeriod(seconds, local, shadow, remote, env)
 		}
 		return deleteShadow(shadow, "the pod is being deleted", false)
 	case remote != nil && kinds.Finished(remote) && !kinds.Finished(local):
@@ -223,20 +223,20 @@ func leaving(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, our
 	}
 }
 
-// gracePatience is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted
+// graceTimeout is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted
 // regardless.
-const gracePatience = 10 * time.Second
+const graceTimeout = 10 * time.Second
 
-// within decides for a local Pod that has to terminate within the given seconds. A ShadowPod has no grace period. So the step first annotates the ShadowPod
-// with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
-func within(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+// withGracePeriod decides for a local Pod that has to terminate within the given seconds. A ShadowPod has no grace period. So the step first annotates the
+// ShadowPod with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
+func withGracePeriod(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
 	told, found := kinds.Grace(shadow)
-	switch rest := gracePatience - env.Now.Sub(since); {
+	switch rest := graceTimeout - env.Now.Sub(since); {
 	case remote == nil || remote.DeletionTimestamp != nil || kinds.Finished(remote) || rest <= 0:
 		return deleteShadow(shadow, "the pod is being deleted", false)
 	case found && told == seconds:
-		return Step{Why: "the provider is about to end the remote pod", After: min(rest, gracePatience)}
+		return Step{Why: "the provider is about to end the remote pod", After: min(rest, graceTimeout)}
 	default:
 		return Step{Action: PatchRemote, Object: kinds.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod is to end within %d s", seconds)}
 	}
@@ -254,9 +254,9 @@ func finished(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ou
 	return Step{Why: "it has finished"}
 }
 
-// homeless decides for a Pod whose namespace has no usable remote namespace. It covers Pods that are not offloaded yet, and Pods whose ShadowPod is
+// onUnmapped decides for a Pod whose namespace has no usable remote namespace. It covers Pods that are not offloaded yet, and Pods whose ShadowPod is
 // missing or can't be observed.
-func homeless(local *corev1.Pod, env Env) Step {
+func onUnmapped(local *corev1.Pod, env Env) Step {
 	switch {
 	case !kinds.Offloaded(local):
 		message := "namespace " + local.Namespace + " is not offloaded to cluster " + env.Pod.Destination
@@ -267,7 +267,7 @@ func homeless(local *corev1.Pod, env Env) Step {
 	case env.Mapping.State == Unmapped:
 		return abort(local, "namespace "+local.Namespace+" is no longer offloaded to cluster "+env.Pod.Destination, "its namespace is no longer offloaded")
 	case env.Mapping.State == MappingTerminating && env.RemoteSynced:
-		return absent(local, env)
+		return onShadowMissing(local, env)
 	case env.Mapping.State == MappingTerminating && env.Pod.Unavailable:
 		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
 	default:
@@ -313,8 +313,8 @@ func revoked(local *corev1.Pod, shadow *offv1.ShadowPod, env Env) Step {
 	return s
 }
 
-// absent decides for a Pod without a ShadowPod. The annotation of the local Pod tells whether it had one (kinds.Offloaded).
-func absent(local *corev1.Pod, env Env) Step {
+// onShadowMissing decides for a Pod without a ShadowPod. The annotation of the local Pod tells whether it had one (kinds.Offloaded).
+func onShadowMissing(local *corev1.Pod, env Env) Step {
 	if waiting := kinds.WaitsForAPIServer(local, env.Pod); waiting != "" && !kinds.Offloaded(local) {
 		return Step{Why: waiting, Warning: "it is not offloaded yet: " + waiting}
 	}
@@ -373,11 +373,11 @@ func shown(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env E
 	case !belongs(remote, shadow):
 		return Step{Why: "the pod of an earlier ShadowPod is on its way out"}
 	}
-	return follow(local, shadow, remote, env)
+	return syncStatus(local, shadow, remote, env)
 }
 
-// follow writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start.
-func follow(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+// syncStatus writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start.
+func syncStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	want := kinds.ShownStatus(local, shadow, remote, env.Refusals[kinds.PartResources], env.Pod)
 	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
 		grace := startingGrace

@@ -78,7 +78,7 @@ func remoteRuns(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 }
 
-// TestStepLawsByEnumeration tries every combination of what may be found here, there and in between.
+// TestStepLawsByEnumeration covers every combination of states of the pod, its ShadowPod, the remote pod and the link.
 func TestStepLawsByEnumeration(t *testing.T) {
 	locals := map[string]*corev1.Pod{
 		"none": nil, "new": localPod("u1", nil), "offloaded": localPod("u1", labelled), "deleting": localPod("u1", deleting),
@@ -231,8 +231,8 @@ func ready(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
-// TestOutOfReachIsShownOnce: the pods of a provider that is out of reach are not ready, which takes one write, and one more when it is back.
-func TestOutOfReachIsShownOnce(t *testing.T) {
+// TestUnreachableProviderIsShownOnce: the pods of an unreachable provider are not ready. That takes one write, and one more when the provider is back.
+func TestUnreachableProviderIsShownOnce(t *testing.T) {
 	local := localPod("u1", labelled)
 	shadow := shadowFor(local, "s1", nil)
 	remote := remoteFor(shadow, remoteRuns)
@@ -270,8 +270,8 @@ func TestOutOfReachIsShownOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedAddressIsTold: an address that the provider may not have is not shown, and the user hears why.
-func TestRefusedAddressIsTold(t *testing.T) {
+// TestRefusedAddressIsReported: an address that the provider must not use is not shown, and the user gets the reason.
+func TestRefusedAddressIsReported(t *testing.T) {
 	local := localPod("u1", labelled)
 	shadow := shadowFor(local, "s1", nil)
 	remote := remoteFor(shadow, remoteRuns)
@@ -287,7 +287,7 @@ func TestRefusedAddressIsTold(t *testing.T) {
 	}
 }
 
-// TestGracePeriodOfADeletion: a pod that is deleted with another grace period than its own is ended within that, before its ShadowPod goes.
+// TestGracePeriodOfADeletion: a pod that is deleted with another grace period than its own ends within that, before its ShadowPod is deleted.
 func TestGracePeriodOfADeletion(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	local := localPod("u1", func(p *corev1.Pod) {
@@ -331,8 +331,8 @@ func TestGracePeriodOfADeletion(t *testing.T) {
 	}
 }
 
-// TestRefusedChangeHoldsNothingUp: labels and state go their way although the provider refuses a change of the specification.
-func TestRefusedChangeHoldsNothingUp(t *testing.T) {
+// TestRefusedChangeDelaysNoOther: labels and status are copied although the provider refuses a change of the specification.
+func TestRefusedChangeDelaysNoOther(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	local := localPod("u1", labelled)
 	shadow := shadowFor(local, "s1", nil)
@@ -415,7 +415,7 @@ func TestStartIsShownAtOnceOrLater(t *testing.T) {
 	}
 }
 
-// TestCopyOfAnOffloadedPodIsNew: what kubectl get -o yaml shows of an offloaded pod makes another pod, in a Deployment's template too.
+// TestCopyOfAnOffloadedPodIsNew: a manifest exported from an offloaded pod makes another pod, also in the template of a Deployment.
 func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	step := Next(localPod("u1", pasted), nil, nil, env)
@@ -453,11 +453,11 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	env.RemoteSynced = false
 	step = Next(localPod("u1", pasted), nil, nil, env)
 	if refused, _ := step.Object.(*corev1.Pod); refused == nil || refused.Status.Phase != corev1.PodPending {
-		t.Errorf("without a twin: %s (%s), want it to wait as any new pod", step.Action, step.Why)
+		t.Errorf("without a remote namespace: %s (%s), want it to wait as any new pod", step.Action, step.Why)
 	}
 }
 
-// TestAbortedPodsAreReported: a pod that ends since its namespace is not offloaded any more has an Event that says so, and what to do.
+// TestAbortedPodsAreReported: a pod that ends because its namespace is no longer offloaded gets an Event with the reason and the cure.
 func TestAbortedPodsAreReported(t *testing.T) {
 	step := Next(localPod("u1", labelled), nil, nil, Env{Mapping: Mapping{State: Unmapped}, RemoteSynced: true, Now: stepNow, Pod: stepPod})
 	for _, want := range []string{"no longer offloaded to cluster", "has to be deleted and created again"} {

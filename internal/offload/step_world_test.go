@@ -52,7 +52,7 @@ func (w *stepWorld) fatal(format string, args ...any) {
 	w.t.Fatalf("%s\nhistory: %q", fmt.Sprintf(format, args...), w.history)
 }
 
-// event lets somebody do something.
+// event lets a random participant act.
 func (w *stepWorld) event() {
 	w.now = w.now.Add(time.Duration(w.r.IntN(3000)) * time.Millisecond)
 	switch w.r.IntN(18) {
@@ -169,7 +169,7 @@ func (w *stepWorld) provide() {
 	}
 }
 
-// action is what the provider's controller is to do.
+// action is the next action of the provider's controller.
 func (w *stepWorld) action() PodAction {
 	action, _ := Shadow(w.shadow, w.remote, PodMetadata{})
 	return action
@@ -260,7 +260,7 @@ func (w *stepWorld) obey(step Step) {
 	}
 }
 
-// TestStepLawsInRandomWorlds lets the engine act at any moment of any history, then lets everything come to rest, and looks.
+// TestStepLawsInRandomWorlds runs the engine at any moment of a random history, then lets everything settle.
 func TestStepLawsInRandomWorlds(t *testing.T) {
 	const worlds = 2000
 	for seed := range uint64(worlds) {

@@ -19,10 +19,10 @@ func withTokens(p *corev1.Pod) {
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}}
 }
 
-// TestTokenLaws tries what may be found of a pod, its ShadowPod and its Secret.
+// TestTokenLaws covers every combination of a pod, its ShadowPod and its Secret.
 func TestTokenLaws(t *testing.T) {
 	pod := stepPod
-	pod.APIServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	pod.APIServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	asks := func(more func(*corev1.Pod)) *corev1.Pod {
 		return localPod("u1", func(p *corev1.Pod) {
 			if more != nil {
@@ -108,32 +108,33 @@ func TestPodsWaitForTheirAPIServer(t *testing.T) {
 	}
 }
 
-func TestLeadHome(t *testing.T) {
+func TestOriginAPIServerOfPods(t *testing.T) {
 	pod := &corev1.Pod{}
-	if CallsHome(pod) {
-		t.Error("any pod calls home")
+	if UsesOriginAPIServer(pod) {
+		t.Error("any pod uses the origin API server")
 	}
-	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"db"}}, {IP: "10.70.0.3", Hostnames: []string{kinds.HomeAPIServer, "x"}}}
-	if !CallsHome(pod) {
-		t.Error("nobody calls home")
+	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{"db"}}, {IP: "10.70.0.3", Hostnames: []string{kinds.OriginAPIServer, "x"}}}
+	if !UsesOriginAPIServer(pod) {
+		t.Error("no pod uses the origin API server")
 	}
-	if err := LeadHome(pod, func(netip.Addr) (netip.Addr, error) { return netip.MustParseAddr("10.71.0.3"), nil }); err != nil || pod.Spec.HostAliases[1].IP != "10.71.0.3" || pod.Spec.HostAliases[0].IP != "10.0.0.1" {
+	if err := SetOriginAPIServer(pod, func(netip.Addr) (netip.Addr, error) { return netip.MustParseAddr("10.71.0.3"), nil }); err != nil || pod.Spec.HostAliases[1].IP != "10.71.0.3" || pod.Spec.HostAliases[0].IP != "10.0.0.1" {
 		t.Errorf("%v, %+v", err, pod.Spec.HostAliases)
 	}
 	foreign := errors.New("it is not the consumer's")
-	if err := LeadHome(pod, func(netip.Addr) (netip.Addr, error) { return netip.Addr{}, foreign }); !errors.Is(err, foreign) {
+	if err := SetOriginAPIServer(pod, func(netip.Addr) (netip.Addr, error) { return netip.Addr{}, foreign }); !errors.Is(err, foreign) {
 		t.Errorf("%v", err)
 	}
 	pod.Spec.HostAliases[1].IP = "nowhere"
-	if err := LeadHome(pod, nil); err == nil {
+	if err := SetOriginAPIServer(pod, nil); err == nil {
 		t.Error("what is no address is one")
 	}
 }
 
-// TestTokensThatAnEarlierReleaseNamed are replaced in place while their pod runs, and make room for those of the next pod of its name.
+// TestTokensThatAnEarlierReleaseNamed: tokens with the names of an earlier release are renewed in place while their pod runs, and removed for the next pod of
+// its name.
 func TestTokensThatAnEarlierReleaseNamed(t *testing.T) {
 	pod := stepPod
-	pod.APIServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	pod.APIServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: pod}
 	running := localPod("u1", func(p *corev1.Pod) { labelled(p); withTokens(p) })
 	secret := kinds.TokensSecret(running, "shop-rome", pod)

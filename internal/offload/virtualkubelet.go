@@ -121,11 +121,11 @@ func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleOffloaded}, subjects
 }
 
-// TwinQuota is the name of the ResourceQuota and of the LimitRange in the remote namespaces of consumers.
-const TwinQuota = "liqo"
+// RemoteNamespaceQuota is the name of the ResourceQuota and of the LimitRange in the remote namespaces of consumers.
+const RemoteNamespaceQuota = "liqo"
 
-// TwinRights returns the role and subjects of the RoleBinding that gives a consumer (a cluster ID) its rights in its remote namespaces.
-func TwinRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
+// RemoteNamespaceRights returns the role and subjects of the RoleBinding that gives a consumer (a cluster ID) its rights in its remote namespaces.
+func RemoteNamespaceRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleRemote},
 		[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}}
 }

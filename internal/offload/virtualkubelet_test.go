@@ -90,7 +90,7 @@ func TestKubeletIsProbed(t *testing.T) {
 	}
 }
 
-func TestKubeletIsGivenItsIdentityAlone(t *testing.T) {
+func TestKubeletMountsOnlyItsIdentity(t *testing.T) {
 	pod := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec
 	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "kubeconfig-resourceslice-milan" {
 		t.Fatalf("volumes %+v", pod.Volumes)
@@ -104,8 +104,8 @@ func TestKubeletIsGivenItsIdentityAlone(t *testing.T) {
 	}
 }
 
-// TestKubeletOutlivesItsIdentity: a renewed identity replaces no pod of a virtual kubelet, for that would cut logs, exec and port-forward. It takes the
-// certificate, the CA and the proxy into use while it runs; only another address makes another pod.
+// TestKubeletOutlivesItsIdentity: a renewed identity replaces no pod of a virtual kubelet, because that would cut logs, exec and port-forward. The running pod
+// uses the new certificate, CA and proxy. Only another address needs another pod.
 func TestKubeletOutlivesItsIdentity(t *testing.T) {
 	of := func(server, ca, certificate string) *appsv1.Deployment {
 		facts := kubeletFacts()
@@ -173,7 +173,7 @@ func TestUpdateKubelet(t *testing.T) {
 	}
 }
 
-// TestOffloadedRights: who says to hold a namespace keeps the right to read it that it had, and gets none.
+// TestOffloadedRights: a provider that reports a namespace keeps the permission to read it if it had it, and never gets it that way.
 func TestOffloadedRights(t *testing.T) {
 	nodes := []offloadingv1beta1.VirtualNode{virtualNode("turin", "turin", nil), virtualNode("naples", "naples", nil)}
 	naples := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "liqo-tenant-naples", Name: "naples"}

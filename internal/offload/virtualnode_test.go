@@ -97,8 +97,7 @@ func TestLabelsOfProviders(t *testing.T) {
 	}
 }
 
-// TestProvidersNeverOverrideAdministrators: a label that the administrator gave to a VirtualNode, before the provider granted one of that key or by a
-// change of the granted one, stays, whatever the provider grants from then on.
+// TestProvidersNeverOverrideAdministrators: a label that the administrator set on a VirtualNode stays, whatever the provider grants afterwards.
 func TestProvidersNeverOverrideAdministrators(t *testing.T) {
 	node := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"trust": "low"}},

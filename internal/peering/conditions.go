@@ -13,6 +13,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // tally counts the objects that are ready, and keeps the problem of the first object that is not.
@@ -72,12 +73,12 @@ func authenticated(f *Facts, now metav1.Time) corev1beta1.Module {
 	if f.Tenant != nil {
 		var t tally
 		t.add(tenantTrouble(f.Tenant))
-		module.Conditions = append(module.Conditions, t.condition(corev1beta1.AuthTenantStatus, "Tenant"))
+		module.Conditions = append(module.Conditions, t.condition(corev1beta1.AuthTenantStatus, reasons.CountedTenant))
 	}
 	if f.Identity != nil {
 		var t tally
 		t.add(identityTrouble(f.Identity, f.APIServer, now))
-		condition := t.condition(corev1beta1.AuthIdentityControlPlaneStatus, "Identity")
+		condition := t.condition(corev1beta1.AuthIdentityControlPlaneStatus, reasons.CountedIdentity)
 		if late := renewalTrouble(f.Identity, now); late != "" && t.trouble == "" {
 			condition.Message += ": " + late
 		}
@@ -135,7 +136,7 @@ func renewalTrouble(identity *authv1beta1.Identity, now metav1.Time) string {
 	if err != nil || now.Before(&metav1.Time{Time: lateAt(certificate)}) {
 		return ""
 	}
-	return fmt.Sprintf("its certificate ends at %s, and the other cluster does not renew it: its controller manager tells why, of Renew %s",
+	return fmt.Sprintf("its certificate expires at %s, and the other cluster has not renewed it: see Renew %s in the log of its controller manager",
 		certificate.NotAfter.UTC().Format(time.RFC3339), identity.Name)
 }
 
@@ -167,10 +168,10 @@ func offloaded(f *Facts) corev1beta1.Module {
 	}
 	module := corev1beta1.Module{Enabled: virtual.all > 0}
 	if virtual.all > 0 {
-		module.Conditions = append(module.Conditions, virtual.condition(corev1beta1.OffloadingVirtualNodeStatus, "VirtualNodes"))
+		module.Conditions = append(module.Conditions, virtual.condition(corev1beta1.OffloadingVirtualNodeStatus, reasons.CountedVirtualNodes))
 	}
 	if nodes.all > 0 {
-		module.Conditions = append(module.Conditions, nodes.condition(corev1beta1.OffloadingNodeStatus, "Nodes"))
+		module.Conditions = append(module.Conditions, nodes.condition(corev1beta1.OffloadingNodeStatus, reasons.CountedNodes))
 	}
 	return module
 }
@@ -243,7 +244,7 @@ func nodeTrouble(virtual *offloadingv1beta1.VirtualNode, nodes []corev1.Node) st
 // answers returns the condition of the remote API server, from the outcome of its probe.
 func answers(status *corev1beta1.ForeignClusterStatus, probe *Probe) corev1beta1.Condition {
 	c := corev1beta1.Condition{
-		Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished, Reason: "APIServerReady", Message: "the remote API server is ready",
+		Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished, Reason: reasons.APIServerReady, Message: "the remote API server is ready",
 	}
 	if probe.Up {
 		return c
@@ -252,7 +253,7 @@ func answers(status *corev1beta1.ForeignClusterStatus, probe *Probe) corev1beta1
 	if status.ForeignProxyURL != "" {
 		through = " through " + status.ForeignProxyURL
 	}
-	c.Status, c.Reason = corev1beta1.StatusError, "APIServerNotReady"
+	c.Status, c.Reason = corev1beta1.StatusError, reasons.APIServerNotReady
 	c.Message = fmt.Sprintf("the API server at %s does not answer%s: %s", status.APIServerURL, through, probe.Message)
 	return c
 }

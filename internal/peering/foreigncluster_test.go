@@ -120,8 +120,8 @@ func TestForeignClusters(t *testing.T) {
 				at(-time.Hour).UTC().Format(time.RFC3339) + " and was not renewed in time: liqoctl authenticate gets another one)\n"},
 		"a certificate that nobody renews": {Facts{Identity: late},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
-				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready: its certificate ends at " + at(0).UTC().Format(time.RFC3339) +
-				", and the other cluster does not renew it: its controller manager tells why, of Renew controlplane-milan)\n"},
+				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready: its certificate expires at " + at(0).UTC().Format(time.RFC3339) +
+				", and the other cluster has not renewed it: see Renew controlplane-milan in the log of its controller manager)\n"},
 		"a provider that took our rights back": {Facts{Identity: ready, APIServer: &Probe{Up: true, Refused: "forbidden"}},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
@@ -215,8 +215,8 @@ func TestTransitionTimesFollowTheStatus(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownOfAnAPIServerStands: a new process says nothing of a peer before it has asked.
-func TestWhatIsKnownOfAnAPIServerStands(t *testing.T) {
+// TestAPIServerStatusStaysUntilTheFirstProbe: a new process keeps the reported status of a peer's API server until its own first probe.
+func TestAPIServerStatusStaysUntilTheFirstProbe(t *testing.T) {
 	facts := Facts{Identity: &authv1beta1.Identity{}, APIServer: &Probe{Message: "refused"}}
 	first := CompileForeignCluster(&facts, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
 	facts.APIServer = nil
@@ -228,8 +228,8 @@ func TestWhatIsKnownOfAnAPIServerStands(t *testing.T) {
 	}
 }
 
-// TestForeignClustersAreLookedAtAgain: in time for the end of a certificate, too.
-func TestForeignClustersAreLookedAtAgain(t *testing.T) {
+// TestForeignClustersAreRequeued: a ForeignCluster is reconciled again when something in its status depends on the time, for example the end of a certificate.
+func TestForeignClustersAreRequeued(t *testing.T) {
 	if again := (&Facts{}).Again(at(0).Time); again != 0 {
 		t.Errorf("without anything that ends: %s", again)
 	}

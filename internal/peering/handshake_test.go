@@ -55,7 +55,7 @@ func TestSignatureOverNonce(t *testing.T) {
 	}
 }
 
-// A cluster signs nonces and nothing else, or whoever may give it a nonce could have anything signed.
+// TestOnlyNoncesAreSigned: a cluster signs only nonces. Otherwise, a peer could get any text signed by presenting it as a nonce.
 func TestOnlyNoncesAreSigned(t *testing.T) {
 	rome := newHolder(t, Ed25519)
 	good, err := NewNonce(bytes.NewReader(make([]byte, NonceSize)))
@@ -76,7 +76,7 @@ func TestOnlyNoncesAreSigned(t *testing.T) {
 	}
 }
 
-func TestRequestsMadeArePassed(t *testing.T) {
+func TestOwnRequestsAreAccepted(t *testing.T) {
 	for _, algorithm := range []Algorithm{Ed25519, RSA2048} {
 		rome := newHolder(t, algorithm)
 		for _, subject := range []Subject{ControlPlaneSubject("rome"), ResourceSliceSubject("gold", "rome")} {
@@ -108,7 +108,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// What a consumer may not get signed (CN, O and key are its only freedom, and none of them is free).
+// TestForeignRequestsAreRefused: a certificate request with another CN, O or key than those of the consumer is rejected.
 func TestForeignRequestsAreRefused(t *testing.T) {
 	rome, thief := newHolder(t, Ed25519), newHolder(t, Ed25519)
 	good := rome.requestFor(t, "rome", "liqo.io")

@@ -17,30 +17,30 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// Objects of the door: the authentication service of a provider. Consumers that share no kubeconfig with the provider use it to enroll.
+// Objects of the authentication service of a provider. Consumers that share no kubeconfig with the provider use it to enroll.
 const (
-	// DoorService is the Service in front of the authentication service.
-	DoorService = "liqo-auth"
+	// EnrollmentService is the Service in front of the authentication service.
+	EnrollmentService = "liqo-auth"
 	// DoorSecret is the Secret with the key that tokens are sealed with. Deleting it invalidates all tokens that have been issued.
 	DoorSecret = "auth-token"
-	// DoorSecretKey is the key in DoorSecret whose value has 128 hexadecimal characters. DoorUsedKey is the key of the record of used
+	// EnrollmentSecretKey is the key in DoorSecret whose value has 128 hexadecimal characters. EnrollmentUsedKey is the key of the record of used
 	// tokens.
-	DoorSecretKey = "token"
-	DoorUsedKey   = "used"
-	// DoorCertificate is the Secret (of type kubernetes.io/tls) with the serving certificate of the authentication service.
-	DoorCertificate = "auth-certificate"
-	// AnnotationDoorAddress and AnnotationDoorPort, on DoorService, override the address and port that consumers get for the authentication
+	EnrollmentSecretKey = "token"
+	EnrollmentUsedKey   = "used"
+	// EnrollmentCertificate is the Secret (of type kubernetes.io/tls) with the serving certificate of the authentication service.
+	EnrollmentCertificate = "auth-certificate"
+	// AnnotationEnrollmentAddress and AnnotationEnrollmentPort, on EnrollmentService, override the address and port that consumers get for the authentication
 	// service.
-	AnnotationDoorAddress = "liqo.io/override-address"
-	AnnotationDoorPort    = "liqo.io/override-port"
+	AnnotationEnrollmentAddress = "liqo.io/override-address"
+	AnnotationEnrollmentPort    = "liqo.io/override-port"
 )
 
-// DoorPlainPort is the name of the port of DoorService if the authentication service serves HTTP without TLS, for a proxy that ends TLS.
-const DoorPlainPort = "http"
+// EnrollmentPlainPort is the name of the port of EnrollmentService if the authentication service serves HTTP without TLS, for a proxy that ends TLS.
+const EnrollmentPlainPort = "http"
 
-// CheckDoorTLS returns an error if consumers can't call the authentication service by its Service, because it serves HTTP without TLS.
-func CheckDoorTLS(service *corev1.Service) error {
-	if len(service.Spec.Ports) > 0 && service.Spec.Ports[0].Name == DoorPlainPort {
+// CheckEnrollmentTLS returns an error if consumers can't call the authentication service by its Service, because it serves HTTP without TLS.
+func CheckEnrollmentTLS(service *corev1.Service) error {
+	if len(service.Spec.Ports) > 0 && service.Spec.Ports[0].Name == EnrollmentPlainPort {
 		return fmt.Errorf("the authentication service of Service %s/%s serves no TLS (value auth.tls=false), so consumers reach it only through a proxy that does: "+
 			"give the URL of the proxy with --auth-url, and --trusted-certificate or --auth-certificate", service.Namespace, service.Name)
 	}
@@ -49,8 +49,8 @@ func CheckDoorTLS(service *corev1.Service) error {
 
 // Paths of the authentication service. Requests and responses are JSON.
 const (
-	DoorNoncePath  = "/v1/nonce"
-	DoorTenantPath = "/v1/tenant"
+	EnrollmentNoncePath  = "/v1/nonce"
+	EnrollmentTenantPath = "/v1/tenant"
 )
 
 // An invitation is a Secret in the consumer's tenant namespace: it lets the consumer enroll with the authentication service of a provider.
@@ -70,21 +70,21 @@ const (
 // deleted, the controller that finalizes it deletes this cluster's Tenant in the provider, as the last use of that kubeconfig.
 const AnnotationResign = "liqo.io/resign"
 
-// Knock is the consumer's first enrollment request. It names the consumer and carries the token that authorizes it.
-type Knock struct {
+// NonceRequest is the consumer's first enrollment request. It names the consumer and carries the token that authorizes it.
+type NonceRequest struct {
 	Cluster string `json:"cluster"`
 	Token   string `json:"token"`
 }
 
-// Nonce is the provider's response to a Knock. It names the provider and carries the nonce to be signed.
+// Nonce is the provider's response to a NonceRequest. It names the provider and carries the nonce to be signed.
 type Nonce struct {
 	Cluster string `json:"cluster"`
 	Nonce   []byte `json:"nonce"`
 }
 
-// Application is the consumer's second enrollment request. It carries what goes into the consumer's Tenant.
-type Application struct {
-	Knock
+// EnrollRequest is the consumer's second enrollment request. It carries what goes into the consumer's Tenant.
+type EnrollRequest struct {
+	NonceRequest
 	PublicKey []byte  `json:"publicKey"`
 	CSR       []byte  `json:"csr"`
 	Signature []byte  `json:"signature"`
@@ -93,7 +93,7 @@ type Application struct {
 	Invitation *Invitation `json:"invitation,omitempty"`
 }
 
-// Admission is the provider's response to an Application. It carries what goes into the consumer's Identity.
+// Admission is the provider's response to an EnrollRequest. It carries what goes into the consumer's Identity.
 type Admission struct {
 	Cluster    string                 `json:"cluster"`
 	Namespace  string                 `json:"namespace"`
@@ -130,10 +130,10 @@ func CheckEntry(token Token, consumer string, known *Known) error {
 		"for a command made for this cluster (liqoctl generate peer-command --consumer-cluster-id %s)", consumer, known.Namespace, consumer)
 }
 
-// Apply returns the spec of the consumer's Tenant: the present one with the changes that the application requires, or a new one. It returns
-// an error for an application without the proof that a Tenant needs, so that no object is created for it. own is the ID of this cluster,
+// Apply returns the spec of the consumer's Tenant: the present one with the changes that the enrollRequest requires, or a new one. It returns
+// an error for an enrollRequest without the proof that a Tenant needs, so that no object is created for it. own is the ID of this cluster,
 // the provider.
-func Apply(application *Application, present *authv1beta1.Tenant, own string, nonce []byte) (*authv1beta1.TenantSpec, error) {
+func Apply(enrollRequest *EnrollRequest, present *authv1beta1.Tenant, own string, nonce []byte) (*authv1beta1.TenantSpec, error) {
 	spec := authv1beta1.TenantSpec{}
 	if present != nil {
 		spec = *present.Spec.DeepCopy()
@@ -142,17 +142,17 @@ func Apply(application *Application, present *authv1beta1.Tenant, own string, no
 		if err != nil {
 			return nil, ErrOtherKey
 		}
-		if now, err := ParsePublicKey(application.PublicKey); err != nil || !sameKey(before, now) {
-			return nil, fmt.Errorf("%w (its key is %s, that of the request %s)", ErrOtherKey, Fingerprint(spec.PublicKey), Fingerprint(application.PublicKey))
+		if now, err := ParsePublicKey(enrollRequest.PublicKey); err != nil || !sameKey(before, now) {
+			return nil, fmt.Errorf("%w (its key is %s, that of the request %s)", ErrOtherKey, Fingerprint(spec.PublicKey), Fingerprint(enrollRequest.PublicKey))
 		}
 	}
-	spec.ClusterID, spec.PublicKey, spec.Signature = application.Cluster, application.PublicKey, application.Signature
+	spec.ClusterID, spec.PublicKey, spec.Signature = enrollRequest.Cluster, enrollRequest.PublicKey, enrollRequest.Signature
 	// A valid certificate request for the same key stays: a different one would make the provider sign again.
 	if CheckRequest(spec.CSR, ControlPlaneSubject(spec.ClusterID), spec.PublicKey) != nil {
-		spec.CSR = application.CSR
+		spec.CSR = enrollRequest.CSR
 	}
-	if application.ProxyURL != nil {
-		spec.ProxyURL = application.ProxyURL
+	if enrollRequest.ProxyURL != nil {
+		spec.ProxyURL = enrollRequest.ProxyURL
 	}
 	// A consumer that enrolls by itself must prove that it holds its key, even if its Tenant has a policy that needs no proof.
 	proof := &authv1beta1.Tenant{Spec: spec}
@@ -181,8 +181,8 @@ func CheckPin(pin []byte, shown []*x509.Certificate) error {
 	return nil
 }
 
-// CheckDoorURL returns an error if text can't be the URL of an authentication service.
-func CheckDoorURL(text string) error {
+// CheckEnrollmentURL returns an error if text can't be the URL of an authentication service.
+func CheckEnrollmentURL(text string) error {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
 		return fmt.Errorf("%q is not the URL of an authentication service, want https://host[:port]", text)
@@ -192,23 +192,23 @@ func CheckDoorURL(text string) error {
 
 const httpsPort = 443
 
-// DoorURL returns the URL at which consumers reach the authentication service behind a Service. It takes the first of these sources that
+// EnrollmentURL returns the URL at which consumers reach the authentication service behind a Service. It takes the first of these sources that
 // exists: the annotations of the Service, the address of its load balancer, the address of a node (external before internal) with the
 // Service's node port. It prefers ready nodes, in the order of their names, so that the result is stable.
-func DoorURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
+func EnrollmentURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
 	name := service.Namespace + "/" + service.Name
 	if len(service.Spec.Ports) == 0 {
-		return "", fmt.Errorf("finding the door: Service %s has no port", name)
+		return "", fmt.Errorf("finding the authentication service: Service %s has no port", name)
 	}
-	host, port := doorHost(service, nodes)
+	host, port := enrollmentHost(service, nodes)
 	if host == "" {
 		return "", fmt.Errorf("consumers can't reach Service %s of type %s: it has no load balancer and no node port. Set auth.service.type to LoadBalancer or NodePort, "+
 			"or tell where it is reached (auth.config.addressOverride)", name, service.Spec.Type)
 	}
-	if text := service.Annotations[AnnotationDoorPort]; text != "" {
+	if text := service.Annotations[AnnotationEnrollmentPort]; text != "" {
 		override, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || override == 0 {
-			return "", fmt.Errorf("annotation %s of Service %s is %q, want a port", AnnotationDoorPort, name, text)
+			return "", fmt.Errorf("annotation %s of Service %s is %q, want a port", AnnotationEnrollmentPort, name, text)
 		}
 		port = int32(override)
 	}
@@ -221,9 +221,9 @@ func DoorURL(service *corev1.Service, nodes []corev1.Node) (string, error) {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))), nil
 }
 
-func doorHost(service *corev1.Service, nodes []corev1.Node) (host string, port int32) {
+func enrollmentHost(service *corev1.Service, nodes []corev1.Node) (host string, port int32) {
 	first := service.Spec.Ports[0]
-	if address := service.Annotations[AnnotationDoorAddress]; address != "" {
+	if address := service.Annotations[AnnotationEnrollmentAddress]; address != "" {
 		return address, first.Port
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {

@@ -14,7 +14,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-func applicationOf(t *testing.T, h holder, cluster string, nonce []byte) *Application {
+func enrollRequestOf(t *testing.T, h holder, cluster string, nonce []byte) *EnrollRequest {
 	t.Helper()
 	signature, err := Sign(h.key, nonce)
 	if err != nil {
@@ -24,7 +24,7 @@ func applicationOf(t *testing.T, h holder, cluster string, nonce []byte) *Applic
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Application{Knock: Knock{Cluster: cluster}, PublicKey: h.public, CSR: request, Signature: signature}
+	return &EnrollRequest{NonceRequest: NonceRequest{Cluster: cluster}, PublicKey: h.public, CSR: request, Signature: signature}
 }
 
 func TestApplications(t *testing.T) {
@@ -34,9 +34,9 @@ func TestApplications(t *testing.T) {
 	}
 	rome, thief := newHolder(t, Ed25519), newHolder(t, RSA2048)
 	known := func(change func(*authv1beta1.TenantSpec)) *authv1beta1.Tenant {
-		application := applicationOf(t, rome, "rome", nonce)
+		enrollRequest := enrollRequestOf(t, rome, "rome", nonce)
 		tenant := &authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{
-			ClusterID: "rome", PublicKey: application.PublicKey, CSR: application.CSR, Signature: application.Signature, TenantCondition: authv1beta1.TenantCordoned,
+			ClusterID: "rome", PublicKey: enrollRequest.PublicKey, CSR: enrollRequest.CSR, Signature: enrollRequest.Signature, TenantCondition: authv1beta1.TenantCordoned,
 		}}
 		if change != nil {
 			change(&tenant.Spec)
@@ -44,42 +44,42 @@ func TestApplications(t *testing.T) {
 		return tenant
 	}
 	for name, test := range map[string]struct {
-		application *Application
-		change      func(*Application)
-		present     *authv1beta1.Tenant
-		nonce       []byte
-		refused     string
+		enrollRequest *EnrollRequest
+		change        func(*EnrollRequest)
+		present       *authv1beta1.Tenant
+		nonce         []byte
+		refused       string
 	}{
 		"of a stranger":    {},
 		"once more":        {present: known(nil)},
-		"of one with RSA":  {application: applicationOf(t, thief, "naples", nonce)},
+		"of one with RSA":  {enrollRequest: enrollRequestOf(t, thief, "naples", nonce)},
 		"without a nonce":  {nonce: []byte{}, refused: ErrNoNonce.Error()},
-		"over another one": {change: func(a *Application) { a.Signature[0] ^= 1 }, refused: "spec.signature"},
+		"over another one": {change: func(a *EnrollRequest) { a.Signature[0] ^= 1 }, refused: "spec.signature"},
 		"somebody else's signature": {
-			application: applicationOf(t, thief, "rome", nonce), change: func(a *Application) { a.PublicKey = rome.public }, refused: "spec.signature",
+			enrollRequest: enrollRequestOf(t, thief, "rome", nonce), change: func(a *EnrollRequest) { a.PublicKey = rome.public }, refused: "spec.signature",
 		},
 		"somebody else's request": {
-			change: func(a *Application) { a.CSR = applicationOf(t, thief, "rome", nonce).CSR }, refused: "spec.csr",
+			change: func(a *EnrollRequest) { a.CSR = enrollRequestOf(t, thief, "rome", nonce).CSR }, refused: "spec.csr",
 		},
-		"in another name":     {change: func(a *Application) { a.CSR = applicationOf(t, rome, "naples", nonce).CSR }, refused: "spec.csr"},
-		"of this cluster":     {application: applicationOf(t, rome, "milan", nonce), refused: "this very cluster"},
-		"taking rome over":    {application: applicationOf(t, thief, "rome", nonce), present: known(nil), refused: ErrOtherKey.Error()},
-		"with both keys told": {application: applicationOf(t, thief, "rome", nonce), present: known(nil), refused: "its key is " + Fingerprint(rome.public) + ", that of the request " + Fingerprint(thief.public)},
+		"in another name":     {change: func(a *EnrollRequest) { a.CSR = enrollRequestOf(t, rome, "naples", nonce).CSR }, refused: "spec.csr"},
+		"of this cluster":     {enrollRequest: enrollRequestOf(t, rome, "milan", nonce), refused: "this very cluster"},
+		"taking rome over":    {enrollRequest: enrollRequestOf(t, thief, "rome", nonce), present: known(nil), refused: ErrOtherKey.Error()},
+		"with both keys told": {enrollRequest: enrollRequestOf(t, thief, "rome", nonce), present: known(nil), refused: "its key is " + Fingerprint(rome.public) + ", that of the request " + Fingerprint(thief.public)},
 		"beside a given word": {present: known(func(s *authv1beta1.TenantSpec) { s.PublicKey = nil }), refused: ErrOtherKey.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			application := test.application
-			if application == nil {
-				application = applicationOf(t, rome, "rome", nonce)
+			enrollRequest := test.enrollRequest
+			if enrollRequest == nil {
+				enrollRequest = enrollRequestOf(t, rome, "rome", nonce)
 			}
 			if test.change != nil {
-				test.change(application)
+				test.change(enrollRequest)
 			}
 			given := nonce
 			if test.nonce != nil {
 				given = test.nonce
 			}
-			spec, err := Apply(application, test.present, "milan", given)
+			spec, err := Apply(enrollRequest, test.present, "milan", given)
 			switch {
 			case test.refused != "":
 				if err == nil || !strings.Contains(err.Error(), test.refused) {
@@ -116,10 +116,10 @@ func TestPinsAreChecked(t *testing.T) {
 	}
 }
 
-func TestDoorURLs(t *testing.T) {
+func TestEnrollmentURLs(t *testing.T) {
 	service := func(change func(*corev1.Service)) *corev1.Service {
 		s := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: DoorService, Annotations: map[string]string{}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: EnrollmentService, Annotations: map[string]string{}},
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}}},
 		}
 		change(s)
@@ -158,34 +158,38 @@ func TestDoorURLs(t *testing.T) {
 			ready(node("a", corev1.NodeExternalIP, "198.51.100.9", false), corev1.ConditionUnknown), ready(node("b", corev1.NodeInternalIP, "10.0.0.2", false), corev1.ConditionTrue),
 		}, want: "https://10.0.0.2:30443"},
 		"another port":       {change: func(s *corev1.Service) { ingress("198.51.100.7", "")(s); s.Spec.Ports[0].Port = 8443 }, want: "https://198.51.100.7:8443"},
-		"an address by hand": {change: func(s *corev1.Service) { s.Annotations[AnnotationDoorAddress] = "auth.example.org" }, want: "https://auth.example.org"},
+		"an address by hand": {change: func(s *corev1.Service) { s.Annotations[AnnotationEnrollmentAddress] = "auth.example.org" }, want: "https://auth.example.org"},
 		"and a port": {change: func(s *corev1.Service) {
-			s.Annotations[AnnotationDoorAddress], s.Annotations[AnnotationDoorPort] = "auth.example.org", "8443"
+			s.Annotations[AnnotationEnrollmentAddress], s.Annotations[AnnotationEnrollmentPort] = "auth.example.org", "8443"
 		}, want: "https://auth.example.org:8443"},
-		"a port that is none":     {change: func(s *corev1.Service) { ingress("198.51.100.7", "")(s); s.Annotations[AnnotationDoorPort] = "https" }, err: "want a port"},
+		"a port that is none": {change: func(s *corev1.Service) {
+			ingress("198.51.100.7", "")(s)
+			s.Annotations[AnnotationEnrollmentPort] = "https"
+		}, err: "want a port"},
 		"only inside the cluster": {change: func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, 0 }, nodes: inside, err: "auth.config.addressOverride"},
 		"no node":                 {change: func(*corev1.Service) {}, err: "can't reach Service liqo/liqo-auth"},
 		"no port":                 {change: func(s *corev1.Service) { s.Spec.Ports = nil }, err: "has no port"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := DoorURL(service(test.change), test.nodes)
+			got, err := EnrollmentURL(service(test.change), test.nodes)
 			if got != test.want || (err == nil) != (test.err == "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
 				t.Errorf("%q, error %v; want %q, error %q", got, err, test.want, test.err)
 			}
-			if err == nil && CheckDoorURL(got) != nil {
-				t.Errorf("it is not accepted: %v", CheckDoorURL(got))
+			if err == nil && CheckEnrollmentURL(got) != nil {
+				t.Errorf("it is not accepted: %v", CheckEnrollmentURL(got))
 			}
 		})
 	}
 	for _, bad := range []string{"", "milan", "http://milan", "https://", "https://a:b@milan", "https://milan?x=1", "https://milan#x", "://"} {
-		if CheckDoorURL(bad) == nil {
+		if CheckEnrollmentURL(bad) == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// TestATokenForAnyClusterProvesNoName: who holds one may give the ID of any cluster, and is let into no namespace that was made for another purpose.
-func TestATokenForAnyClusterProvesNoName(t *testing.T) {
+// TestTokenForAnyClusterProvesNoIdentity: the holder of a token for any cluster may state any cluster ID, and gets access to no namespace that was created for
+// another purpose.
+func TestTokenForAnyClusterProvesNoIdentity(t *testing.T) {
 	for name, row := range map[string]struct {
 		token Token
 		known *Known
@@ -212,15 +216,15 @@ func TestATokenForAnyClusterProvesNoName(t *testing.T) {
 	}
 }
 
-// TestDoorWithoutTLS: consumers do not call a service that serves no TLS, and the error says what does.
-func TestDoorWithoutTLS(t *testing.T) {
+// TestEnrollmentWithoutTLS: consumers do not call a service that serves no TLS, and the error says what does.
+func TestEnrollmentWithoutTLS(t *testing.T) {
 	for port, want := range map[string]string{"https": "", "": "", "http": "--auth-url, and --trusted-certificate or --auth-certificate"} {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: DoorService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: port}}}}
-		if err := CheckDoorTLS(service); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: EnrollmentService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: port}}}}
+		if err := CheckEnrollmentTLS(service); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("port %q: %v, want %q", port, err, want)
 		}
 	}
-	if err := CheckDoorTLS(&corev1.Service{}); err != nil {
+	if err := CheckEnrollmentTLS(&corev1.Service{}); err != nil {
 		t.Error(err)
 	}
 }

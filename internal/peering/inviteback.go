@@ -17,7 +17,7 @@ type Invitation struct {
 
 // Check returns an error if the invitation can't be used by the given cluster. Only the cluster that made the token can verify its seal.
 func (i *Invitation) Check(cluster string) error {
-	if err := CheckDoorURL(i.URL); err != nil {
+	if err := CheckEnrollmentURL(i.URL); err != nil {
 		return err
 	}
 	token, err := ParseToken(i.Token)

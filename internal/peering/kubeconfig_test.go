@@ -48,7 +48,8 @@ current-context: "milan"
 	}
 }
 
-// What a provider sends ends up in a file that programs act on: it can't add to it, and can't lead elsewhere than to an API server.
+// TestKubeconfigRefuses: the kubeconfig that a provider sends can contain nothing but the address of an API server, because programs execute what is in a
+// kubeconfig.
 func TestKubeconfigRefuses(t *testing.T) {
 	good := authv1beta1.AuthParams{SignedCRT: []byte("c"), APIServer: "https://milan:6443"}
 	text := func(s string) *string { return &s }

@@ -12,6 +12,7 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // NetworkFacts holds the network objects of the connection between a remote cluster and this one.
@@ -58,10 +59,10 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 	}
 	gateways := len(f.Servers) + len(f.Clients)
 	presence := corev1beta1.Condition{
-		Type: corev1beta1.NetworkGatewayPresence, Status: corev1beta1.StatusReady, Reason: "GatewayPresence", Message: fmt.Sprintf("%d present", gateways),
+		Type: corev1beta1.NetworkGatewayPresence, Status: corev1beta1.StatusReady, Reason: reasons.GatewayPresence, Message: fmt.Sprintf("%d present", gateways),
 	}
 	if gateways == 0 {
-		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, "GatewayMissing", "waiting for a GatewayServer or GatewayClient"+waitsFor(f.Requests)
+		presence.Status, presence.Reason, presence.Message = corev1beta1.StatusNotReady, reasons.GatewayMissing, "waiting for a GatewayServer or GatewayClient"+waitsFor(f.Requests)
 	}
 	conditions := []corev1beta1.Condition{configured(f.Configurations), presence}
 	servers := make([]metav1.Condition, 0, len(f.Servers))
@@ -96,7 +97,7 @@ func waitsFor(all []networkingv1beta1.NetworkRequest) string {
 func configured(all []networkingv1beta1.Configuration) corev1beta1.Condition {
 	c := corev1beta1.Condition{Type: corev1beta1.NetworkConfigurationStatus, Status: corev1beta1.StatusNotReady}
 	if len(all) == 0 {
-		c.Reason, c.Message = "NetworkConfigurationMissing", "waiting for a Configuration"
+		c.Reason, c.Message = reasons.NetworkConfigurationMissing, "waiting for a Configuration"
 		return c
 	}
 	for i := range all {
@@ -110,7 +111,7 @@ func configured(all []networkingv1beta1.Configuration) corev1beta1.Condition {
 			return c
 		}
 	}
-	c.Status, c.Reason, c.Message = corev1beta1.StatusReady, "NetworkConfigurationPresence", "the address ranges are configured"
+	c.Status, c.Reason, c.Message = corev1beta1.StatusReady, reasons.NetworkConfigurationPresent, "the address ranges are configured"
 	return c
 }
 
@@ -131,7 +132,7 @@ func gatewayState(kind corev1beta1.ConditionType, all []metav1.Condition) corev1
 			why = cmp.Or(why, c.Message)
 		}
 	}
-	c := state(kind, "Gateways", ready, len(all))
+	c := state(kind, reasons.CountedGateways, ready, len(all))
 	if why != "" {
 		c.Message += ": " + why
 	}
@@ -141,7 +142,7 @@ func gatewayState(kind corev1beta1.ConditionType, all []metav1.Condition) corev1
 // connected returns the condition of the tunnels. The worst tunnel determines it.
 func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) corev1beta1.Condition {
 	c := corev1beta1.Condition{
-		Type: corev1beta1.NetworkConnectionStatus, Status: corev1beta1.StatusNotReady, Reason: "ConnectionMissing", Message: "no gateway reports yet",
+		Type: corev1beta1.NetworkConnectionStatus, Status: corev1beta1.StatusNotReady, Reason: reasons.ConnectionMissing, Message: "no gateway reports yet",
 	}
 	var broken, pending []string
 	var slowest time.Duration
@@ -149,7 +150,7 @@ func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) c
 		connection := &f.Connections[i]
 		switch {
 		case connection.Status.Value == networkingv1beta1.Connected && f.lost(connection, now.Time):
-			broken = append(broken, fmt.Sprintf("gateway %s does not report since %s", connection.Name, connection.Status.Latency.Timestamp.UTC().Format(time.RFC3339)))
+			broken = append(broken, fmt.Sprintf("gateway %s has not reported since %s", connection.Name, connection.Status.Latency.Timestamp.UTC().Format(time.RFC3339)))
 		case connection.Status.Value == networkingv1beta1.Connected:
 			if latency := connection.Status.Latency; latency != nil {
 				value, _ := time.ParseDuration(latency.Value) // a value that can't be parsed is not shown
@@ -166,11 +167,11 @@ func connected(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) c
 	switch {
 	case len(f.Connections) == 0:
 	case len(broken) > 0:
-		c.Status, c.Reason, c.Message = corev1beta1.StatusError, "ConnectionError", strings.Join(broken, "; ")
+		c.Status, c.Reason, c.Message = corev1beta1.StatusError, reasons.ConnectionError, strings.Join(broken, "; ")
 	case len(pending) > 0:
-		c.Status, c.Reason, c.Message = corev1beta1.StatusPending, "ConnectionPending", strings.Join(pending, "; ")
+		c.Status, c.Reason, c.Message = corev1beta1.StatusPending, reasons.ConnectionPending, strings.Join(pending, "; ")
 	default:
-		c.Status, c.Reason, c.Message = corev1beta1.StatusEstablished, "ConnectionEstablished", latencyText(slowest, previous)
+		c.Status, c.Reason, c.Message = corev1beta1.StatusEstablished, reasons.ConnectionEstablished, latencyText(slowest, previous)
 	}
 	return c
 }

@@ -102,8 +102,8 @@ func TestNetworkOfAForeignCluster(t *testing.T) {
 	}
 }
 
-// TestSilenceIsFoundOut: a gateway that dies tells nobody, so the time itself has to bring it up.
-func TestSilenceIsFoundOut(t *testing.T) {
+// TestSilentGatewayIsDetected: a gateway that dies reports nothing, so the ForeignCluster is reconciled again after a timeout.
+func TestSilentGatewayIsDetected(t *testing.T) {
 	c := networkingv1beta1.Connection{Status: networkingv1beta1.ConnectionStatus{
 		Value: networkingv1beta1.Connected, Latency: &networkingv1beta1.ConnectionLatency{Value: "1ms", Timestamp: at(-10 * time.Second)},
 	}}
@@ -123,8 +123,8 @@ func TestSilenceIsFoundOut(t *testing.T) {
 	}
 }
 
-// TestLatencyIsToldRoughly: a tunnel that works does not have the status written every few seconds.
-func TestLatencyIsToldRoughly(t *testing.T) {
+// TestLatencyIsRounded: a working tunnel does not cause a write of the status every few seconds.
+func TestLatencyIsRounded(t *testing.T) {
 	previous := corev1beta1.ForeignClusterStatus{}
 	var told []string
 	for _, latency := range []string{"1.2ms", "900µs", "1.9ms", "400µs", "2.1ms", "3.5ms", "600µs", "40ms", "39ms", "6ms", "3ms"} {

@@ -133,9 +133,9 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 	case leaving && (copy == nil || !IsCopy(copy, link.Own)):
 		return Step{Release: slices.Contains(source.GetFinalizers(), FinalizerReplicated)}
 	case leaving && copy.GetDeletionTimestamp() != nil:
-		return Step{Wait: fmt.Sprintf("the copy in cluster %s to be gone", link.Remote)}
+		return Step{Wait: fmt.Sprintf("the deletion of the copy in cluster %s", link.Remote)}
 	case leaving:
-		return Step{Delete: true, Wait: fmt.Sprintf("the copy in cluster %s to be gone", link.Remote)}
+		return Step{Delete: true, Wait: fmt.Sprintf("the deletion of the copy in cluster %s", link.Remote)}
 	}
 	if missing := k.missing(source); missing != "" {
 		return Step{Wait: missing + " to be filled"}
@@ -147,7 +147,7 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 		return Step{Refuse: fmt.Sprintf("%s %s/%s in cluster %s exists and was not made by this cluster",
 			k.Name, copy.GetNamespace(), copy.GetName(), link.Remote)}
 	case copy.GetDeletionTimestamp() != nil:
-		return Step{Wait: fmt.Sprintf("the deleted copy in cluster %s to be gone before it is made again", link.Remote)}
+		return Step{Wait: fmt.Sprintf("the deletion of the former copy in cluster %s, before it is created again", link.Remote)}
 	}
 	var step Step
 	if want := k.copyOf(link, source, copy); !equality.Semantic.DeepEqual(want, copy) {

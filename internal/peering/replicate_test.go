@@ -68,7 +68,7 @@ func TestReplicationSteps(t *testing.T) {
 	provider := func(m *offloadingv1beta1.NamespaceMap) {
 		m.Annotations, m.Finalizers = map[string]string{"milan": "own"}, []string{"milan"}
 	}
-	const gone = "the copy in cluster milan to be gone"
+	const gone = "the deletion of the copy in cluster milan"
 	for name, c := range map[string]struct {
 		link         Link
 		source, copy *offloadingv1beta1.NamespaceMap
@@ -81,7 +81,7 @@ func TestReplicationSteps(t *testing.T) {
 		"the status flows back":                {toMilan, sourceMap(), copyMap(mapped), Step{Status: sourceMap(mapped)}},
 		"both":                                 {toMilan, sourceMap(other), copyMap(mapped), Step{Update: copyMap(mapped, other), Status: sourceMap(other, mapped)}},
 		"a foreign object is not touched":      {toMilan, sourceMap(), copyMap(foreign), Step{Refuse: "NamespaceMap liqo-tenant-rome/milan in cluster milan exists and was not made by this cluster"}},
-		"a copy being deleted is waited for":   {toMilan, sourceMap(), copyMap(deleted), Step{Wait: "the deleted copy in cluster milan to be gone before it is made again"}},
+		"a copy being deleted is waited for":   {toMilan, sourceMap(), copyMap(deleted), Step{Wait: "the deletion of the former copy in cluster milan, before it is created again"}},
 		"the source goes: first the copy":      {toMilan, sourceMap(deleted), copyMap(), Step{Delete: true, Wait: gone}},
 		"the source goes, the copy is leaving": {toMilan, sourceMap(deleted), copyMap(deleted), Step{Wait: gone}},
 		"the source goes, the copy is gone":    {toMilan, sourceMap(deleted), nil, Step{Release: true}},
@@ -117,8 +117,8 @@ func TestSlicesWaitForTheirRequest(t *testing.T) {
 	}
 }
 
-// The laws of replication, from every pair of states: following the plan settles, a settled pair stays, and nothing is left when the source
-// has to go.
+// TestReplicationSettles: from every pair of states, executing the steps reaches a state without further steps, and leaves no copy behind when the source is
+// deleted.
 func TestReplicationSettles(t *testing.T) {
 	sources := []func(*offloadingv1beta1.NamespaceMap){
 		func(*offloadingv1beta1.NamespaceMap) {}, deleted, mapped,

@@ -49,7 +49,7 @@ func (m *market) pod(owner string, requests ...string) *market {
 	return m
 }
 
-// slice of "consumer/slice" asks for resources; each is younger than the one before.
+// slice returns ResourceSlice "consumer/slice" with these requests. Each is younger than the previous one.
 func (m *market) slice(name string, requests ...string) *authv1beta1.ResourceSlice {
 	key := keyOf(name)
 	if m.tenant(key.Namespace) == nil {
@@ -282,7 +282,7 @@ func TestPodsThatCount(t *testing.T) {
 	}
 }
 
-func TestSharesThatHardlyMoveStay(t *testing.T) {
+func TestSmallChangesOfSharesAreIgnored(t *testing.T) {
 	for name, c := range map[string]struct {
 		market *market
 		want   string
@@ -307,8 +307,9 @@ func TestSharesThatHardlyMoveStay(t *testing.T) {
 	}
 }
 
-// TestRoomForOneMore: one that was too many is told of as soon as it is not, whatever was heard of it before; what is refused for itself stays so.
-func TestRoomForOneMore(t *testing.T) {
+// TestRefusedSliceGetsFreedRoom: a ResourceSlice that was refused because there were too many is accepted as soon as there is room. One that was refused for
+// another reason stays refused.
+func TestRefusedSliceGetsFreedRoom(t *testing.T) {
 	m := newMarket("cpu", "10").asks("rome/first").asks("rome/second", "cpu", "1")
 	m.policy.SliceLimit = 1
 	second := &m.facts.Slices[1]

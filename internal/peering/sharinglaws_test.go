@@ -68,7 +68,7 @@ func (m *market) fit(left corev1.ResourceList, owner string, requests corev1.Res
 	m.facts.Pods[len(m.facts.Pods)-1].Spec.Containers[0].Resources.Requests = requests
 }
 
-// free is what the pods of the provider itself leave.
+// free returns the resources that the provider's own pods do not use.
 func (m *market) free() corev1.ResourceList {
 	free := m.facts.Nodes[0].Status.Allocatable.DeepCopy()
 	for i := range m.facts.Pods {
@@ -93,7 +93,7 @@ func TestShareLaws(t *testing.T) {
 			t.Errorf("seed %d: %s\nmarket: %+v\nshares: %v", seed, fmt.Sprintf(law, args...), m.policy, m.shares())
 		}
 
-		// Never more than the provider has; never negative; devices are whole; nobody gets more than asked for, nor than offered.
+		// Shares are not negative, devices are whole, and no share exceeds the provider's resources, the request or the offer.
 		sums, each := corev1.ResourceList{}, map[string]corev1.ResourceList{}
 		for i := range m.facts.Slices {
 			slice := &m.facts.Slices[i]
@@ -129,7 +129,7 @@ func TestShareLaws(t *testing.T) {
 			}
 		}
 
-		// The order in which objects are told does not matter.
+		// The order in which objects are observed does not matter.
 		other := m.facts
 		other.Slices, other.Pods, other.Offers, other.Tenants = slices.Clone(other.Slices), slices.Clone(other.Pods), slices.Clone(other.Offers), slices.Clone(other.Tenants)
 		r.Shuffle(len(other.Slices), func(i, j int) { other.Slices[i], other.Slices[j] = other.Slices[j], other.Slices[i] })
@@ -140,7 +140,7 @@ func TestShareLaws(t *testing.T) {
 			fail("in another order (-first +second):\n%s", diff)
 		}
 
-		// It settles: what was granted is granted again, to the letter.
+		// It settles: the next division grants exactly the same shares.
 		for i := range m.facts.Slices {
 			slice := &m.facts.Slices[i]
 			slice.Status.Resources = shares[keyOf(slice.Namespace+"/"+slice.Name)].Resources
@@ -186,8 +186,8 @@ func TestShareLaws(t *testing.T) {
 	}
 }
 
-// Nothing is kept back while somebody wants more of it.
-func TestAllThatIsSharedIsGiven(t *testing.T) {
+// TestAllSharedResourcesAreGranted: no resource stays unused while a consumer requests more of it.
+func TestAllSharedResourcesAreGranted(t *testing.T) {
 	m := newMarket("cpu", "10", "memory", "1000Mi").asks("rome/a").asks("rome/b").asks("paris/a").asks("milan/a", "cpu", "1", "memory", "100Mi")
 	sums := corev1.ResourceList{}
 	for _, share := range Shares(m.policy, m.facts) {

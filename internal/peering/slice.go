@@ -92,7 +92,7 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 	case cordoned(slice, grants) && !accepted:
 		deny(status, authv1beta1.ReasonResourcesDenied, "the tenant or this ResourceSlice is cordoned", now)
 	case cordoned(slice, grants):
-		message := "the resources stay granted; a cordon refuses further ones"
+		message := "the granted resources stay; more are refused because of a cordon"
 		for name, quantity := range slice.Spec.Resources {
 			if before := status.Resources[name]; quantity.Cmp(before) > 0 {
 				message = "the resources granted before stay; the changed request is not granted because of a cordon"

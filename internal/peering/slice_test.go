@@ -81,7 +81,7 @@ func TestResourceVerdicts(t *testing.T) {
 		"cordoned, nothing granted before": {nil, "", nil, none, cordoned, offer, Share{},
 			result{"Denied", "ResourceSliceResourcesDenied", "the tenant or this ResourceSlice is cordoned", nil}},
 		"cordoned, the grant stays": {list("cpu", "2"), "", nil, before, cordoned, offer, kept,
-			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources stay granted; a cordon refuses further ones", before.Resources}},
+			result{"Accepted", "ResourceSliceResourcesAccepted", "the granted resources stay; more are refused because of a cordon", before.Resources}},
 		"cordoned, the change is not granted": {list("cpu", "100"), "", nil, before, cordoned, offer, kept,
 			result{"Accepted", "ResourceSliceResourcesAccepted", "the resources granted before stay; the changed request is not granted because of a cordon", before.Resources}},
 		"this slice is cordoned": {nil, "", map[string]string{"liqo.io/cordon": "true"}, none, active, offer, Share{},
@@ -115,9 +115,9 @@ func TestResourceVerdicts(t *testing.T) {
 	}
 }
 
-// TestTheEndOfARefusal: a denial that this cluster wrote whatever the class does not outlive its reason. The controller of another class then
-// finds no verdict; its own verdict stays.
-func TestTheEndOfARefusal(t *testing.T) {
+// TestDenialEndsWithItsReason: a denial by this cluster ends with its reason, for ResourceSlices of every class. The controller of another class then finds no
+// verdict, and its own verdicts stay.
+func TestDenialEndsWithItsReason(t *testing.T) {
 	decide := func(slice *authv1beta1.ResourceSlice, refused error) {
 		share := Share{Resources: list("cpu", "4")}
 		if refused != nil {

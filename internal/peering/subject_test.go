@@ -7,8 +7,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// TestNoConsumerTakesAName: a consumer whose ID is that of a user or a group of this cluster would get their rights.
-func TestNoConsumerTakesAName(t *testing.T) {
+// TestNoConsumerTakesANameWithPermissions: a consumer must not have the ID of a user or group that has permissions in this cluster, because it would get them.
+func TestNoConsumerTakesANameWithPermissions(t *testing.T) {
 	bound := func(namespace, role, kind, name string) []Binding {
 		return []Binding{{
 			Namespace: namespace, Name: "b", RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{{Kind: kind, Name: name}},

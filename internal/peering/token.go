@@ -133,10 +133,10 @@ type redeemed struct {
 // that a program that knows no open tokens does not take this one for a used token.
 func openKey(id string) string { return "open " + id }
 
-// Redeem records in book, the record of used tokens, that the consumer uses this token. It refuses a token that another cluster has used,
-// and a token that is older than the end of a peering of the consumer. It returns the book to be stored.
-func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, error) {
-	used, err := readBook(book)
+// Redeem records in usedTokens, the record of used tokens, that the consumer uses this token. It refuses a token that another cluster has used,
+// and a token that is older than the end of a peering of the consumer. It returns the record to be stored.
+func Redeem(usedTokens []byte, token Token, consumer string, now time.Time) ([]byte, error) {
+	used, err := readUsedTokens(usedTokens)
 	if err != nil {
 		return nil, err
 	}
@@ -148,28 +148,28 @@ func Redeem(book []byte, token Token, consumer string, now time.Time) ([]byte, e
 	}
 	delete(used, openKey(token.ID))
 	used[token.ID] = redeemed{Consumer: consumer, Expires: token.Expires.Unix()}
-	return writeBook(used, now)
+	return writeUsedTokens(used, now)
 }
 
-// Reserve records in book, the record of used tokens, a new token, so that SpendTokens finds it even if nobody has used it. A token for one
-// consumer is recorded as if that consumer had used it, a token for any cluster as an open one. Reserve returns the book to be stored.
-func Reserve(book []byte, token Token, now time.Time) ([]byte, error) {
+// Reserve records in usedTokens, the record of used tokens, a new token, so that SpendTokens finds it even if nobody has used it. A token for one
+// consumer is recorded as if that consumer had used it, a token for any cluster as an open one. Reserve returns the record to be stored.
+func Reserve(usedTokens []byte, token Token, now time.Time) ([]byte, error) {
 	if token.Consumer != "" {
-		return Redeem(book, token, token.Consumer, now)
+		return Redeem(usedTokens, token, token.Consumer, now)
 	}
-	used, err := readBook(book)
+	used, err := readUsedTokens(usedTokens)
 	if err != nil {
 		return nil, err
 	}
 	used[openKey(token.ID)] = redeemed{Expires: token.Expires.Unix(), Made: now.Unix()}
-	return writeBook(used, now)
+	return writeUsedTokens(used, now)
 }
 
-// SpendTokens records in book, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and
+// SpendTokens records in usedTokens, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and
 // those that were made for it before, authorize nobody any more. Open tokens that are not younger than ended, the time at which the end
-// began, do not authorize that consumer any more. SpendTokens returns the book to be stored.
-func SpendTokens(book []byte, consumer string, ended, now time.Time) ([]byte, error) {
-	used, err := readBook(book)
+// began, do not authorize that consumer any more. SpendTokens returns the record to be stored.
+func SpendTokens(usedTokens []byte, consumer string, ended, now time.Time) ([]byte, error) {
+	used, err := readUsedTokens(usedTokens)
 	if err != nil {
 		return nil, err
 	}
@@ -182,21 +182,21 @@ func SpendTokens(book []byte, consumer string, ended, now time.Time) ([]byte, er
 		}
 		used[id] = token
 	}
-	return writeBook(used, now)
+	return writeUsedTokens(used, now)
 }
 
-func readBook(book []byte) (map[string]redeemed, error) {
+func readUsedTokens(usedTokens []byte) (map[string]redeemed, error) {
 	used := map[string]redeemed{}
-	if len(book) > 0 {
-		if err := json.Unmarshal(book, &used); err != nil {
-			return nil, fmt.Errorf("reading the book of used tokens: %w", err)
+	if len(usedTokens) > 0 {
+		if err := json.Unmarshal(usedTokens, &used); err != nil {
+			return nil, fmt.Errorf("reading the record of used tokens: %w", err)
 		}
 	}
 	return used, nil
 }
 
-// writeBook encodes the record of used tokens. It drops expired tokens, so that the record does not grow forever.
-func writeBook(used map[string]redeemed, now time.Time) ([]byte, error) {
+// writeUsedTokens encodes the record of used tokens. It drops expired tokens, so that the record does not grow forever.
+func writeUsedTokens(used map[string]redeemed, now time.Time) ([]byte, error) {
 	maps.DeleteFunc(used, func(_ string, r redeemed) bool { return now.Unix() > r.Expires })
 	return json.Marshal(used)
 }

@@ -14,7 +14,7 @@ var (
 	doorToken  = Token{ID: "AAECAwQFBgcI", Expires: then.Add(time.Hour).Truncate(time.Second), Pin: bytes.Repeat([]byte{7}, sha256.Size)}
 )
 
-func TestTokensGoThrough(t *testing.T) {
+func TestTokensRoundTrip(t *testing.T) {
 	for name, change := range map[string]func(*Token){
 		"for whoever comes first": func(*Token) {},
 		"for one cluster":         func(t *Token) { t.Consumer = "rome" },
@@ -95,57 +95,57 @@ func resealed(other Token, text string) string {
 	return made[:strings.LastIndexByte(made, '.')] + text[strings.LastIndexByte(text, '.'):]
 }
 
-func TestATokenServesOneCluster(t *testing.T) {
-	book, err := Redeem(nil, doorToken, "rome", then)
+func TestTokenIsBoundToOneCluster(t *testing.T) {
+	usedTokens, err := Redeem(nil, doorToken, "rome", then)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Redeem(book, doorToken, "rome", then)
-	if err != nil || !bytes.Equal(book, again) {
-		t.Errorf("the same cluster once more: %v, book %s, want %s", err, again, book)
+	again, err := Redeem(usedTokens, doorToken, "rome", then)
+	if err != nil || !bytes.Equal(usedTokens, again) {
+		t.Errorf("the same cluster once more: %v, record %s, want %s", err, again, usedTokens)
 	}
-	if _, err := Redeem(book, doorToken, "thief", then); !errors.Is(err, ErrTokenTaken) {
+	if _, err := Redeem(usedTokens, doorToken, "thief", then); !errors.Is(err, ErrTokenTaken) {
 		t.Errorf("another cluster: error %v, want %v", err, ErrTokenTaken)
 	}
 	other := doorToken
 	other.ID, other.Expires = "AAAAAAAAAAAA", then.Add(3*time.Hour)
-	later, err := Redeem(book, other, "naples", then.Add(2*time.Hour))
+	later, err := Redeem(usedTokens, other, "naples", then.Add(2*time.Hour))
 	if err != nil || strings.Contains(string(later), "rome") || !strings.Contains(string(later), "naples") {
-		t.Errorf("a book of %s (%v), want the expired token struck out", later, err)
+		t.Errorf("a record of %s (%v), want the expired token struck out", later, err)
 	}
 	if _, err := Redeem([]byte("scribbled"), doorToken, "rome", then); err == nil || errors.Is(err, ErrTokenTaken) {
-		t.Errorf("a book that can't be read: %v, want an error of ours", err)
+		t.Errorf("a record that can't be read: %v, want an error of ours", err)
 	}
 }
 
-// A token admits one peering: once a Tenant of the cluster that used it has ended, it admits neither that cluster nor another one. A token for any cluster that
-// nobody has used admits other clusters, and that one only if it was made after the end.
-func TestATokenAdmitsOnePeering(t *testing.T) {
-	book, err := Redeem(nil, doorToken, "rome", then)
+// TestTokenAdmitsOnePeering: when a Tenant of the cluster that used a token was deleted, the token admits no cluster. An unused token for any cluster admits
+// that cluster only if it is newer than the deletion.
+func TestTokenAdmitsOnePeering(t *testing.T) {
+	usedTokens, err := Redeem(nil, doorToken, "rome", then)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unused, young, reserved := doorToken, doorToken, doorToken
 	unused.ID, young.ID = "AAAAAAAAAAAA", "CCCCCCCCCCCC"
 	reserved.ID, reserved.Consumer = "BBBBBBBBBBBB", "rome"
-	if book, err = Reserve(book, reserved, then); err != nil {
+	if usedTokens, err = Reserve(usedTokens, reserved, then); err != nil {
 		t.Fatal(err)
 	}
-	if used, err := Redeem(book, reserved, "rome", then); err != nil || !bytes.Equal(used, book) {
-		t.Errorf("its consumer uses it: %v, book %s, want %s", err, used, book)
+	if used, err := Redeem(usedTokens, reserved, "rome", then); err != nil || !bytes.Equal(used, usedTokens) {
+		t.Errorf("its consumer uses it: %v, record %s, want %s", err, used, usedTokens)
 	}
-	others, err := SpendTokens(book, "naples", then, then)
-	if err != nil || !bytes.Equal(others, book) {
-		t.Errorf("the end of another cluster's Tenant: %v, book %s, want %s", err, others, book)
+	others, err := SpendTokens(usedTokens, "naples", then, then)
+	if err != nil || !bytes.Equal(others, usedTokens) {
+		t.Errorf("the end of another cluster's Tenant: %v, record %s, want %s", err, others, usedTokens)
 	}
-	if book, err = Reserve(book, unused, then); err != nil {
+	if usedTokens, err = Reserve(usedTokens, unused, then); err != nil {
 		t.Fatal(err)
 	}
 	ended := then.Add(time.Minute)
-	if book, err = Reserve(book, young, ended.Add(time.Second)); err != nil {
+	if usedTokens, err = Reserve(usedTokens, young, ended.Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	spent, err := SpendTokens(book, "rome", ended, ended)
+	spent, err := SpendTokens(usedTokens, "rome", ended, ended)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,28 +162,28 @@ func TestATokenAdmitsOnePeering(t *testing.T) {
 		}
 	}
 	if again, err := SpendTokens(spent, "rome", ended, ended); err != nil || !bytes.Equal(again, spent) {
-		t.Errorf("the same end once more: %v, book %s, want %s", err, again, spent)
+		t.Errorf("the same end once more: %v, record %s, want %s", err, again, spent)
 	}
 	taken, err := Redeem(spent, unused, "naples", then)
 	if err != nil || strings.Count(string(taken), unused.ID) != 1 {
 		t.Errorf("after its use a token is recorded as open: %s, %v", taken, err)
 	}
 	if again, err := SpendTokens(spent, "rome", ended, then.Add(2*time.Hour)); err != nil || strings.Contains(string(again), "rome") {
-		t.Errorf("the book keeps a token that has expired: %s, %v", again, err)
+		t.Errorf("the record keeps a token that has expired: %s, %v", again, err)
 	}
 	if empty, err := SpendTokens(nil, "rome", then, then); err != nil || string(empty) != "{}" {
-		t.Errorf("an empty book: %q, %v", empty, err)
+		t.Errorf("an empty record: %q, %v", empty, err)
 	}
-	for _, change := range []func(book []byte) ([]byte, error){
-		func(book []byte) ([]byte, error) { return Reserve(book, unused, then) },
-		func(book []byte) ([]byte, error) { return Redeem(book, unused, "rome", then) },
+	for _, change := range []func(usedTokens []byte) ([]byte, error){
+		func(usedTokens []byte) ([]byte, error) { return Reserve(usedTokens, unused, then) },
+		func(usedTokens []byte) ([]byte, error) { return Redeem(usedTokens, unused, "rome", then) },
 	} {
 		if _, err := change([]byte("scribbled")); err == nil {
-			t.Error("a book that can't be read is replaced")
+			t.Error("a record that can't be read is replaced")
 		}
 	}
 	if _, err := SpendTokens([]byte("scribbled"), "rome", then, then); err == nil {
-		t.Error("a book that can't be read is replaced")
+		t.Error("a record that can't be read is replaced")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // FinalizerOutgoing keeps a ForeignCluster that asked for a peering (spec.outgoingPeeringEnabled) until that peering has ended.
@@ -108,13 +109,11 @@ func (w *Wish) discovered() bool {
 // join plans towards a peering with a discovered cluster. Without a token for that cluster nothing is done, and that is no error.
 func (f *Facts) join() Plan {
 	plan := f.peer()
-	if plan.Condition.Reason == reasonTokenMissing {
+	if plan.Condition.Reason == reasons.TokenMissing {
 		plan.Condition.Status = corev1beta1.StatusNone
 	}
 	return plan
 }
-
-const reasonTokenMissing = "TokenMissing"
 
 // lost reports whether an administrator declared the peer unreachable for good.
 func (w *Wish) lost() bool { return w.ForeignCluster.Annotations[AnnotationUnreachable] == api.True }
@@ -131,13 +130,13 @@ func (f *Facts) peer() Plan {
 	namespace := f.tenantNamespace()
 	switch {
 	case w.ForeignCluster.Name != id:
-		return plan.refused("NameDiffers", "metadata.name is %q and spec.clusterID is %q: give the ForeignCluster the name %s", w.ForeignCluster.Name, id, id)
+		return plan.refused(reasons.NameDiffers, "metadata.name is %q and spec.clusterID is %q: give the ForeignCluster the name %s", w.ForeignCluster.Name, id, id)
 	case id == w.Own:
-		return plan.refused("OwnClusterID", "spec.clusterID is %q, this very cluster: a cluster can't peer with itself", id)
+		return plan.refused(reasons.OwnClusterID, "spec.clusterID is %q, this very cluster: a cluster can't peer with itself", id)
 	case w.lost():
-		return plan.refused("DeclaredUnreachable", "annotation %s declares the cluster unreachable for good: remove it to peer again", AnnotationUnreachable)
+		return plan.refused(reasons.DeclaredUnreachable, "annotation %s declares the cluster unreachable for good: remove it to peer again", AnnotationUnreachable)
 	case namespace == "" && w.NamespaceTaken:
-		return plan.refused("NamespaceTaken", "namespace %s exists and is not labelled as the tenant namespace of cluster %s: label it %s=%s and %s=%s, or rename it",
+		return plan.refused(reasons.NamespaceTaken, "namespace %s exists and is not labelled as the tenant namespace of cluster %s: label it %s=%s and %s=%s, or rename it",
 			api.TenantNamespace(id), id, api.LabelTenantNamespace, api.True, api.LabelRemoteClusterID, id)
 	case namespace == "":
 		// An address that leads nowhere, such as that of a cluster that does not exist, takes no namespace.
@@ -146,16 +145,16 @@ func (f *Facts) peer() Plan {
 			return plan.refused(reason, "%v", err)
 		}
 		plan.Create = []Object{newTenantNamespace(id)}
-		return plan.pending("CreatingNamespace", "creating the tenant namespace %s", api.TenantNamespace(id))
+		return plan.pending(reasons.CreatingNamespace, "creating the tenant namespace %s", api.TenantNamespace(id))
 	}
 	if slices.ContainsFunc(f.TenantNamespaces, func(n corev1.Namespace) bool { return n.Name == namespace && n.DeletionTimestamp != nil }) {
-		return plan.pending("NamespaceDeleting", "waiting for namespace %s of an earlier peering to be deleted", namespace)
+		return plan.pending(reasons.NamespaceDeleting, "waiting for namespace %s of an earlier peering to be deleted", namespace)
 	}
 	if f.Identity == nil || len(f.Identity.Spec.AuthParams.SignedCRT) == 0 || f.Identity.DeletionTimestamp != nil {
 		return f.enroll(plan, namespace)
 	}
 	if trouble := identityTrouble(f.Identity, f.APIServer, metav1.NewTime(w.Now)); trouble != "" {
-		return plan.pending("IdentityNotReady", "%s", trouble)
+		return plan.pending(reasons.IdentityNotReady, "%s", trouble)
 	}
 	return f.useProvider(plan, namespace)
 }
@@ -166,9 +165,9 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	id := w.ForeignCluster.Spec.ClusterID
 	switch {
 	case identity == nil && w.Kubeconfig != nil:
-		return plan.pending("EarlierPeering", "waiting for Secret %s/%s of an earlier peering to be deleted", namespace, w.Kubeconfig.Name)
+		return plan.pending(reasons.EarlierPeering, "waiting for Secret %s/%s of an earlier peering to be deleted", namespace, w.Kubeconfig.Name)
 	case identity != nil && identity.DeletionTimestamp != nil:
-		return plan.pending("EarlierPeering", "waiting for Identity %s/%s of an earlier peering to be deleted", identity.Namespace, identity.Name)
+		return plan.pending(reasons.EarlierPeering, "waiting for Identity %s/%s of an earlier peering to be deleted", identity.Namespace, identity.Name)
 	}
 	plan.Poll = true
 	given := w.Invitation != nil && !invitedByWish(w.Invitation)
@@ -183,11 +182,11 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	if identity == nil {
 		plan.Held = true
 		plan.Create = []Object{newIdentity(namespace, id)}
-		return plan.pending("Enrolling", "creating the Identity %s/%s", namespace, ControlPlaneIdentityName(id))
+		return plan.pending(reasons.Enrolling, "creating the Identity %s/%s", namespace, ControlPlaneIdentityName(id))
 	}
 	if !given && (w.Invitation == nil || !sameContent(w.Invitation.Data, content)) {
 		plan.Invitation = newInvitation(identity, content)
-		return plan.pending("Enrolling", "writing the address and the token to Secret %s/%s", identity.Namespace, InvitationSecret)
+		return plan.pending(reasons.Enrolling, "writing the address and the token to Secret %s/%s", identity.Namespace, InvitationSecret)
 	}
 	where := fmt.Sprintf("Secret %s/%s", w.Namespace, corev1beta1.TokenSecretPrefix+id)
 	if given {
@@ -197,7 +196,7 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
 		return plan.refused(ready.Reason, "the token in %s does not admit this cluster: %s", where, ready.Message)
 	}
-	return plan.pending("Enrolling", "Identity %s/%s is not granted yet%s", identity.Namespace, identity.Name, because(identity.Status.Conditions))
+	return plan.pending(reasons.Enrolling, "Identity %s/%s is not granted yet%s", identity.Namespace, identity.Name, because(identity.Status.Conditions))
 }
 
 // terms returns the content of the invitation: address and token. The error names the field or Secret that is missing or wrong.
@@ -206,34 +205,34 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 	secret := fmt.Sprintf("Secret %s/%s, data.%s", w.Namespace, corev1beta1.TokenSecretPrefix+spec.ClusterID, corev1beta1.TokenSecretKey)
 	const cure = "liqoctl generate peer-command, run in that cluster, prints"
 	if spec.ForeignAuthURL == "" {
-		return nil, "AddressMissing", fmt.Errorf("spec.foreignAuthUrl is empty: set it to the URL of the authentication service of cluster %s, which %s",
+		return nil, reasons.AddressMissing, fmt.Errorf("spec.foreignAuthUrl is empty: set it to the URL of the authentication service of cluster %s, which %s",
 			spec.ClusterID, cure)
 	}
-	if err := CheckDoorURL(spec.ForeignAuthURL); err != nil {
-		return nil, "AddressInvalid", fmt.Errorf("spec.foreignAuthUrl: %w", err)
+	if err := CheckEnrollmentURL(spec.ForeignAuthURL); err != nil {
+		return nil, reasons.AddressInvalid, fmt.Errorf("spec.foreignAuthUrl: %w", err)
 	}
 	content = map[string][]byte{InvitationURLKey: []byte(spec.ForeignAuthURL)}
 	if proxy := spec.ForeignProxyURL; proxy != "" {
 		if err := CheckProxyURL(proxy); err != nil {
-			return nil, "ProxyInvalid", fmt.Errorf("spec.foreignProxyUrl is %w", err)
+			return nil, reasons.ProxyInvalid, fmt.Errorf("spec.foreignProxyUrl is %w", err)
 		}
 		content[InvitationProxyKey] = []byte(proxy)
 	}
 	text := strings.TrimSpace(string(w.Token))
 	if text == "" {
-		return nil, reasonTokenMissing, fmt.Errorf("%s is missing or empty: put the token of cluster %s there, which %s", secret, spec.ClusterID, cure)
+		return nil, reasons.TokenMissing, fmt.Errorf("%s is missing or empty: put the token of cluster %s there, which %s", secret, spec.ClusterID, cure)
 	}
 	token, err := ParseToken(text)
 	switch {
 	case err != nil:
-		return nil, "TokenInvalid", fmt.Errorf("%s: %w", secret, err)
+		return nil, reasons.TokenInvalid, fmt.Errorf("%s: %w", secret, err)
 	case w.Now.After(token.Expires):
-		return nil, "TokenExpired", fmt.Errorf("%s: %w", secret, ErrTokenExpired)
+		return nil, reasons.TokenExpired, fmt.Errorf("%s: %w", secret, ErrTokenExpired)
 	case token.Consumer != "" && token.Consumer != w.Own:
-		return nil, "TokenInvalid", fmt.Errorf("%s: the token is for cluster %s, and this is %s", secret, token.Consumer, w.Own)
+		return nil, reasons.TokenInvalid, fmt.Errorf("%s: the token is for cluster %s, and this is %s", secret, token.Consumer, w.Own)
 	case len(token.Pin) == 0 && w.discovered():
 		// Whoever answers a DNS query could have a certificate that the system trusts, and take the token.
-		return nil, "TokenWithoutFingerprint", fmt.Errorf("%s: the token has no fingerprint of the provider's key, and the address in spec.foreignAuthUrl "+
+		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, and the address in spec.foreignAuthUrl "+
 			"was discovered, so nobody vouches for it: ask for a token without --trusted-certificate", secret)
 	}
 	content[InvitationTokenKey] = []byte(text)
@@ -249,17 +248,17 @@ func (f *Facts) useProvider(plan Plan, namespace string) Plan {
 	}
 	used := append(objects(f.Asked), objects(f.VirtualNodes)...)
 	if len(used) > 0 && !slices.ContainsFunc(used, func(o Object) bool { return o.GetDeletionTimestamp() == nil }) {
-		return plan.pending("EarlierPeering", "waiting for %s/%s of an earlier peering to be deleted", used[0].GetNamespace(), used[0].GetName())
+		return plan.pending(reasons.EarlierPeering, "waiting for %s/%s of an earlier peering to be deleted", used[0].GetNamespace(), used[0].GetName())
 	}
 	if len(used) == 0 {
 		if w.NodeTaken != "" {
-			return plan.refused("NodeNameTaken", "%s, and the virtual node of cluster %s would have the same name: create a ResourceSlice of another name for it "+
+			return plan.refused(reasons.NodeNameTaken, "%s, and the virtual node of cluster %s would have the same name: create a ResourceSlice of another name for it "+
 				"(liqoctl create resourceslice NAME --remote-cluster-id %s)", w.NodeTaken, id, id)
 		}
 		plan.Create = append(plan.Create, newResourceSlice(namespace, id))
 	}
 	if len(plan.Create) > 0 {
-		return plan.pending("AskingForResources", "asking cluster %s for resources", id)
+		return plan.pending(reasons.AskingForResources, "asking cluster %s for resources", id)
 	}
 	module := offloaded(f)
 	message := ""
@@ -270,13 +269,13 @@ func (f *Facts) useProvider(plan Plan, namespace string) Plan {
 	}
 	switch {
 	case f.APIServer != nil && !f.APIServer.Up:
-		return plan.refused("ProviderUnreachable", "the API server of cluster %s does not answer: %s", id, f.APIServer.Message)
+		return plan.refused(reasons.ProviderUnreachable, "the API server of cluster %s does not answer: %s", id, f.APIServer.Message)
 	case phaseOf(module, corev1beta1.OffloadingVirtualNodeStatus, corev1beta1.OffloadingNodeStatus) == corev1beta1.PhaseEstablished:
-		return plan.with(corev1beta1.StatusEstablished, "PeeringEstablished", "cluster %s is peered", id)
+		return plan.with(corev1beta1.StatusEstablished, reasons.PeeringEstablished, "cluster %s is peered", id)
 	case message == "":
 		message = "waiting for the virtual node"
 	}
-	return plan.pending("WaitingForResources", "%s", message)
+	return plan.pending(reasons.WaitingForResources, "%s", message)
 }
 
 // negotiated reports whether a network object was created for a NetworkRequest. Others belong to an administrator of this cluster.
@@ -310,10 +309,10 @@ func (f *Facts) unpeer() Plan {
 		return plan.with(corev1beta1.StatusDisconnecting, reason, format, args...)
 	}
 	if left := f.Network.requested(); !f.uses() && f.Tenant == nil && left != nil { // garbage collection deletes it after the last request
-		return leaving("ReleasingNetwork", "waiting for the network with cluster %s to be deleted: %s/%s", id, left.GetNamespace(), left.GetName())
+		return leaving(reasons.ReleasingNetwork, "waiting for the network with cluster %s to be deleted: %s/%s", id, left.GetNamespace(), left.GetName())
 	}
 	if !f.uses() {
-		return Plan{}.with(corev1beta1.StatusNone, "NotPeered", "this cluster uses nothing of cluster %s", id)
+		return Plan{}.with(corev1beta1.StatusNone, reasons.NotPeered, "this cluster uses nothing of cluster %s", id)
 	}
 	granted := f.Identity != nil && len(f.Identity.Spec.AuthParams.SignedCRT) > 0
 	if granted && !w.lost() && (f.APIServer == nil || !f.APIServer.Up) {
@@ -321,7 +320,7 @@ func (f *Facts) unpeer() Plan {
 		if f.APIServer != nil {
 			why = f.APIServer.Message
 		}
-		return leaving("ProviderUnreachable", "waiting for the API server of cluster %s, whose pods can't be stopped otherwise: %s. "+
+		return leaving(reasons.ProviderUnreachable, "waiting for the API server of cluster %s, whose pods can't be stopped otherwise: %s. "+
 			"If that cluster is gone for good: liqoctl force unpeer %s", id, why, id)
 	}
 	// A ResourceSlice is deleted as soon as its VirtualNode is being deleted. The pods have left the peer only when the VirtualNode is deleted.
@@ -339,17 +338,17 @@ func (f *Facts) unpeer() Plan {
 				plan.Delete = append(plan.Delete, object)
 			}
 		}
-		return leaving("ReleasingResources", "waiting for %s %s/%s to be deleted", stage.kind, stage.all[0].GetNamespace(), stage.all[0].GetName())
+		return leaving(reasons.ReleasingResources, "waiting for %s %s/%s to be deleted", stage.kind, stage.all[0].GetNamespace(), stage.all[0].GetName())
 	}
 	switch {
 	case w.Mapped:
-		return leaving("ReleasingResources", "waiting for the remote namespaces in cluster %s to be deleted", id)
+		return leaving(reasons.ReleasingResources, "waiting for the remote namespaces in cluster %s to be deleted", id)
 	case f.Identity == nil || f.Identity.DeletionTimestamp != nil:
-		return leaving("Resigning", "waiting for cluster %s to be told that the peering has ended", id)
+		return leaving(reasons.Resigning, "waiting for the Tenant of this cluster in cluster %s to be deleted", id)
 	}
 	if w.Kubeconfig != nil && w.Kubeconfig.Annotations[AnnotationResign] != api.True {
 		plan.Resign = w.Kubeconfig
 	}
 	plan.Delete = []Object{f.Identity}
-	return leaving("Resigning", "deleting the Identity %s/%s", f.Identity.Namespace, f.Identity.Name)
+	return leaving(reasons.Resigning, "deleting the Identity %s/%s", f.Identity.Namespace, f.Identity.Name)
 }

@@ -16,7 +16,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// TestDetectsWithin: an API server that stops to respond right after a check counts as down after exactly the longest time that DetectsWithin promises.
+// TestDetectsWithin: an API server that stops responding right after a check counts as down after exactly the longest time that DetectsWithin promises.
 func TestDetectsWithin(t *testing.T) {
 	for name, opts := range map[string]HealthOptions{
 		"the defaults": {}, "others": {Interval: time.Minute, Timeout: time.Second, Failures: 5, RetryInterval: 7 * time.Second},

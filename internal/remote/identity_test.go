@@ -75,9 +75,9 @@ users: [{name: c, user: {client-certificate-data: "%s", client-key-data: "%s"}}]
 		address, text("CERTIFICATE", server.Certificate().Raw), text("CERTIFICATE", der), text("PRIVATE KEY", private))
 }
 
-// TestStreamsLiveThroughRenewals: a stream that began with one certificate goes on through three renewals, over HTTP/2 and over HTTP/1.1; every request
-// that begins after a renewal shows the new certificate, also where the connection of the one before is still there.
-func TestStreamsLiveThroughRenewals(t *testing.T) {
+// TestStreamsContinueThroughRenewals: a stream that started with one certificate continues through three renewals, over HTTP/2 and HTTP/1.1. Every request
+// after a renewal uses the new certificate, even if the previous connection is still open.
+func TestStreamsContinueThroughRenewals(t *testing.T) {
 	lines := make(chan string)
 	provider := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.TLS.PeerCertificates[0].Subject.CommonName

@@ -19,9 +19,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// TestWatchesThatWereCutBeginWithAList: a watch is resumed after one that ended in order, and not after one that did not, or could not be started. Each watch of a set is
-// refused once for each that was cut.
-func TestWatchesThatWereCutBeginWithAList(t *testing.T) {
+// TestInterruptedWatchesStartWithAList: a watch is resumed after one that ended in order. After one that was interrupted or could not be started, it starts
+// with a list. Each watch of a set is rejected once for each interruption.
+func TestInterruptedWatchesStartWithAList(t *testing.T) {
 	const (
 		watchIt = "https://api/api/v1/pods?labelSelector=a%3Db&resourceVersion=7&watch=true"
 		stream  = "https://api/api/v1/pods?labelSelector=a%3Db&resourceVersion=7&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true"
@@ -40,7 +40,7 @@ func TestWatchesThatWereCutBeginWithAList(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Body: &cutBody{err}}, nil
 		}
 	}
-	// do returns the status, 0 if nobody answered, once the body was read.
+	// do reads the body and returns the status, 0 without a response.
 	do := func(url string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
@@ -101,8 +101,8 @@ func TestWatchesThatWereCutBeginWithAList(t *testing.T) {
 	}
 }
 
-// TestEachCacheOfASetIsRefused: two caches of the same objects both list.
-func TestEachCacheOfASetIsRefused(t *testing.T) {
+// TestEachCacheOfASetLists: two caches of the same objects both list.
+func TestEachCacheOfASetLists(t *testing.T) {
 	err := io.ErrUnexpectedEOF
 	r := &relister{now: time.Now, sets: map[string]*watchedSet{}, next: roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: &cutBody{err}}, nil

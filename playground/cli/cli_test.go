@@ -10,7 +10,7 @@ import (
 	"liqo.io/playground/cluster"
 )
 
-// TestEnd: a command inside a node gives its exit code and nothing else; everything else that fails says why, also a program of ours.
+// TestEnd: a command inside a node returns its exit code and nothing else. Every other failure has a message.
 func TestEnd(t *testing.T) {
 	failed := exec.Command("sh", "-c", "exit 3").Run()
 	for _, test := range []struct {
@@ -29,7 +29,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestDeletable: a cluster that is not there is an error that lists those that are.
+// TestDeletable: a missing cluster is an error that lists the existing ones.
 func TestDeletable(t *testing.T) {
 	known := []string{"milan", "rome"}
 	if err := deletable("rome", known); err != nil {

@@ -12,7 +12,7 @@ import (
 	"liqo.io/playground/component"
 )
 
-// TestApplyToABusyAPIServer: a request that was not answered in time, or with an error that passes, is repeated; a refusal is not.
+// TestApplyToABusyAPIServer: a request that times out or gets a temporary error is repeated, a rejected one is not.
 func TestApplyToABusyAPIServer(t *testing.T) {
 	asked := 0
 	answers := []func(http.ResponseWriter, *http.Request){

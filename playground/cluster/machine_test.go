@@ -67,8 +67,8 @@ func TestAllocateAvoidsPortsInUse(t *testing.T) {
 	}
 }
 
-// A name is the name of a folder that is removed with all it holds.
-func TestNamesCannotClimb(t *testing.T) {
+// TestNamesStayInsideTheFolder: a name is the name of a folder that is removed with its content.
+func TestNamesStayInsideTheFolder(t *testing.T) {
 	m := Machine{Home: filepath.Join(t.TempDir(), "home")}
 	kept := filepath.Join(filepath.Dir(m.Home), "kept")
 	if err := os.WriteFile(kept, nil, 0o644); err != nil {
@@ -92,16 +92,16 @@ func TestNamesCannotClimb(t *testing.T) {
 	}
 }
 
-func TestGroupsOfHomesDiffer(t *testing.T) {
+func TestCgroupsOfStateFoldersDiffer(t *testing.T) {
 	standard, other := Machine{Home: defaultHome}.group("rome-1").Name, Machine{Home: "/other"}.group("rome-1").Name
 	if standard != "liqo-playground/rome-1" || other == standard {
 		t.Errorf("%s and %s", standard, other)
 	}
 }
 
-// TestBeginKeepsWhatMayRun: when the machine can't be prepared, the folder of a cluster that was begun before stays, for without it its
-// processes could not be found again; a new one leaves nothing.
-func TestBeginKeepsWhatMayRun(t *testing.T) {
+// TestBeginKeepsRunningClusters: if the machine cannot be prepared, the folder of an existing cluster stays, because its processes could not be found without
+// it. A new cluster leaves nothing.
+func TestBeginKeepsRunningClusters(t *testing.T) {
 	for _, begun := range []bool{true, false} {
 		m := Machine{Home: t.TempDir(), Report: t.Logf}
 		if begun {
@@ -121,7 +121,7 @@ func TestBeginKeepsWhatMayRun(t *testing.T) {
 	}
 }
 
-// TestBeginRefusesOtherOptions: a cluster is not used, or carried on with, where another one of that name is wanted, and nothing is changed.
+// TestBeginRefusesOtherOptions: a cluster is not reused or resumed with other options, and nothing is changed.
 func TestBeginRefusesOtherOptions(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		m := Machine{Home: t.TempDir(), Report: t.Logf}

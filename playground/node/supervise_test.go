@@ -38,7 +38,7 @@ func begin(t *testing.T, services ...component.Service) *supervisor {
 	return s
 }
 
-func TestSupervisorStartsAgainWhatIsKilled(t *testing.T) {
+func TestSupervisorRestartsKilledPrograms(t *testing.T) {
 	s := begin(t, component.Service{Name: "sleeper", Args: []string{"/bin/sleep", "60"}})
 	eventually(t, "it runs", func() bool { return status(s, "sleeper").State == Running })
 	first := status(s, "sleeper").PID
@@ -54,7 +54,7 @@ func TestSupervisorStartsAgainWhatIsKilled(t *testing.T) {
 	}
 }
 
-func TestSupervisorKeepsStoppedWhatIsStopped(t *testing.T) {
+func TestSupervisorKeepsStoppedPrograms(t *testing.T) {
 	s := begin(t, component.Service{Name: "sleeper", Args: []string{"/bin/sleep", "60"}})
 	eventually(t, "it runs", func() bool { return status(s, "sleeper").State == Running })
 	if err := s.obey(order{StopIt, "sleeper"}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLock: one at a time; whoever waits learns which process holds the lock, and can give up.
+// TestLock: only one process holds the lock. A waiting process learns which one holds it, and can give up.
 func TestLock(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Lock(t.Context(), name, func(string) { t.Error("a free lock is waited for") })

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A control plane alone carries a thousand make-believe pods.
+// TestFakePods: a control plane alone has a thousand simulated pods.
 func TestFakePods(t *testing.T) {
 	c := create(t, "fake", "--control-plane-only", "--fake-nodes=20")
 	began := time.Now()

@@ -182,8 +182,8 @@ func program(t *testing.T, node, name string) state {
 	return state{}
 }
 
-// A creation that is killed is carried on; one that is interrupted cleans up.
-func TestCutShort(t *testing.T) {
+// TestInterruptedCreation: a killed creation is resumed, and an interrupted one cleans up.
+func TestInterruptedCreation(t *testing.T) {
 	before := snapshot(t)
 	t.Cleanup(func() { remove(t, "turin") })
 	cut := func(signal syscall.Signal) {

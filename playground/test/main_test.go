@@ -59,7 +59,7 @@ func run(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// try runs the playground and returns what it printed.
+// try runs the playground and returns its output.
 func try(ctx context.Context, args ...string) (string, error) {
 	return output(exec.CommandContext(ctx, tool.program, args...))
 }
@@ -150,7 +150,7 @@ func (c cluster) eventually(t *testing.T, patience time.Duration, want string, a
 	}
 }
 
-// load is what else the machine does: figures mean little without it.
+// load returns the other load of the machine: figures mean little without it.
 func load() string {
 	data, _ := os.ReadFile("/proc/loadavg")
 	return string(bytes.Fields(data)[0])

@@ -19,7 +19,7 @@ import (
 
 var clusters = flag.Int("clusters", 3, "how many clusters live side by side")
 
-// Clusters with the same addresses live side by side, and nothing is left of them.
+// TestManyClusters: clusters with the same addresses run side by side, and leave nothing behind.
 func TestManyClusters(t *testing.T) {
 	before := snapshot(t)
 	names := make([]string, *clusters)

@@ -40,7 +40,7 @@ func TestAppAnswersWithTheTree(t *testing.T) {
 	}
 }
 
-func TestAppTellsWhoDoesNotAnswer(t *testing.T) {
+func TestAppNamesBackendsWithoutResponse(t *testing.T) {
 	web := served(t, "frontend-0", served(t, "cart-0", "127.0.0.1:1"))
 	response, err := http.Get("http://" + web)
 	if err != nil {

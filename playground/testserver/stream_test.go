@@ -91,7 +91,7 @@ func TestStallsAndBreaks(t *testing.T) {
 	}
 }
 
-// TestMeterCountsBothEnds: a stream that never begins, or no longer goes on when its time is over, has stalled.
+// TestMeterCountsBothEnds: a stream that never starts, or stops before its time, has stalled.
 func TestMeterCountsBothEnds(t *testing.T) {
 	began := time.Now()
 	at := func(milliseconds int) time.Time { return began.Add(time.Duration(milliseconds) * time.Millisecond) }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestScaleTargets: a line misses its target when the figure is higher or is not there, and nothing else does.
+// TestScaleTargets: a line misses its target if its figure is higher or missing, and in no other case.
 func TestScaleTargets(t *testing.T) {
 	run := func(kind Kind, seconds float64, writes int) Run {
 		return Run{Kind: kind, Pods: 1000, Seconds: seconds, Consumer: Writes{Start: map[string]int{"create ips by us": writes}}}

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// TestSizesAreConstantInPods: what a gateway's kernel holds grows with nodes and peers, not with pods.
+// TestSizesAreConstantInPods: the size of a gateway's kernel configuration grows with nodes and peers, not with pods.
 func TestSizesAreConstantInPods(t *testing.T) {
 	few, many := size(2, 20, 10), size(2, 20, 2000)
 	few.Pods = many.Pods

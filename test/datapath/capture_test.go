@@ -28,7 +28,7 @@ func (s sighting) String() string {
 	return fmt.Sprintf("%-24s %-11s %-3s %s", s.host, s.link, map[bool]string{true: "out", false: "in"}[s.outgoing], s.packet)
 }
 
-// packet is what is read of an IPv4 packet.
+// packet holds the parsed fields of an IPv4 packet.
 type packet struct {
 	source, destination netip.Addr
 	protocol            byte

@@ -20,7 +20,7 @@ var (
 
 // Addresses that every cluster has, whatever its ranges.
 const (
-	printer  = "172.16.0.77" // a host beside the nodes, which knows nothing but its own network
+	printer  = "172.16.0.77" // a host in another network, which knows only its own network
 	services = "10.96.0.0/16"
 )
 
@@ -85,11 +85,11 @@ func (c *cluster) pod(t *testing.T, name string, node int, last byte) *host {
 	return p
 }
 
-// twin makes a pod at the place in its node's pod CIDR where another one is in its own: with the same address where the ranges are the same.
-func (c *cluster) twin(t *testing.T, of *host) (*host, network.End) {
+// podAtPlaceOf creates a pod at the place in its node's pod CIDR that another pod has in its own CIDR. Where the ranges are the same, so are the addresses.
+func (c *cluster) podAtPlaceOf(t *testing.T, of *host) (*host, network.End) {
 	t.Helper()
 	last := of.podIP(t).As4()[3]
-	p := c.pod(t, fmt.Sprintf("%s-twin", c.ID), 0, last)
+	p := c.pod(t, fmt.Sprintf("%s-same", c.ID), 0, last)
 	return p, network.End{Cluster: c.ID, Name: p.name, Address: p.podIP(t), Node: c.nodes[0].name}
 }
 
@@ -114,7 +114,7 @@ func (c *cluster) expose(e network.Exposed) netip.Addr {
 	return e.External
 }
 
-// internet is what lies between clusters: gateways have an address there.
+// internet is the network between clusters: gateways have an address in it.
 type internet struct {
 	*lan
 	next netip.Addr

@@ -53,7 +53,7 @@ func newKernelHost(t testing.TB) conformance.Host {
 	h := &kernelHost{tunnel: fmt.Sprintf("lq%d-%d", os.Getpid()%100000, hosts.Add(1))}
 	h.namespace = elsewhere(t, func() (netns.NsHandle, error) { return netns.New() })
 	kernelHosts[h.tunnel] = h
-	// Without a name it is gone with its last handle.
+	// Without a name it is deleted with its last handle.
 	h.closers = append(h.closers, func() { _ = h.namespace.Close() }, func() { delete(kernelHosts, h.tunnel) })
 	var err error
 	if h.handle, err = netlink.NewHandleAt(h.namespace, unix.NETLINK_ROUTE); err != nil {

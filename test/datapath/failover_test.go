@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestConnectionsSurviveTheirGateway: gateways remember nothing of connections, so another replica takes over in the middle of one.
+// TestConnectionsSurviveTheirGateway: gateways keep no state of connections, so connections survive a takeover by another replica.
 func TestConnectionsSurviveTheirGateway(t *testing.T) {
 	w := together(t)
 	rome := w.rome

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/conformance"
 )
 
-// overlayState has something of everything that somebody else could change.
+// overlayState has an object of each kind that other programs could change.
 func overlayState() dataplane.State {
 	member := netip.MustParseAddr("10.200.1.9")
 	prefix := netip.MustParsePrefix("10.71.0.0/16")
@@ -44,7 +44,7 @@ func overlayState() dataplane.State {
 	}
 }
 
-// TestForeignChangesAreUndone: whatever somebody else does to what is ours is seen, and undone in one pass.
+// TestForeignChangesAreUndone: the agent notices every change by others to the network configuration of Liqo, and undoes it in one pass.
 func TestForeignChangesAreUndone(t *testing.T) {
 	table := &nftables.Table{Name: dataplane.FilterTable, Family: nftables.TableFamilyIPv4}
 	check := &nftables.Chain{Name: "check", Table: table}
@@ -212,8 +212,8 @@ func TestForeignChangesAreUndone(t *testing.T) {
 	}
 }
 
-// TestTunnelThatDied leaves the socket of wireguard-go behind: everything else goes on, and the tunnel is waited for.
-func TestTunnelThatDied(t *testing.T) {
+// TestTunnelProcessDied: the agent applies everything that does not need the tunnel, and waits for the tunnel process to start again.
+func TestTunnelProcessDied(t *testing.T) {
 	host := newKernelHost(t)
 	t.Cleanup(host.Close)
 	h, ctx := kernelHosts[host.Own.Tunnel], context.Background()

@@ -70,8 +70,8 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// TestTunnelOutlivesItsProcess: a user-space tunnel whose process is killed keeps link, addresses and routes, and so does one that is told to
-// end. The next process takes the link over as the agent left it.
+// TestTunnelOutlivesItsProcess: a user-space tunnel keeps link, addresses and routes when its process is killed or stopped. The next process uses the link as
+// the agent configured it.
 func TestTunnelOutlivesItsProcess(t *testing.T) {
 	h, directory, program := newHost(t, "gateway"), t.TempDir(), gatewayProgram(t)
 	if err := h.run(t, directory, program, "prepare").Wait(); err != nil {

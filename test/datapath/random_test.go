@@ -11,9 +11,9 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestExplanationsAreTheKernel sends random packets through a gateway, from the overlay and from a tunnel whose far end sends whatever it likes:
-// what explanations are made of must say of each what the kernel does.
-func TestExplanationsAreTheKernel(t *testing.T) {
+// TestExplanationsMatchTheKernel sends random packets through a gateway, from the overlay and from a tunnel with a hostile peer. For each packet, the
+// explanation must say what the kernel does.
+func TestExplanationsMatchTheKernel(t *testing.T) {
 	w := hub(t)
 	rome := w.rome
 	rome.expose(network.Exposed{Kind: network.KindHost, Real: addr("10.96.0.1"), Object: "liqo/api-server"})

@@ -67,7 +67,7 @@ func (w *world) probe(t *testing.T) netip.Addr {
 	return w.explain(t, w.rome.podEnd(t, 0), w.milan.podEnd(t, 0)).Address
 }
 
-// TestSpoofing: nobody inside a cluster speaks with an address of a peer, or puts packets into the overlay.
+// TestSpoofing: pods of a cluster cannot send packets from an address of a peer, nor put packets into the overlay.
 func TestSpoofing(t *testing.T) {
 	w := together(t).ready(t)
 	rome, milan := w.rome, w.milan
@@ -123,7 +123,7 @@ func TestSpoofing(t *testing.T) {
 	})
 }
 
-// TestPeersReachNothingElse: whatever a peer's gateway sends, only pods and what is exposed get it.
+// TestPeersReachNothingElse: packets of a peer's gateway reach only pods and exposed addresses, whatever it sends.
 func TestPeersReachNothingElse(t *testing.T) {
 	w := hub(t)
 	w.rome.expose(network.Exposed{Kind: network.KindHost, Real: addr("10.96.0.1"), Object: "liqo/api-server"})
@@ -161,8 +161,9 @@ func TestPeersReachNothingElse(t *testing.T) {
 		by: rome.gateways["milan"], devices: rome.tunnels["milan"], rule: "in-source: counter drop", never: everybody})
 }
 
-// TestNodesAnswerOnly: a peer's pod can't call a node, by none of its addresses and at no port, although nodes can call it.
-func TestNodesAnswerOnly(t *testing.T) {
+// TestPeersCannotCallNodes: a pod of a peer cannot open a connection to a node, at any of its addresses and ports, although nodes can open connections to the
+// pod.
+func TestPeersCannotCallNodes(t *testing.T) {
 	w := together(t).ready(t)
 	rome, caller := w.rome, w.milan.pods[1]
 	for _, n := range rome.nodes {
@@ -246,8 +247,8 @@ func TestPodsOfLiqoAnswerOnly(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: what is compiled for nobody takes everything of ours away, and only that.
-func TestNothingIsLeft(t *testing.T) {
+// TestEmptyPlanRemovesEverything: a plan without peers removes everything of Liqo from the kernel, and nothing else.
+func TestEmptyPlanRemovesEverything(t *testing.T) {
 	w := together(t).ready(t)
 	for _, h := range w.rome.nodes {
 		apply(t, h, nil, dataplane.State{})
@@ -265,7 +266,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// vxlan is what carries a packet to a member of the overlay.
+// vxlan returns the VXLAN packet that carries a packet to a member of the overlay.
 func vxlan(packet []byte, member netip.Addr) []byte {
 	b := make([]byte, 22)
 	b[0] = 8

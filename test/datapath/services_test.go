@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestRoutersAreHeard: a router on the way to an exposed host has no address for peers, but the pod that called hears that its packet was too big.
-func TestRoutersAreHeard(t *testing.T) {
+// TestErrorsOfRoutersArrive: a router before an exposed host has no address that peers see, but its ICMP error about a too big packet reaches the calling pod.
+func TestErrorsOfRoutersArrive(t *testing.T) {
 	w := together(t)
 	w.rome.expose(network.Exposed{Kind: network.KindHost, Real: addr(printer), Object: "demo/printer"})
 	w.ready(t)
@@ -47,7 +47,7 @@ func TestRoutersAreHeard(t *testing.T) {
 	})
 }
 
-// TestServices: services with remote pods, ports of nodes, and what IP objects expose: services and hosts.
+// TestServices covers Services with remote pods, node ports, and services and hosts that IP objects expose.
 func TestServices(t *testing.T) {
 	w := together(t)
 	rome, milan := w.rome, w.milan
@@ -135,7 +135,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// TestHub: a pod that rome offloaded to milan talks to one that it offloaded to turin.
+// TestHub: a pod that rome offloaded to milan reaches a pod that it offloaded to turin.
 func TestHub(t *testing.T) {
 	w := hub(t)
 	for _, far := range []*cluster{w.milan, w.turin} {

@@ -153,7 +153,7 @@ func sees(from *host, to netip.AddrPort, want netip.Addr, size int) error {
 	return err
 }
 
-// TestWalks are the ways of pods and nodes, in clusters that have nothing in common and in clusters that are the same.
+// TestWalks follows packets of pods and nodes, between clusters with different and with identical address ranges.
 func TestWalks(t *testing.T) {
 	for name, build := range map[string]func(*testing.T) *world{"apart": apart, "together": together, "crossed": crossed} {
 		t.Run(name, func(t *testing.T) {
@@ -167,11 +167,11 @@ func TestWalks(t *testing.T) {
 			w.walk(t, name+" beside the gateways", rome.pods[0], w.explain(t, rome.podEnd(t, 0), milan.podEnd(t, 0)))
 			w.walk(t, name+" across nodes", rome.pods[1], w.explain(t, rome.podEnd(t, 1), milan.podEnd(t, 1)))
 			w.walk(t, name+" the other way", milan.pods[1], w.explain(t, milan.podEnd(t, 1), rome.podEnd(t, 1)))
-			twin, end := milan.twin(t, rome.gateways["milan"])
-			twin.serve(t, 8080)
-			w.walk(t, name+" to the twin of the gateway", rome.pods[1], w.explain(t, rome.podEnd(t, 1), end))
-			twin, end = rome.twin(t, milan.gateways["rome"])
-			w.walk(t, name+" from the twin of the gateway", twin, w.explain(t, end, milan.podEnd(t, 1)))
+			same, end := milan.podAtPlaceOf(t, rome.gateways["milan"])
+			same.serve(t, 8080)
+			w.walk(t, name+" to the pod with the address of the gateway", rome.pods[1], w.explain(t, rome.podEnd(t, 1), end))
+			same, end = rome.podAtPlaceOf(t, milan.gateways["rome"])
+			w.walk(t, name+" from the pod with the address of the gateway", same, w.explain(t, end, milan.podEnd(t, 1)))
 			w.walk(t, name+" from a node", rome.nodes[1], w.explain(t, rome.nodeEnd(1), milan.podEnd(t, 1)))
 			w.walk(t, name+" from the node of the gateway", milan.nodes[0], w.explain(t, milan.nodeEnd(0), rome.podEnd(t, 0)))
 			t.Run("the overlay makes no checksums", func(t *testing.T) { // a CNI that translates would spoil them
@@ -237,8 +237,8 @@ func learns(read func() (int, error), want int) error {
 	return fmt.Errorf("the kernel knows an MTU of %d, want %d", mtu, want)
 }
 
-// TestSmallerNetworkBehindTheTunnel: what fits into the tunnel and not into the network behind it is told by the far gateway, through both
-// translations, although it remembers nothing of who sent it.
+// TestSmallerNetworkBehindTheTunnel: when a packet fits into the tunnel and not into the network behind it, the ICMP error of the far gateway passes both
+// translations, although the gateway keeps no state.
 func TestSmallerNetworkBehindTheTunnel(t *testing.T) {
 	w := together(t)
 	w.milan.mtu = 1300

@@ -84,7 +84,7 @@ func (c *cluster) end(name, address string) network.End {
 	return network.End{Cluster: c.ID, Name: name, Address: addr(address)}
 }
 
-// explain is what network.Explain says, which must be a whole way.
+// explain returns the result of network.Explain, which must be a complete path.
 func (w *world) explain(t *testing.T, from, to network.End) network.Explanation {
 	t.Helper()
 	var all []network.Cluster

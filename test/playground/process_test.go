@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMemoryOfProcesses: what several processes map from files counts once, what is their own counts for each.
+// TestMemoryOfProcesses: shared pages of mapped files count once, and private pages for each process.
 func TestMemoryOfProcesses(t *testing.T) {
 	pid := os.Getpid()
 	one, err := MeasureProcesses(pid)

@@ -76,8 +76,8 @@ func abilities(environment func(string) string) (control, color bool) {
 // Scope returns a console whose lines start with the name in parentheses.
 func (c *Console) Scope(name string) *Console { return &Console{screen: c.screen, scope: name} }
 
-// Rehearsal returns a Console for a dry run: its Did prints nothing, because nothing was changed.
-func (c *Console) Rehearsal() *Console {
+// DryRun returns a Console for a dry run: its Did prints nothing, because nothing was changed.
+func (c *Console) DryRun() *Console {
 	out := *c
 	out.rehearsal = true
 	return &out

@@ -28,7 +28,7 @@ func TestPlainLines(t *testing.T) {
 	}
 }
 
-// TestVerbose: every second is accounted for, by what was waited for and how long.
+// TestVerbose: the output accounts for every second: what the command waited for, and how long.
 func TestVerbose(t *testing.T) {
 	var errOut bytes.Buffer
 	c := New(nil, &errOut, true)
@@ -44,7 +44,7 @@ func TestVerbose(t *testing.T) {
 	}
 }
 
-// TestTerminal: the spinner is gone when the step is, and lines do not mix with it.
+// TestTerminal: the spinner disappears with its step, and other lines do not mix with it.
 func TestTerminal(t *testing.T) {
 	var errOut bytes.Buffer
 	c := New(nil, &errOut, false)
@@ -111,7 +111,7 @@ func TestAbilities(t *testing.T) {
 	}
 }
 
-// TestBoxIsWrapped: no line is wider than the terminal, no word is lost, and what was wrapped is indented.
+// TestBoxIsWrapped: no line is wider than the terminal, no word is lost, and wrapped lines are indented.
 func TestBoxIsWrapped(t *testing.T) {
 	if diff := cmp.Diff([]string{"    ab cd", "      ef", "      gh"}, wrap("    ab cd ef gh", 9)); diff != "" {
 		t.Error(diff)

@@ -24,9 +24,9 @@ const (
 	pause = 50 * time.Millisecond
 	// retryFirst and retryLast are the first and the longest delay before a failed pass is retried. The delay doubles with each failure.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
-	// rest and longestRest delay the next read while the namespace is in the wanted state: by rest times the duration of the last read, but
-	// at most longestRest. With thousands of routes a read takes tens of milliseconds, and each of the agent's own changes triggers a read.
-	rest, longestRest = 30, 2 * time.Second
+	// readBackoffFactor and longestReadDelay delay the next read while the namespace is in the wanted state: by readBackoffFactor times the
+	// duration of the last read, but at most longestReadDelay. With thousands of routes a read takes tens of milliseconds, and each of the agent's own changes triggers a read.
+	readBackoffFactor, longestReadDelay = 30, 2 * time.Second
 	// listed is the maximum number of changes that one log line lists.
 	listed = 16
 )
@@ -53,16 +53,16 @@ type Options struct {
 
 // Agent keeps one network namespace in its wanted state. Create it with New.
 type Agent struct {
-	opts Options
-	news chan struct{} // signals that the wanted state may have changed
-	look chan struct{} // signals that the actual state may have changed
+	opts   Options
+	news   chan struct{} // signals that the wanted state may have changed
+	resync chan struct{} // signals that the actual state may have changed
 
-	settled *dataplane.State // wanted state when the namespace last matched it; nil: the namespace may differ
-	reached *dataplane.State // wanted state that the namespace had before, and that is still wanted; nil: none
-	looked  time.Time        // start of the last read of the namespace
-	took    time.Duration    // duration of the last read
-	told    string           // last failure that was logged
-	journal journal
+	settled     *dataplane.State // wanted state when the namespace last matched it; nil: the namespace may differ
+	reached     *dataplane.State // wanted state that the namespace had before, and that is still wanted; nil: none
+	lastRead    time.Time        // start of the last read of the namespace
+	took        time.Duration    // duration of the last read
+	lastFailure string           // last failure that was logged
+	journal     journal
 }
 
 // New returns an Agent, which does nothing until Run or Pass is called.
@@ -73,14 +73,14 @@ func New(opts Options) *Agent {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &Agent{opts: opts, news: make(chan struct{}, 1), look: make(chan struct{}, 1), journal: journal{log: opts.Log}}
+	return &Agent{opts: opts, news: make(chan struct{}, 1), resync: make(chan struct{}, 1), journal: journal{log: opts.Log}}
 }
 
 // Facts reports that the wanted state may have changed. It never blocks.
 func (a *Agent) Facts() { signal(a.news) }
 
-// Look reports that the actual state of the namespace may have changed. It never blocks.
-func (a *Agent) Look() { signal(a.look) }
+// Resync reports that the actual state of the namespace may have changed. It never blocks.
+func (a *Agent) Resync() { signal(a.resync) }
 
 func signal(c chan struct{}) {
 	select {
@@ -100,36 +100,36 @@ func (a *Agent) Run(ctx context.Context) error {
 		} else {
 			retry = retryFirst
 			if a.settled != nil {
-				wait -= a.opts.Clock.Since(a.looked)
+				wait -= a.opts.Clock.Since(a.lastRead)
 			}
 		}
 		if !a.wait(ctx, wait) {
 			return nil
 		}
-		if a.opts.Clock.Since(a.looked) >= a.opts.Refresh {
+		if a.opts.Clock.Since(a.lastRead) >= a.opts.Refresh {
 			a.settled = nil
 		}
 	}
 }
 
-// wait returns after a call of Facts, after a call of Look once a read is due, or after d; never before pause. It returns false if ctx is
+// wait returns after a call of Facts, after a call of Resync once a read is due, or after d; never before pause. It returns false if ctx is
 // done.
 func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 	if !sleep(ctx, a.opts.Clock, pause) {
 		return false
 	}
-	end, rested := a.opts.Clock.NewTimer(d-pause), a.opts.Clock.NewTimer(a.resting())
+	end, rested := a.opts.Clock.NewTimer(d-pause), a.opts.Clock.NewTimer(a.readDelay())
 	defer end.Stop()
 	defer rested.Stop()
-	var look <-chan struct{} // nil until a read is due
+	var resync <-chan struct{} // nil until a read is due
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-rested.C():
-			look = a.look
+			resync = a.resync
 			continue
-		case <-look:
+		case <-resync:
 			a.settled = nil
 			return true
 		case <-a.news:
@@ -137,9 +137,9 @@ func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 		}
 		break
 	}
-	if a.resting() <= 0 { // frequent calls of Facts must not postpone a read that Look requested
+	if a.readDelay() <= 0 { // frequent calls of Facts must not postpone a read that Resync requested
 		select {
-		case <-a.look:
+		case <-a.resync:
 			a.settled = nil
 		default:
 		}
@@ -147,12 +147,12 @@ func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// resting returns how long the reads that Look requests are still delayed; zero or less: a read is due.
-func (a *Agent) resting() time.Duration {
+// readDelay returns how long the reads that Resync requests are still delayed; zero or less: a read is due.
+func (a *Agent) readDelay() time.Duration {
 	if a.settled == nil {
 		return 0
 	}
-	return min(rest*a.took, longestRest) - a.opts.Clock.Since(a.looked)
+	return min(readBackoffFactor*a.took, longestReadDelay) - a.opts.Clock.Since(a.lastRead)
 }
 
 func sleep(ctx context.Context, clock clock.Clock, d time.Duration) bool {
@@ -173,7 +173,7 @@ func (a *Agent) Pass(ctx context.Context) error {
 	want, err := a.opts.Want(ctx)
 	if err != nil {
 		if !errors.Is(err, ErrUnknown) {
-			a.tell(fmt.Errorf("finding out what is wanted: %w", err))
+			a.logFailure(fmt.Errorf("finding out what is wanted: %w", err))
 		}
 		return err
 	}
@@ -192,17 +192,17 @@ func (a *Agent) Pass(ctx context.Context) error {
 	for _, state := range want {
 		changes, err := a.change(ctx, settled, state)
 		settled = nil
-		a.journal.tell(changes, a.opts.Clock.Now())
+		a.journal.record(changes, a.opts.Clock.Now())
 		if err != nil {
 			if ctx.Err() == nil {
-				a.tell(err)
+				a.logFailure(err)
 			}
 			return err
 		}
 	}
-	if a.told != "" {
-		a.opts.Log.Info("Recovered", "from", a.told)
-		a.told = ""
+	if a.lastFailure != "" {
+		a.opts.Log.Info("Recovered from the last failure", "failure", a.lastFailure)
+		a.lastFailure = ""
 	}
 	a.settled = &want[len(want)-1]
 	a.reached = a.settled
@@ -222,12 +222,12 @@ func (a *Agent) done() {
 func (a *Agent) change(ctx context.Context, settled *dataplane.State, want dataplane.State) ([]dataplane.Change, error) {
 	have := settled
 	if have == nil || !sameLinks(have, &want) {
-		a.looked = a.opts.Clock.Now()
+		a.lastRead = a.opts.Clock.Now()
 		seen, err := a.opts.Kernel.Read(ctx, a.opts.Own)
 		if err != nil {
 			return nil, fmt.Errorf("reading what is there: %w", err)
 		}
-		have, a.took = &seen, a.opts.Clock.Since(a.looked)
+		have, a.took = &seen, a.opts.Clock.Since(a.lastRead)
 	}
 	changes := dataplane.Diff(*have, want, a.opts.Own)
 	if len(changes) > 0 {
@@ -253,11 +253,11 @@ func sameLinks(a, b *dataplane.State) bool {
 	return slices.Equal(a.Links, b.Links) && slices.Equal(a.Addresses, b.Addresses) && reflect.DeepEqual(a.WireGuard, b.WireGuard)
 }
 
-// tell logs a failure, unless it equals the last logged failure.
-func (a *Agent) tell(err error) {
-	if err.Error() == a.told {
+// logFailure logs a failure, unless it equals the last logged failure.
+func (a *Agent) logFailure(err error) {
+	if err.Error() == a.lastFailure {
 		return
 	}
-	a.told = err.Error()
-	a.opts.Log.Error("Failed", "error", err)
+	a.lastFailure = err.Error()
+	a.opts.Log.Error("Failed to apply the network configuration", "error", err)
 }

@@ -56,7 +56,7 @@ func gatewayState(peers ...network.TunnelPeer) dataplane.State {
 	return network.CompileGateway(f, self, network.Tunnel{PrivateKey: dataplane.PrivateKey{1}, ListenPort: 51840, Peers: peers}, network.FirstChoice(f))
 }
 
-// host is a kernel and an agent on it that wants what it is told.
+// host is a kernel and an agent that applies the states of the test.
 type host struct {
 	*Agent
 	kernel *fake.Kernel
@@ -127,7 +127,7 @@ func (h *host) pass(t *testing.T) {
 	}
 }
 
-func TestNothingIsTouchedBeforeAllIsKnown(t *testing.T) {
+func TestNoChangeBeforeAllFactsAreKnown(t *testing.T) {
 	h := onNode()
 	for _, err := range []error{ErrUnknown, errors.New("the link is gone")} {
 		h.wants(err)
@@ -160,8 +160,8 @@ func TestSecondPassDoesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownIsNotReadAgain: with thousands of routes, reading them takes far longer than changing one.
-func TestWhatIsKnownIsNotReadAgain(t *testing.T) {
+// TestKnownStateIsNotReadAgain: with thousands of routes, reading them takes much longer than changing one.
+func TestKnownStateIsNotReadAgain(t *testing.T) {
 	h := onNode()
 	h.wants(nil, node(2))
 	h.pass(t)
@@ -178,13 +178,13 @@ func TestWhatIsKnownIsNotReadAgain(t *testing.T) {
 	h.kernel.RemoveLink(dataplane.OverlayLink) // takes routes along, and nobody was told
 	h.wants(nil, node(1))
 	_ = h.Pass(t.Context()) // it may fail
-	h.settled = nil         // as when it is told
+	h.settled = nil         // as after a notification of the kernel
 	h.pass(t)
 	h.has(t, node(1))
 }
 
-// TestLooksRest: what takes long to read is not read all the time, however often somebody asks for it; news do not wait for that.
-func TestLooksRest(t *testing.T) {
+// TestReadsAreDelayed: a state that takes long to read is not read continuously, however often a read is requested. Changed facts do not wait for that.
+func TestReadsAreDelayed(t *testing.T) {
 	const long, window = 20 * time.Millisecond, time.Second
 	h := onNode()
 	h.wants(nil, node(2))
@@ -204,7 +204,7 @@ func TestLooksRest(t *testing.T) {
 	<-settled
 	began, passes := time.Now(), 0
 	for time.Since(began) < window {
-		h.Look()
+		h.Resync()
 		h.Facts()
 		<-settled
 		passes++
@@ -214,7 +214,7 @@ func TestLooksRest(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if most := int32(elapsed/(rest*long)) + 2; reads.Load() < 2 || reads.Load() > most {
+	if most := int32(elapsed/(readBackoffFactor*long)) + 2; reads.Load() < 2 || reads.Load() > most {
 		t.Errorf("within %s it looked %d times, want 2 to %d", elapsed, reads.Load(), most)
 	}
 	if passes < 5 {
@@ -222,7 +222,7 @@ func TestLooksRest(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatStartsAnewFindsNothingToDo(t *testing.T) {
+func TestRestartedAgentChangesNothing(t *testing.T) {
 	h := onNode()
 	h.wants(nil, node(3))
 	h.pass(t)
@@ -235,7 +235,7 @@ func TestAnAgentThatStartsAnewFindsNothingToDo(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryCall: whichever call fails, and however often, the next pass that goes through leaves what is wanted.
+// TestFaultAtEveryCall: whichever call fails, and however often, the next successful pass reaches the wanted state.
 func TestFaultAtEveryCall(t *testing.T) {
 	worlds := []dataplane.State{{}, node(1), node(3), node(2), {}, node(2)}
 	for from, first := range worlds {
@@ -275,7 +275,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-func TestTheSameFailureIsToldOnce(t *testing.T) {
+func TestRepeatedFailureIsLoggedOnce(t *testing.T) {
 	h := onNode()
 	h.wants(nil, node(1))
 	h.kernel.Fault(func(int, string) error { return errors.New("operation not permitted") })
@@ -289,8 +289,8 @@ func TestTheSameFailureIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotNeedTheTunnelDoesNotWaitForIt: the process that makes the tunnel's link may come later.
-func TestWhatDoesNotNeedTheTunnelDoesNotWaitForIt(t *testing.T) {
+// TestOnlyTheTunnelWaitsForItsLink: the process that creates the tunnel link may start later.
+func TestOnlyTheTunnelWaitsForItsLink(t *testing.T) {
 	h := newHost(fake.New(addr("10.244.1.10")), dataplane.Ours())
 	want := gatewayState(network.TunnelPeer{Key: dataplane.PublicKey{7}, Carries: true})
 	h.wants(nil, want)
@@ -306,8 +306,8 @@ func TestWhatDoesNotNeedTheTunnelDoesNotWaitForIt(t *testing.T) {
 	h.has(t, want)
 }
 
-// TestStatesAreGoneThrough: a peer that is to be forgotten goes before it comes again.
-func TestStatesAreGoneThrough(t *testing.T) {
+// TestStatesAreAppliedInOrder: a WireGuard peer that has to forget its state is removed before it is added again.
+func TestStatesAreAppliedInOrder(t *testing.T) {
 	h := newHost(fake.New(addr("10.244.1.10")), dataplane.Ours())
 	h.kernel.AddTunnel(dataplane.TunnelLink, 1420)
 	key, endpoint := dataplane.PublicKey{7}, netip.MustParseAddrPort("192.0.2.1:4000")
@@ -334,7 +334,7 @@ func TestStatesAreGoneThrough(t *testing.T) {
 	}
 }
 
-func TestRunFollowsNewsAndDrift(t *testing.T) {
+func TestRunReactsToFactsAndDrift(t *testing.T) {
 	h := onNode()
 	h.wants(ErrUnknown)
 	ctx, stop := context.WithCancel(t.Context())
@@ -359,12 +359,12 @@ func TestRunFollowsNewsAndDrift(t *testing.T) {
 	h.Facts()
 	eventually("another plan", node(1))
 	h.kernel.RemoveLink(dataplane.OverlayLink)
-	h.Look()
+	h.Resync()
 	eventually("the link that somebody removed", node(1))
 	h.kernel.RemoveLink(dataplane.OverlayLink)
 	h.wants(nil, node(2))
 	h.Facts() // first, so that the pass goes by what is no longer there
-	h.Look()
+	h.Resync()
 	eventually("another plan and the link, whichever was told first", node(2))
 	failures := 3
 	h.kernel.Fault(func(_ int, what string) error {
@@ -384,8 +384,8 @@ func TestRunFollowsNewsAndDrift(t *testing.T) {
 	h.has(t, node(3)) // the end of the agent changes nothing
 }
 
-// TestNewsWithoutChangeCostNothing: whoever is told of facts that change nothing does not look at the kernel, but for the look that is due.
-func TestNewsWithoutChangeCostNothing(t *testing.T) {
+// TestUnchangedFactsCauseNoRead: facts without a change do not cause a read of the kernel before the next one is due.
+func TestUnchangedFactsCauseNoRead(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		refresh time.Duration

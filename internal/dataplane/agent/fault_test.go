@@ -7,7 +7,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestRestartAfterAFault: whatever a failed agent left half done, the next agent leaves what is wanted, because it reads what is there.
+// TestRestartAfterAFault: whatever a failed agent left half done, the next agent reads it and reaches the wanted state.
 func TestRestartAfterAFault(t *testing.T) {
 	for _, worlds := range [][2]dataplane.State{{node(1), node(3)}, {node(3), {}}} {
 		for at, failed := 1, true; failed; at++ {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDefaultRouteLimitsTheMTU: a pod's link may promise more than what its network carries; the route then says so.
+// TestDefaultRouteLimitsTheMTU: the link of a pod may have a larger MTU than its network. The route then has the right one.
 func TestDefaultRouteLimitsTheMTU(t *testing.T) {
 	everywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
 	somewhere := &net.IPNet{IP: net.IPv4(192, 0, 2, 0), Mask: net.CIDRMask(24, 32)}
@@ -32,7 +32,7 @@ func TestDefaultRouteLimitsTheMTU(t *testing.T) {
 	}
 }
 
-// TestDependencies: the networks of links and the resolvers are among what a host needs; the loopback is a link as any other.
+// TestDependencies: the networks of links and the resolvers are among the dependencies of a host. The loopback counts as any other link.
 func TestDependencies(t *testing.T) {
 	found, err := Dependencies("search example.com\nnameserver 10.0.0.2\nnameserver fd00::2\n#nameserver 10.0.0.3\nnameserver\n")
 	if err != nil {
@@ -45,8 +45,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDestinationsOfRoutes: a node needs the networks that a static route leads to, through a router or a VPN. A default route leads everywhere, also as two halves, and
-// our own link is left out.
+// TestDestinationsOfRoutes: a node needs the networks that static routes lead to, through a router or a VPN. Default routes, also as two halves, and routes of
+// our own link are left out.
 func TestDestinationsOfRoutes(t *testing.T) {
 	to := func(text string, r netlink.Route) netlink.Route {
 		prefix := netip.MustParsePrefix(text)

@@ -18,7 +18,7 @@ type journal struct {
 	seen map[string]time.Time // last time of each change, by identity
 }
 
-func (j *journal) tell(changes []dataplane.Change, now time.Time) {
+func (j *journal) record(changes []dataplane.Change, now time.Time) {
 	maps.DeleteFunc(j.seen, func(_ string, at time.Time) bool { return now.Sub(at) >= repeated })
 	if j.seen == nil {
 		j.seen = make(map[string]time.Time, len(changes))
@@ -39,7 +39,7 @@ func (j *journal) tell(changes []dataplane.Change, now time.Time) {
 		news = append(news, "...")
 	}
 	if count > 0 {
-		j.log.Info("Changed", "count", count, "changes", news)
+		j.log.Info("Changed the network configuration", "count", count, "changes", news)
 	}
 }
 

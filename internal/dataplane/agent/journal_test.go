@@ -12,15 +12,15 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestARepeatedChangeIsToldOnce: dialing an unreachable peer for an hour is told of once, and again when it begins anew.
-func TestARepeatedChangeIsToldOnce(t *testing.T) {
+// TestRepeatedChangeIsLoggedOnce: dialing an unreachable peer for an hour is logged once, and again when it starts anew.
+func TestRepeatedChangeIsLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	j := journal{log: slog.New(slog.NewTextHandler(&out, nil))}
 	now := time.Unix(0, 0)
 	dial := func(port uint16) {
 		peer := dataplane.Peer{PublicKey: dataplane.PublicKey{1}, Endpoint: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)}
-		j.tell([]dataplane.Change{{Operation: dataplane.Delete, Peer: &dataplane.DevicePeer{Link: dataplane.TunnelLink, Peer: peer}}}, now)
-		j.tell([]dataplane.Change{
+		j.record([]dataplane.Change{{Operation: dataplane.Delete, Peer: &dataplane.DevicePeer{Link: dataplane.TunnelLink, Peer: peer}}}, now)
+		j.record([]dataplane.Change{
 			{Device: &dataplane.Device{Link: dataplane.TunnelLink, ListenPort: port}}, {Peer: &dataplane.DevicePeer{Link: dataplane.TunnelLink, Peer: peer}},
 		}, now)
 	}
@@ -33,7 +33,7 @@ func TestARepeatedChangeIsToldOnce(t *testing.T) {
 		t.Errorf("told %d times:\n%s", lines(), out.String())
 	}
 	route := dataplane.Change{Route: &dataplane.Route{Table: dataplane.OverlayTable, Destination: netip.MustParsePrefix("10.1.0.0/16"), Link: dataplane.OverlayLink}}
-	j.tell([]dataplane.Change{route}, now)
+	j.record([]dataplane.Change{route}, now)
 	if lines() != 3 || !strings.Contains(out.String(), "10.1.0.0/16") {
 		t.Errorf("something else is not told of:\n%s", out.String())
 	}
@@ -47,11 +47,11 @@ func TestARepeatedChangeIsToldOnce(t *testing.T) {
 		r.Destination = netip.MustParsePrefix(fmt.Sprintf("10.2.%d.0/24", i))
 		many = append(many, dataplane.Change{Route: &r})
 	}
-	if j.tell(many, now); lines() != 6 || !strings.Contains(out.String(), "count=100") || strings.Contains(out.String(), "10.2.99.0/24") {
+	if j.record(many, now); lines() != 6 || !strings.Contains(out.String(), "count=100") || strings.Contains(out.String(), "10.2.99.0/24") {
 		t.Errorf("many at once:\n%s", out.String())
 	}
 	if now = now.Add(repeated); len(j.seen) > 0 {
-		if j.tell(nil, now); len(j.seen) != 0 {
+		if j.record(nil, now); len(j.seen) != 0 {
 			t.Errorf("%d changes are remembered for ever", len(j.seen))
 		}
 	}

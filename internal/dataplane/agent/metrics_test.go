@@ -10,7 +10,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestDriftIsCounted: what others change counts as drift, what the agent changes for a new wanted state does not, also if that fails at first.
+// TestDriftIsCounted: changes by others count as drift. Changes of the agent for a new wanted state do not, even if they fail at first.
 func TestDriftIsCounted(t *testing.T) {
 	h := onNode()
 	m := NewMetrics(prometheus.NewPedanticRegistry())
@@ -55,7 +55,7 @@ func TestDriftIsCounted(t *testing.T) {
 		t.Errorf("the agent's own changes count as drift: %v", got)
 	}
 	h.kernel.RemoveLink(dataplane.OverlayLink)
-	h.settled = nil // as when it is told
+	h.settled = nil // as after a notification of the kernel
 	h.pass(t)
 	if got := testutil.ToFloat64(m.drift); got == 0 {
 		t.Error("a removed link counts as no drift")

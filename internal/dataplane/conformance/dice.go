@@ -195,7 +195,7 @@ func (d Dice) Rule() dataplane.FilterRule {
 	r := dataplane.FilterRule{Counter: d.maybe(), Verdict: []dataplane.Verdict{dataplane.NextRule, dataplane.Accept, dataplane.Drop, dataplane.Return}[d.IntN(4)]}
 	m := &r.Match
 	m.Source, m.Destination = d.selector(), d.selector()
-	m.Unasked, m.DestinationTranslated = d.IntN(4) == 0, d.IntN(4) == 0
+	m.NewOrInvalid, m.DestinationTranslated = d.IntN(4) == 0, d.IntN(4) == 0
 	if d.maybe() {
 		m.InLink = dataplane.LinkName{Name: d.own.Overlay, Not: d.maybe()}
 	}

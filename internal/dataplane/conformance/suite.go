@@ -15,13 +15,13 @@ func Suite(t *testing.T, newHost NewHost) {
 		name string
 		test func(t *testing.T, h Host)
 	}{
-		{"routes that can't be are refused", refusedRoutes},
-		{"a link takes along what hangs on it", linkGoes},
-		{"the last address takes routes and next hops along", addressGoes},
-		{"a tunnel is waited for, and neither made nor removed", tunnelWaits},
-		{"what is gone can be deleted", deletedTwice},
+		{"impossible routes are refused", refusedRoutes},
+		{"a link is deleted with its objects", linkGoes},
+		{"the last address is deleted with routes and next hops", addressGoes},
+		{"a tunnel link is waited for, never created or deleted", tunnelWaits},
+		{"a deleted object can be deleted again", deletedTwice},
 		{"a rule is not mistaken for one with a condition", similarRules},
-		{"what is not ours is left alone", foreignStays},
+		{"foreign objects stay", foreignStays},
 		{"a table is replaced at once or not at all", tableAtOnce},
 		{"elements change at once or not at all", elementsAtOnce},
 		{"intervals have edges", intervals},
@@ -29,7 +29,7 @@ func Suite(t *testing.T, newHost NewHost) {
 		{"every rule is read as it was written", everyRule},
 		{"an allowed prefix belongs to one peer", allowedPrefixes},
 		{"a key rotates", rotation},
-		{"changes are told of", watched},
+		{"changes are reported", watched},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)

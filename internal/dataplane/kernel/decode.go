@@ -69,7 +69,7 @@ func guess(exprs []expr.Any) (r dataplane.FilterRule) {
 			guessMeta(&r.Match, e, at(exprs, 1))
 			exprs = exprs[min(2, len(exprs)):]
 		case *expr.Ct:
-			r.Match.Unasked = r.Match.Unasked || e.Key == expr.CtKeySTATE
+			r.Match.NewOrInvalid = r.Match.NewOrInvalid || e.Key == expr.CtKeySTATE
 			r.Match.DestinationTranslated = r.Match.DestinationTranslated || e.Key == expr.CtKeySTATUS
 			exprs = exprs[min(3, len(exprs)):]
 		case *expr.Payload:

@@ -165,7 +165,7 @@ func encodeMatch(m dataplane.Match) []expr.Any {
 	}
 	add(encodeSelector(quotedSource, m.QuotedSource)...)
 	add(encodeSelector(quotedDestination, m.QuotedDestination)...)
-	if m.Unasked {
+	if m.NewOrInvalid {
 		add(connection(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED, false)...)
 	}
 	if m.DestinationTranslated {

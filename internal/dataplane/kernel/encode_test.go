@@ -46,9 +46,9 @@ func canonical(r dataplane.FilterRule) dataplane.FilterRule {
 	return s.Table.Chains[0].Rules[0]
 }
 
-// TestRulesSurviveTheWire: every rule is read as it was written; and with any expression left out, doubled or swapped it is another rule, and if
-// none that we write then a foreign one, never the same.
-func TestRulesSurviveTheWire(t *testing.T) {
+// TestRulesRoundTrip: every rule is read as it was written. A rule with any expression left out, doubled or swapped is read as another rule, or as a foreign
+// one.
+func TestRulesRoundTrip(t *testing.T) {
 	for seed := range uint64(3000) {
 		d := conformance.NewDice(seed, dataplane.Ours())
 		want := canonical(d.Rule())
@@ -105,7 +105,7 @@ func TestForeignExpressions(t *testing.T) {
 	}
 }
 
-// TestCheapMatchesFirst: every packet of a host is held against every rule; almost none has the protocol and port, and looking an address up
+// TestCheapMatchesFirst: the kernel compares every packet of a host with every rule. Few packets have the protocol and port, and the lookup of an address
 // costs most.
 func TestCheapMatchesFirst(t *testing.T) {
 	exprs := encode(dataplane.FilterRule{Match: dataplane.Match{
@@ -124,7 +124,7 @@ func TestCountersAreRead(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever comes from the kernel is read, refused or foreign; what is read is written as the same again.
+// FuzzDecode: every message of the kernel is decoded, rejected or marked as foreign. A decoded rule is encoded as the same message.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(20) {
 		r := canonical(conformance.NewDice(seed, dataplane.Ours()).Rule())

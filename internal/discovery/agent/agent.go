@@ -273,7 +273,7 @@ func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster
 			}
 			continue
 		}
-		a.Log.Info("Cluster discovered", "cluster", fc.Name, "way", way, "url", fc.Spec.ForeignAuthURL)
+		a.Log.Info("Cluster discovered", "clusterID", fc.Name, "discovery", way, "url", fc.Spec.ForeignAuthURL)
 	}
 	for i := range changes.Update {
 		fc := &changes.Update[i]
@@ -285,7 +285,7 @@ func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster
 			failed = append(failed, fmt.Errorf("changing ForeignCluster %s: %w", fc.Name, err))
 			continue
 		}
-		a.Log.Info("Address of a discovered cluster changed", "cluster", fc.Name, "way", way, "url", fc.Spec.ForeignAuthURL)
+		a.Log.Info("Address of a discovered cluster changed", "clusterID", fc.Name, "discovery", way, "url", fc.Spec.ForeignAuthURL)
 	}
 	for i := range changes.Delete {
 		fc := &changes.Delete[i]
@@ -295,7 +295,7 @@ func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster
 			failed = append(failed, fmt.Errorf("deleting ForeignCluster %s: %w", fc.Name, err))
 			continue
 		}
-		a.Log.Info("Discovered cluster is no longer announced", "cluster", fc.Name, "way", way)
+		a.Log.Info("Discovered cluster is no longer announced", "clusterID", fc.Name, "discovery", way)
 	}
 	return errors.Join(failed...)
 }
@@ -323,8 +323,8 @@ func (a *Agent) tell(topic string, err error) {
 	}
 	a.told[topic] = now
 	if now == "" {
-		a.Log.Info("Works again", "what", topic)
+		a.Log.Info("Discovery works again", "activity", topic)
 		return
 	}
-	a.Log.Warn("Discovery", "what", topic, "error", now)
+	a.Log.Warn("Discovery does not work", "activity", topic, "error", now)
 }

@@ -29,7 +29,7 @@ type Kernel interface {
 	Watch(ctx context.Context, own dataplane.Ownership, changed func()) error
 }
 
-// Options are the options of an Agent. Only Heard and Applier are optional.
+// Options are the options of an Agent. Only OnPong and Applier are optional.
 type Options struct {
 	// ClusterID is the ID of this cluster, and Peer that of the other cluster. Role is the role of this gateway in the tunnel
 	// between them.
@@ -47,9 +47,9 @@ type Options struct {
 	Far   netip.AddrPort
 	Local uint16
 	Link  string
-	// Directory is shared by the containers of this pod. AskPort is the UDP port on which replicas answer probes.
+	// Directory is shared by the containers of this pod. ProbePort is the UDP port on which replicas answer probes.
 	Directory string
-	AskPort   uint16
+	ProbePort uint16
 
 	Kernel Kernel
 	// Facts returns the network facts computed from the objects of the API server, and the problems found in them. It returns
@@ -61,8 +61,8 @@ type Options struct {
 	Device   func() gateway.Device
 	Underlay func() (mtu int, err error)
 	Reporter Reporter
-	// Heard is called with the round-trip time of each answer through the tunnel.
-	Heard func(rtt time.Duration)
+	// OnPong is called with the round-trip time of each answer through the tunnel.
+	OnPong func(rtt time.Duration)
 	// Applier records what is done to the network of the pod; nil records nothing.
 	Applier *applier.Metrics
 	Log     *slog.Logger
@@ -71,7 +71,7 @@ type Options struct {
 // Reporter reports the state of the tunnel to the API server. Nothing waits for a report.
 type Reporter interface {
 	// Report is called repeatedly by the replica that writes the gateway's Connection. active: this replica is the active one.
-	Report(ctx context.Context, seen gateway.Seen, active bool, peer *network.Peer)
+	Report(ctx context.Context, seen gateway.Observation, active bool, peer *network.Peer)
 }
 
 // Agent runs everything in the container that takes the decisions.
@@ -99,9 +99,9 @@ type Agent struct {
 	keys facts.ProblemLog
 	// refused says which address of the peer must not be dialed, and why; empty: there is none.
 	refused string
-	// said is the last state read from WireGuard, asked is when it was read.
-	said  gateway.Device
-	asked time.Time
+	// device is the last state read from WireGuard, deviceRead is when it was read.
+	device     gateway.Device
+	deviceRead time.Time
 	// meter adds up the traffic. takeovers counts how often this replica became the active one.
 	meter     gateway.Meter
 	takeovers int
@@ -119,17 +119,17 @@ func New(opts Options) *Agent {
 	a.applier = applier.New(applier.Options{Kernel: opts.Kernel, Own: dataplane.Ours(), Want: a.want, Log: opts.Log, Settled: a.made, Metrics: opts.Applier})
 	a.pinger = gateway.NewPinger(gateway.PingerOptions{
 		ClusterID: opts.ClusterID, Far: opts.Far, Local: opts.Local, Link: opts.Link, Interval: opts.PingInterval,
-		Heard: func(rtt time.Duration) {
-			if opts.Heard != nil {
-				opts.Heard(rtt)
+		OnPong: func(rtt time.Duration) {
+			if opts.OnPong != nil {
+				opts.OnPong(rtt)
 			}
 			signal(a.heard)
 		},
 		// The far replica needs a moment to stop listening. A new session that starts earlier could reach it again, and would not
 		// last.
-		Left: func() { time.AfterFunc(byePause, func() { signal(a.left) }) },
+		OnShutdownNotice: func() { time.AfterFunc(byePause, func() { signal(a.left) }) },
 	})
-	a.siblings = gateway.NewProber(gateway.ProberOptions{Port: opts.AskPort, Interval: opts.Timing.Ask})
+	a.siblings = gateway.NewProber(gateway.ProberOptions{Port: opts.ProbePort, Interval: opts.Timing.ProbeInterval})
 	a.choice = facts.NewChoice(opts.Timing, a.applier.Facts)
 	a.resolver = gateway.NewResolver(a.applier.Facts)
 	return a
@@ -145,7 +145,7 @@ func (a *Agent) Run(ctx context.Context, others ...func(context.Context) error) 
 	defer stop()
 	group, work := errgroup.WithContext(work)
 	for _, part := range append([]func(context.Context) error{
-		func(work context.Context) error { return a.opts.Kernel.Watch(work, dataplane.Ours(), a.applier.Look) },
+		func(work context.Context) error { return a.opts.Kernel.Watch(work, dataplane.Ours(), a.applier.Resync) },
 		a.choice.Run,
 		a.siblings.Run,
 		a.resolver.Run,
@@ -182,7 +182,7 @@ func (a *Agent) want(ctx context.Context) ([]dataplane.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.problems.Tell(problems)
+	a.problems.Report(problems)
 	a.mu.Lock()
 	a.known = &known
 	a.mu.Unlock()
@@ -220,7 +220,7 @@ func (a *Agent) made() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.session.Made(a.compiled) {
-		a.pinger.Ask() // the new session may already work
+		a.pinger.PingNow() // the new session may already work
 	}
 	a.settled.Store(true)
 }
@@ -235,8 +235,8 @@ func (a *Agent) Ready() error {
 
 // Works reports whether the peer answers through the tunnel.
 func (a *Agent) Works() bool {
-	pulse := a.pinger.Pulse()
-	return !pulse.Last.IsZero() && time.Since(pulse.Last) < a.opts.Timing.Lost
+	stats := a.pinger.PingStats()
+	return !stats.Last.IsZero() && time.Since(stats.Last) < a.opts.Timing.Lost
 }
 
 // report calls the Reporter at each interval until ctx ends, if it is up to this replica.
@@ -254,11 +254,11 @@ func (a *Agent) report(ctx context.Context) error {
 		replica, mtu, refused := a.session.Replica(), a.mtu, a.refused
 		ok = ok && a.session.Begun() && a.leaving.IsZero()
 		a.mu.Unlock()
-		if !ok || !gateway.Speaks(in.Self, replica.State, in.Siblings, a.opts.Timing, in.Now) {
+		if !ok || !gateway.WritesConnection(in.Self, replica.State, in.Siblings, a.opts.Timing, in.Now) {
 			continue
 		}
-		a.opts.Reporter.Report(ctx, gateway.Seen{
-			Now: in.Now, Began: a.began, Pulse: in.Pulse, Works: a.Works(), MTU: mtu, Peer: a.opts.Peer, Refused: refused, Interval: a.opts.StatusInterval,
+		a.opts.Reporter.Report(ctx, gateway.Observation{
+			Now: in.Now, Began: a.began, PingStats: in.PingStats, Works: a.Works(), MTU: mtu, Peer: a.opts.Peer, Refused: refused, Interval: a.opts.StatusInterval,
 		}, replica.State == network.Active, &in.Peer)
 	}
 }

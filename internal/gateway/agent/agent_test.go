@@ -21,7 +21,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// pod is a gateway pod on a kernel in memory, a client of milan's; what its agent hears and tells is the test's.
+// pod is a gateway pod on a kernel in memory, a client of milan. The test supplies the agent's input and records its output.
 type pod struct {
 	*fake.Kernel
 	*Agent
@@ -31,7 +31,7 @@ type pod struct {
 	mu      sync.Mutex
 	facts   *network.Facts
 	key     *dataplane.PrivateKey
-	reports []gateway.Seen
+	reports []gateway.Observation
 }
 
 var (
@@ -61,7 +61,7 @@ func start(t *testing.T) *pod {
 	p.Agent = New(Options{
 		ClusterID: "rome", Peer: "milan", Role: network.Client, Pod: "gw-a", Node: "node", IP: netip.MustParseAddr("10.244.0.9"),
 		Timing: network.DefaultTiming(interval, 5), PingInterval: interval, StatusInterval: time.Second, Far: p.far,
-		Directory: t.TempDir(), AskPort: freePort(t),
+		Directory: t.TempDir(), ProbePort: freePort(t),
 		Kernel: p.Kernel, Facts: p.known, PrivateKey: p.privateKey, Device: p.device, Underlay: func() (int, error) { return 1500, nil },
 		Reporter: p, Log: slog.New(slog.DiscardHandler),
 	})
@@ -114,7 +114,7 @@ func (p *pod) privateKey(context.Context) (dataplane.PrivateKey, error) {
 }
 
 // Report keeps what the API server would be told.
-func (p *pod) Report(_ context.Context, seen gateway.Seen, active bool, _ *network.Peer) {
+func (p *pod) Report(_ context.Context, seen gateway.Observation, active bool, _ *network.Peer) {
 	p.set(func() {
 		if active {
 			p.reports = append(p.reports, seen)
@@ -128,7 +128,7 @@ func (p *pod) works() bool {
 	return len(p.reports) > 0 && p.reports[len(p.reports)-1].Works
 }
 
-// tunnel is what WireGuard was told.
+// tunnel returns the WireGuard configuration.
 func (p *pod) tunnel() dataplane.WireGuard {
 	p.t.Helper()
 	state, err := p.Read(context.Background(), dataplane.Ours())
@@ -151,7 +151,7 @@ func (p *pod) device() gateway.Device {
 	return d
 }
 
-// keys are those that WireGuard talks to milan with; the first carries traffic.
+// keys are the public keys of milan in WireGuard. The first carries traffic.
 func (p *pod) keys() string {
 	var carries, others []string
 	for _, peer := range p.tunnel().Peers {
@@ -195,12 +195,12 @@ func (p *pod) eventually(what string, ok func() bool) {
 }
 
 func (p *pod) says(want network.State) bool {
-	told, _, err := gateway.Announced(p.opts.Directory)
+	told, _, err := gateway.PublishedStatus(p.opts.Directory)
 	return err == nil && told.State == want
 }
 
-// TestLifeOfATunnel: nothing before all is known, a tunnel as the facts say it, one that works and is told of, a new key of the peer without a
-// gap, and another attempt when nobody answers any more. The metrics follow.
+// TestLifeOfATunnel: no tunnel before all facts are known, then a tunnel as the facts require, its reported status, a key rotation of the peer without
+// interruption, and another attempt when the peer stops answering. The metrics follow.
 func TestLifeOfATunnel(t *testing.T) {
 	p := start(t)
 	p.set(func() { p.key = &dataplane.PrivateKey{9} })
@@ -218,7 +218,7 @@ func TestLifeOfATunnel(t *testing.T) {
 	p.eventually("the tunnel to work, and to be told of", func() bool { return p.Works() && p.says(network.Active) && p.works() })
 	p.eventually("metrics of a working tunnel", func() bool {
 		seen := p.Tunnel()
-		return seen.Connected && seen.Active && seen.Takeovers > 0 && seen.Pulse.Pongs > 0 && seen.Handshake.IsZero()
+		return seen.Connected && seen.Active && seen.Takeovers > 0 && seen.PingStats.Pongs > 0 && seen.Handshake.IsZero()
 	})
 	takeovers := p.Tunnel().Takeovers
 
@@ -245,7 +245,7 @@ func TestLifeOfATunnel(t *testing.T) {
 	}
 }
 
-// TestNoTunnelWithoutKeys: what can't be done yet is waited for, and leaves the pod not ready.
+// TestNoTunnelWithoutKeys: the agent waits for missing keys, and the pod is not ready meanwhile.
 func TestNoTunnelWithoutKeys(t *testing.T) {
 	p := start(t)
 	p.set(func() { p.facts = told(milanKey) })
@@ -259,8 +259,8 @@ func TestNoTunnelWithoutKeys(t *testing.T) {
 	p.eventually("the tunnel", func() bool { return len(p.tunnel().Peers) == 1 && p.Ready() == nil })
 }
 
-// TestAFaultIsOvercome: whichever call to the kernel fails first, the tunnel comes.
-func TestAFaultIsOvercome(t *testing.T) {
+// TestTunnelIsOpenedAfterAFault: the tunnel is opened whichever call to the kernel fails first.
+func TestTunnelIsOpenedAfterAFault(t *testing.T) {
 	for call := 1; call <= 12; call++ {
 		t.Run(fmt.Sprint(call), func(t *testing.T) {
 			t.Parallel()

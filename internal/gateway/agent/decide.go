@@ -24,10 +24,10 @@ const (
 func (a *Agent) decide(ctx context.Context) error {
 	for {
 		now := time.Now()
-		wait := min(a.step(ctx, now).Sub(now), a.opts.Timing.Ask)
+		wait := min(a.step(ctx, now).Sub(now), a.opts.Timing.ProbeInterval)
 		// While the tunnel works, decide at the moment of its timeout. While it does not, decide as soon as an answer arrives.
 		heard := a.heard
-		if last := a.pinger.Pulse().Last; a.Works() {
+		if last := a.pinger.PingStats().Last; a.Works() {
 			wait, heard = min(wait, last.Add(a.opts.Timing.Lost).Sub(now)+time.Millisecond), nil
 		}
 		select {
@@ -49,18 +49,18 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	defer a.mu.Unlock()
 	in, ok := a.input(ctx, now)
 	if !ok {
-		return now.Add(a.opts.Timing.Ask)
+		return now.Add(a.opts.Timing.ProbeInterval)
 	}
 	if !a.leaving.IsZero() {
-		if err := gateway.Announce(a.opts.Directory, a.opts.AskPort, gateway.Standing{State: network.Standby, Since: a.leaving}, now); err != nil {
-			a.opts.Log.Error("Telling others of this replica", "error", err)
+		if err := gateway.PublishStatus(a.opts.Directory, a.opts.ProbePort, gateway.ReplicaStatus{State: network.Standby, Since: a.leaving}, now); err != nil {
+			a.opts.Log.Error("Failed to publish the state of this replica", "error", err)
 		}
-		return now.Add(a.opts.Timing.Ask)
+		return now.Add(a.opts.Timing.ProbeInterval)
 	}
 	if !a.session.Begun() {
-		told, _, err := gateway.Announced(a.opts.Directory)
+		told, _, err := gateway.PublishedStatus(a.opts.Directory)
 		if err != nil {
-			a.opts.Log.Error("Beginning as if there had been no agent before", "error", err)
+			a.opts.Log.Error("Failed to read the last published state of this replica: starting without it", "error", err)
 		}
 		if a.session.Adopt(in, told) {
 			return now.Add(a.opts.PingInterval / 4)
@@ -69,14 +69,14 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	before, pause := a.session.Replica(), a.session.Pause(now)
 	again, changed := a.session.Step(in)
 	if after := a.session.Replica(); after.State != before.State {
-		a.opts.Log.Info("Replica changed", "from", before.State, "to", after.State, "session", after.Session,
-			"silence", in.Pulse.Silence(now).String(), "pause", pause.String())
+		a.opts.Log.Info("Changed the state of this replica", "from", before.State, "to", after.State, "session", after.Session,
+			"silence", in.PingStats.Silence(now).String(), "pause", pause.String())
 		if after.State == network.Active {
 			a.takeovers++
 		}
 	}
-	if err := a.announce(now); err != nil {
-		a.opts.Log.Error("Telling others of this replica", "error", err)
+	if err := a.publishStatus(now); err != nil {
+		a.opts.Log.Error("Failed to publish the state of this replica", "error", err)
 	}
 	if changed {
 		a.applier.Facts()
@@ -84,9 +84,9 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 	return again
 }
 
-func (a *Agent) announce(now time.Time) error {
+func (a *Agent) publishStatus(now time.Time) error {
 	replica := a.session.Replica()
-	return gateway.Announce(a.opts.Directory, a.opts.AskPort, gateway.Standing{State: replica.State, Since: replica.Since}, now)
+	return gateway.PublishStatus(a.opts.Directory, a.opts.ProbePort, gateway.ReplicaStatus{State: replica.State, Since: replica.Since}, now)
 }
 
 // input collects the observations for a decision. It returns false if facts or keys are missing.
@@ -100,13 +100,13 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 	}
 	private, err := a.opts.PrivateKey(ctx)
 	if err != nil {
-		a.keys.Tell([]network.Problem{{ClusterID: peer.ClusterID, Object: "keys of the gateway", Text: err.Error()}})
+		a.keys.Report([]network.Problem{{ClusterID: peer.ClusterID, Object: "keys of the gateway", Text: err.Error()}})
 		return gateway.Input{}, false
 	}
-	a.keys.Tell(nil)
+	a.keys.Report(nil)
 	in := gateway.Input{
-		Now: now, Peer: peer, Private: private, Device: a.recentDevice(now), Pulse: a.pinger.Pulse(),
-		Self: a.opts.Pod, Siblings: a.heardSiblings(&peer),
+		Now: now, Peer: peer, Private: private, Device: a.recentDevice(now), PingStats: a.pinger.PingStats(),
+		Self: a.opts.Pod, Siblings: a.probeSiblings(&peer),
 	}
 	a.refused = ""
 	if peer.Role == network.Client {
@@ -118,22 +118,22 @@ func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) 
 // recentDevice returns a recent state of WireGuard. It reads the state at every call only where that is urgent: before the first
 // decision, during a key change, and while the tunnel is silent.
 func (a *Agent) recentDevice(now time.Time) gateway.Device {
-	if !a.session.Begun() || a.session.Rotating() || a.session.Silent(a.pinger.Pulse(), now) || now.Sub(a.asked) >= deviceInterval {
+	if !a.session.Begun() || a.session.Rotating() || a.session.Silent(a.pinger.PingStats(), now) || now.Sub(a.deviceRead) >= deviceInterval {
 		return a.readDevice(now)
 	}
-	return a.said
+	return a.device
 }
 
 // readDevice reads the state of WireGuard.
 func (a *Agent) readDevice(now time.Time) gateway.Device {
-	a.said, a.asked = a.opts.Device(), now
-	a.meter.Observe(a.said)
-	return a.said
+	a.device, a.deviceRead = a.opts.Device(), now
+	a.meter.Observe(a.device)
+	return a.device
 }
 
-// heardSiblings sets the other pods of this gateway as the targets of probes. It returns their last answers by name of the pod.
-func (a *Agent) heardSiblings(peer *network.Peer) map[string]network.Heard {
-	heard, siblings := a.siblings.Heard(), make(map[string]network.Heard, len(peer.Candidates))
+// probeSiblings sets the other pods of this gateway as the targets of probes. It returns their last answers by name of the pod.
+func (a *Agent) probeSiblings(peer *network.Peer) map[string]network.ProbeResult {
+	heard, siblings := a.siblings.Results(), make(map[string]network.ProbeResult, len(peer.Candidates))
 	var ask []netip.Addr
 	for _, c := range peer.Candidates {
 		if c.Pod != a.opts.Pod {
@@ -141,7 +141,7 @@ func (a *Agent) heardSiblings(peer *network.Peer) map[string]network.Heard {
 			siblings[c.Pod] = heard[c.IP]
 		}
 	}
-	a.siblings.Ask(ask)
+	a.siblings.SetReplicas(ask)
 	return siblings
 }
 
@@ -159,11 +159,11 @@ func (a *Agent) leave(ctx context.Context) {
 	if !working {
 		return
 	}
-	a.opts.Log.Info("Leaving the tunnel to another replica")
+	a.opts.Log.Info("Handing the tunnel over to another replica")
 	for time.Since(since) < leaveTimeout {
 		a.step(ctx, time.Now())
 		if a.followed(ctx, since) {
-			a.takeLeave(ctx)
+			a.sendShutdownNotice(ctx)
 			return
 		}
 		select {
@@ -174,9 +174,9 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 }
 
-// takeLeave notifies the client of a server that is about to end. The client then looks for another server at once, and not only
+// sendShutdownNotice notifies the client of a server that is about to end. The client then looks for another server at once, and not only
 // after the timeout of the tunnel.
-func (a *Agent) takeLeave(ctx context.Context) {
+func (a *Agent) sendShutdownNotice(ctx context.Context) {
 	if a.opts.Role != network.Server {
 		return
 	}
@@ -185,7 +185,7 @@ func (a *Agent) takeLeave(ctx context.Context) {
 	a.session.Close()
 	a.mu.Unlock()
 	if err := a.pinger.Leave(); err != nil {
-		a.opts.Log.Error("Shutdown notice not sent", "error", err)
+		a.opts.Log.Error("Failed to send the shutdown notice to the peer", "error", err)
 	}
 	a.applier.Facts() // removes the peer from WireGuard
 	select {

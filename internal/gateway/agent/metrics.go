@@ -18,8 +18,8 @@ const driverWireGuard = "wireguard"
 type Tunnel struct {
 	// Received and Sent are the bytes since the start of the agent.
 	Received, Sent int64
-	// Pulse is the result of the pings. Connected reports whether the peer answers now.
-	Pulse     gateway.Pulse
+	// PingStats is the result of the pings. Connected reports whether the peer answers now.
+	PingStats gateway.PingStats
 	Connected bool
 	// Handshake is the time of the last WireGuard handshake; zero if there was none.
 	Handshake time.Time
@@ -32,7 +32,7 @@ type Tunnel struct {
 
 // Tunnel returns the present state of the tunnel. It reads WireGuard.
 func (a *Agent) Tunnel() Tunnel {
-	t := Tunnel{Pulse: a.pinger.Pulse(), Connected: a.Works(), Implementation: gateway.InUse(a.opts.Directory)}
+	t := Tunnel{PingStats: a.pinger.PingStats(), Connected: a.Works(), Implementation: gateway.InUse(a.opts.Directory)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	device := a.readDevice(time.Now())
@@ -65,10 +65,10 @@ func NewMetrics(registry prometheus.Registerer, peer string, tunnel func() Tunne
 func (t *Tunnel) emit(emit metrics.Emit, peer string, now time.Time) {
 	emit(metrics.PeerReceivedBytes, float64(t.Received), driverWireGuard, peer)
 	emit(metrics.PeerTransmittedBytes, float64(t.Sent), driverWireGuard, peer)
-	emit(metrics.PeerLatency, float64(t.Pulse.RTT.Microseconds()), driverWireGuard, peer)
+	emit(metrics.PeerLatency, float64(t.PingStats.RTT.Microseconds()), driverWireGuard, peer)
 	emit(metrics.PeerConnected, metrics.Bool(t.Connected), driverWireGuard, peer)
-	emit(metrics.PeerPings, float64(t.Pulse.Pings), peer)
-	emit(metrics.PeerPingAnswers, float64(t.Pulse.Pongs), peer)
+	emit(metrics.PeerPings, float64(t.PingStats.Pings), peer)
+	emit(metrics.PeerPingAnswers, float64(t.PingStats.Pongs), peer)
 	emit(metrics.GatewayActive, metrics.Bool(t.Active), peer)
 	emit(metrics.GatewayTakeovers, float64(t.Takeovers), peer)
 	if !t.Handshake.IsZero() {
@@ -79,5 +79,5 @@ func (t *Tunnel) emit(emit metrics.Emit, peer string, now time.Time) {
 	}
 }
 
-// Heard records the round-trip time of an answer through the tunnel.
-func (m *Metrics) Heard(rtt time.Duration) { m.roundTrips.Observe(float64(rtt.Microseconds())) }
+// ObserveRTT records the round-trip time of an answer through the tunnel.
+func (m *Metrics) ObserveRTT(rtt time.Duration) { m.roundTrips.Observe(float64(rtt.Microseconds())) }

@@ -36,19 +36,19 @@ type Connections struct {
 }
 
 // Report writes the changes. It logs a failure only if the previous report did not fail the same way.
-func (r *Connections) Report(ctx context.Context, seen gateway.Seen, active bool, peer *network.Peer) {
+func (r *Connections) Report(ctx context.Context, seen gateway.Observation, active bool, peer *network.Peer) {
 	text := ""
 	if err := errors.Join(r.connection(ctx, seen), r.label(ctx, active, peer)); err != nil {
 		text = err.Error()
 	}
 	if text != r.told && text != "" {
-		r.Log.Error("Telling the API server of the tunnel", "error", text)
+		r.Log.Error("Failed to report the state of the tunnel to the API server", "error", text)
 	}
 	r.told = text
 }
 
 // connection updates the status of the Connection. The controller manager creates the Connection.
-func (r *Connections) connection(ctx context.Context, seen gateway.Seen) error {
+func (r *Connections) connection(ctx context.Context, seen gateway.Observation) error {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: networkingv1beta1.GatewayChild(r.Name)}
 	var before networkingv1beta1.Connection
 	if err := r.Cache.Get(ctx, key, &before); err != nil {

@@ -24,7 +24,7 @@ import (
 // secret is in every credential here, and must be in no error.
 const secret = "wJalrXUtnFEMI"
 
-// answers are what a cloud says, by method and path: the name of a file in testdata, or a status and a body.
+// answers are the responses of a cloud by method and path: the name of a file in testdata, or a status and a body.
 type answers map[string]any
 
 type refused struct {
@@ -67,7 +67,7 @@ func (a answers) serve(t *testing.T, start func(http.Handler) *httptest.Server) 
 	return server
 }
 
-// checked compares what was found, or the error, of which want is a part.
+// checked compares the result, or checks that the error contains want.
 func checked(t *testing.T, name string, got install.Cloud, err error, want install.Cloud, wantErr string) {
 	t.Helper()
 	if wantErr != "" {

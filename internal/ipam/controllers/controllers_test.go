@@ -17,8 +17,7 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
-	"liqo.io/liqo/internal/ipam"
-	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -27,7 +26,7 @@ func controllerOptions() ctrlconfig.Controller {
 	return ctrlconfig.Controller{SkipNameValidation: ptr(true)}
 }
 
-// TestControllersOnAPIServer goes through the life of a cluster's ranges and addresses, with the rights that the chart gives.
+// TestControllersOnAPIServer goes through the lifetime of a cluster's ranges and addresses, with the permissions that the chart grants.
 func TestControllersOnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}}
@@ -46,37 +45,38 @@ func TestControllersOnAPIServer(t *testing.T) {
 		"pod-cidr": "10.200.0.0/16", "service-cidr": "10.90.0.0/16", "external-cidr": "10.70.0.0/16", "internal-cidr": "10.80.0.0/16",
 		"reserved-10-71-0-0-16": "10.71.0.0/16", "reserved-192-168-0-0-16": "192.168.0.0/16",
 	} {
-		if n := c.network(t, liqo, name, cidr, kube.ReasonReconciled); len(n.Finalizers) != 0 {
+		if n := c.network(t, liqo, name, cidr, reasons.Reconciled); len(n.Finalizers) != 0 {
 			t.Errorf("Network %s of the chart has finalizers %v: it would outlive the installation", name, n.Finalizers)
 		}
 	}
 
-	// A peer that is our twin, and whose nodes live beside ours.
+	// A peer with the same ranges as this cluster, whose nodes are in the same network.
 	c.namespace(t, "milan")
 	c.create(t, newNetwork("milan", "pod", "10.200.0.0/16"))
-	c.network(t, "milan", "pod", "10.201.0.0/16", kube.ReasonReconciled)
+	c.network(t, "milan", "pod", "10.201.0.0/16", reasons.Reconciled)
 	c.create(t, newNetwork("milan", "external", "10.70.0.0/16"), newNetwork("milan", "nodes", "172.30.0.0/16"), newNetwork("milan", "virtual", "10.33.0.0/16"))
-	c.network(t, "milan", "external", "10.72.0.0/16", kube.ReasonReconciled)
-	c.network(t, "milan", "nodes", "172.31.0.0/16", kube.ReasonReconciled)
-	c.network(t, "milan", "virtual", "10.33.0.0/16", kube.ReasonReconciled)
-	c.told(t, "milan", "pod", reasonRemapped, "10.200.0.0/16 is 10.201.0.0/16 in this cluster: the wanted range overlaps 10.200.0.0/16 (Network liqo/pod-cidr)")
+	c.network(t, "milan", "external", "10.72.0.0/16", reasons.Reconciled)
+	c.network(t, "milan", "nodes", "172.31.0.0/16", reasons.Reconciled)
+	c.network(t, "milan", "virtual", "10.33.0.0/16", reasons.Reconciled)
+	c.told(t, "milan", "pod", reasons.Remapped,
+		"range 10.200.0.0/16 appears as 10.201.0.0/16 in this cluster, because it overlaps 10.200.0.0/16 (Network liqo/pod-cidr)")
 
 	// No room: the condition names the ranges; a range that is released is given.
 	c.create(t, newNetwork("milan", "big-1", "10.0.0.0/8"))
-	full := c.network(t, "milan", "big-1", "", ipam.ReasonExhausted)
+	full := c.network(t, "milan", "big-1", "", reasons.Exhausted)
 	if message := full.Status.Conditions[0].Message; !strings.Contains(message, "10.0.0.0/8 overlaps 10.70.0.0/16 (Network liqo/external-cidr)") || !strings.Contains(message, "/8 is free in the pools") {
 		t.Errorf("told %q", message)
 	}
-	c.told(t, "milan", "big-1", ipam.ReasonExhausted, "10.0.0.0/8")
+	c.told(t, "milan", "big-1", reasons.Exhausted, "10.0.0.0/8")
 	c.remove(t, full)
 	c.gone(t, full)
 
-	c.create(t, newNetwork("milan", "twin", "10.200.0.0/16"))
-	twin := c.network(t, "milan", "twin", "10.202.0.0/16", kube.ReasonReconciled)
-	c.remove(t, twin)
-	c.gone(t, twin)
+	c.create(t, newNetwork("milan", "second", "10.200.0.0/16"))
+	second := c.network(t, "milan", "second", "10.202.0.0/16", reasons.Reconciled)
+	c.remove(t, second)
+	c.gone(t, second)
 	c.create(t, newNetwork("milan", "third", "10.202.0.0/16"))
-	c.network(t, "milan", "third", "10.202.0.0/16", kube.ReasonReconciled)
+	c.network(t, "milan", "third", "10.202.0.0/16", reasons.Reconciled)
 
 	testAddresses(t, c)
 	testService(t, c)
@@ -87,7 +87,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 	stop()
 	c.run(t)
 	c.create(t, newIP("milan", "after", "1.1.1.1"))
-	after := c.ip(t, "milan", "after", kube.ReasonReconciled)
+	after := c.ip(t, "milan", "after", reasons.Reconciled)
 	c.remove(t, after)
 	c.gone(t, after)
 	if now := c.everything(t); now != before {
@@ -97,7 +97,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 
 func testAddresses(t *testing.T, c *cluster) {
 	c.create(t, newIP("milan", "host", "172.16.9.9"))
-	host := c.ip(t, "milan", "host", kube.ReasonReconciled)
+	host := c.ip(t, "milan", "host", reasons.Reconciled)
 	if external := netip.MustParsePrefix("10.70.0.0/16"); host.Status.CIDR != external.String() || !external.Contains(netip.MustParseAddr(host.Status.IP)) {
 		t.Errorf("status %+v", host.Status)
 	}
@@ -110,34 +110,34 @@ func testAddresses(t *testing.T, c *cluster) {
 	own := newIP("milan", "own", "172.16.9.8")
 	own.Spec.NetworkRef = &corev1.ObjectReference{Name: "own"}
 	c.create(t, own)
-	c.ip(t, "milan", "own", ipam.ReasonWaiting)
+	c.ip(t, "milan", "own", reasons.WaitingForNetwork)
 	c.create(t, newNetwork("milan", "own", "10.40.0.0/30"))
-	own = c.ip(t, "milan", "own", ipam.ReasonNotExternal)
+	own = c.ip(t, "milan", "own", reasons.NotExternal)
 	crowd := newIP("milan", "crowd", "172.16.9.7")
 	crowd.Spec.NetworkRef = own.Spec.NetworkRef
 	third := newIP("milan", "third", "172.16.9.6")
 	third.Spec.NetworkRef = own.Spec.NetworkRef
 	c.create(t, crowd)
-	c.ip(t, "milan", "crowd", ipam.ReasonNotExternal)
+	c.ip(t, "milan", "crowd", reasons.NotExternal)
 	c.create(t, third)
-	c.ip(t, "milan", "third", ipam.ReasonExhausted)
+	c.ip(t, "milan", "third", reasons.Exhausted)
 	c.remove(t, own)
-	if got := c.ip(t, "milan", "third", ipam.ReasonNotExternal); got.Status.IP != own.Status.IP {
+	if got := c.ip(t, "milan", "third", reasons.NotExternal); got.Status.IP != own.Status.IP {
 		t.Errorf("the address %s was released, and %s given", own.Status.IP, got.Status.IP)
 	}
 	network := newNetwork("milan", "own", "")
 	c.remove(t, network)
-	c.network(t, "milan", "own", "10.40.0.0/30", reasonInUse)
+	c.network(t, "milan", "own", "10.40.0.0/30", reasons.InUse)
 	c.remove(t, third)
 	c.remove(t, crowd)
 	c.gone(t, network)
 
-	// An address of another time: whoever makes the IP of a node makes it anew, a user's is told of.
+	// An address of a former external CIDR: the controller recreates the IP of a node, and reports that of a user.
 	lost := func(name string, labels map[string]string) *ipamv1alpha1.IP {
 		ip := newIP("milan", name, "172.16.9.4")
 		ip.Labels, ip.Spec.NetworkRef = labels, &corev1.ObjectReference{Name: "late"}
 		c.create(t, ip)
-		ip = c.ip(t, "milan", name, ipam.ReasonWaiting)
+		ip = c.ip(t, "milan", name, reasons.WaitingForNetwork)
 		ip.Status.IP, ip.Status.CIDR = "10.99.0.9", "10.99.0.0/16"
 		apitesting.Eventually(t, within, "the status of IP "+name, func() error { return c.Status().Update(t.Context(), ip) })
 		return ip
@@ -145,7 +145,7 @@ func testAddresses(t *testing.T, c *cluster) {
 	system, users := lost("node-x", map[string]string{ipamv1alpha1.LabelIPType: ipamv1alpha1.IPTypeNode}), lost("users", nil)
 	c.create(t, newNetwork("milan", "late", "10.41.0.0/30"))
 	c.gone(t, system)
-	c.ip(t, "milan", "users", ipam.ReasonConflict)
+	c.ip(t, "milan", "users", reasons.Conflict)
 	c.remove(t, users)
 
 	// What other versions left.
@@ -156,7 +156,7 @@ func testAddresses(t *testing.T, c *cluster) {
 	c.gone(t, old)
 
 	c.create(t, newIP("milan", "metadata", "169.254.169.254"))
-	c.ip(t, "milan", "metadata", ipam.ReasonInvalid)
+	c.ip(t, "milan", "metadata", reasons.Invalid)
 }
 
 func testService(t *testing.T, c *cluster) {
@@ -166,7 +166,7 @@ func testService(t *testing.T, c *cluster) {
 		Spec:     corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "ipp", Port: 80, TargetPort: intstr.FromInt32(631)}}},
 	}
 	c.create(t, ip)
-	c.ip(t, "milan", "printer", kube.ReasonReconciled)
+	c.ip(t, "milan", "printer", reasons.Reconciled)
 	service, slice := &corev1.Service{}, &discoveryv1.EndpointSlice{}
 	key := client.ObjectKey{Namespace: "milan", Name: "printer"}
 	read := func() {
@@ -183,7 +183,7 @@ func testService(t *testing.T, c *cluster) {
 		t.Errorf("the EndpointSlice: %+v", slice)
 	}
 
-	// It is made again, follows its template, and goes with it.
+	// It is recreated, follows its template, and is deleted with it.
 	c.remove(t, slice)
 	eventually := func(what string, check func() error) {
 		t.Helper()
@@ -209,14 +209,14 @@ func testService(t *testing.T, c *cluster) {
 		return nil
 	})
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Ports[0].Port = 99999 })
-	c.ip(t, "milan", "printer", reasonServiceRefused)
+	c.ip(t, "milan", "printer", reasons.ServiceRefused)
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Selector = map[string]string{"a": "b"} })
-	c.ip(t, "milan", "printer", ipam.ReasonInvalid)
+	c.ip(t, "milan", "printer", reasons.Invalid)
 	read() // still there
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate = nil })
 	c.gone(t, service)
 	c.gone(t, slice)
-	c.ip(t, "milan", "printer", kube.ReasonReconciled)
+	c.ip(t, "milan", "printer", reasons.Reconciled)
 
 	// A Service that is somebody else's stays as it is.
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "milan", Name: "foreign"}, Spec: corev1.ServiceSpec{
@@ -228,7 +228,7 @@ func testService(t *testing.T, c *cluster) {
 		Metadata: ipamv1alpha1.ObjectMeta{Name: "foreign"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 2}}},
 	}
 	c.create(t, thief)
-	got := c.ip(t, "milan", "thief", ipam.ReasonConflict)
+	got := c.ip(t, "milan", "thief", reasons.Conflict)
 	if got.Status.IP == "" || !strings.Contains(got.Status.Conditions[0].Message, "Service milan/foreign") {
 		t.Errorf("status %+v", got.Status)
 	}
@@ -237,17 +237,17 @@ func testService(t *testing.T, c *cluster) {
 	}
 }
 
-// testEnding: a namespace on its way out takes no Service any more, which is no error that is tried again and again.
+// testEnding: a namespace that is being deleted accepts no Service, which is not retried as an error.
 func testEnding(t *testing.T, c *cluster) {
 	c.namespace(t, "ending")
 	ip := newIP("ending", "printer", "172.16.3.5")
 	ip.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	c.create(t, ip)
-	c.ip(t, "ending", "printer", kube.ReasonReconciled)
+	c.ip(t, "ending", "printer", reasons.Reconciled)
 	c.remove(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending"}}) // nobody finishes that here
 	c.remove(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "printer"}})
-	got := c.ip(t, "ending", "printer", reasonServiceRefused)
-	if message := got.Status.Conditions[0].Message; message != "namespace ending is on its way out, and takes no Service" {
+	got := c.ip(t, "ending", "printer", reasons.ServiceRefused)
+	if message := got.Status.Conditions[0].Message; message != "namespace ending is being deleted, and accepts no Service" {
 		t.Errorf("told %q", message)
 	}
 	c.remove(t, ip)
@@ -271,7 +271,7 @@ func (c *cluster) told(t *testing.T, namespace, name, reason, part string) {
 	})
 }
 
-// everything is what all Networks and IPs have, and when it was last written.
+// everything returns the values of all Networks and IPs, and the times of their last writes.
 func (c *cluster) everything(t *testing.T) string {
 	t.Helper()
 	var networks ipamv1alpha1.NetworkList

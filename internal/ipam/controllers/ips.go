@@ -18,6 +18,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;patch;delete
@@ -30,7 +31,7 @@ type ips struct {
 	events   events.EventRecorder
 	external types.NamespacedName
 	services *services
-	book     book
+	pending  pendingAllocations
 }
 
 // Reconcile plans all IPs.
@@ -40,7 +41,7 @@ func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Res
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
 	}
-	current, pause, err := r.book.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
+	current, pause, err := r.pending.current(ctx, ipEntries(&list), func(ctx context.Context) (entries, error) {
 		var there ipamv1alpha1.IPList
 		err := r.live.List(ctx, &there)
 		return ipEntries(&there), err
@@ -104,7 +105,7 @@ func remade(ip *ipamv1alpha1.IP) bool {
 
 // give writes the plan to an IP.
 func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, made made) error {
-	if plan.Problem.Reason == ipam.ReasonConflict && remade(ip) {
+	if plan.Problem.Reason == reasons.Conflict && remade(ip) {
 		// The address cannot be changed and is useless, for example after a reinstallation with another external CIDR.
 		return kube.Delete(ctx, r.client, ip)
 	}
@@ -116,7 +117,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 		ip.Status.CIDR = plan.CIDR.String()
 	}
 	problem, failed := plan.Problem, error(nil)
-	if problem.Reason != ipam.ReasonInvalid {
+	if problem.Reason != reasons.Invalid {
 		refused, err := r.services.ensure(ctx, ip, made)
 		if failed = err; problem == (ipam.Problem{}) {
 			problem = refused
@@ -126,7 +127,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 	meta.SetStatusCondition(&ip.Status.Conditions, readyCondition(ip.Generation, problem))
 	written, err := patchStatus(ctx, r.client, ip, before, "IP")
 	if written || err != nil {
-		r.book.wrote(client.ObjectKeyFromObject(ip), entry{ip.UID, ip.Status.IP}, err)
+		r.pending.wrote(client.ObjectKeyFromObject(ip), entry{ip.UID, ip.Status.IP}, err)
 	}
 	if err != nil {
 		return err
@@ -178,7 +179,7 @@ func patchStatus(ctx context.Context, c client.Client, obj, before client.Object
 
 // tell emits an event for a problem, unless the object already had the same problem or only waits.
 func tell(to events.EventRecorder, about client.Object, before *metav1.Condition, p ipam.Problem, action string) {
-	if p == (ipam.Problem{}) || p.Reason == ipam.ReasonWaiting || before != nil && before.Reason == p.Reason && before.Message == p.Message {
+	if p == (ipam.Problem{}) || p.Reason == reasons.WaitingForNetwork || before != nil && before.Reason == p.Reason && before.Message == p.Message {
 		return
 	}
 	to.Eventf(about, nil, corev1.EventTypeWarning, p.Reason, action, "%s", p.Message)

@@ -26,6 +26,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -177,7 +178,8 @@ func ready(got, want string, conditions []metav1.Condition, generation int64, re
 	if condition == nil {
 		return errors.New("no condition")
 	}
-	if got != want || condition.Reason != reason || condition.ObservedGeneration != generation || (condition.Status == metav1.ConditionTrue) != (reason == kube.ReasonReconciled) {
+	if got != want || condition.Reason != reason || condition.ObservedGeneration != generation ||
+		(condition.Status == metav1.ConditionTrue) != (reason == reasons.Reconciled) {
 		return fmt.Errorf("%q and %+v, want %q and reason %s", got, condition, want, reason)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch;patch
@@ -30,13 +31,6 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-const (
-	// reasonInUse means that IPs still use addresses of a Network that is being deleted.
-	reasonInUse = "InUse"
-	// reasonRemapped is the reason of the event for a Network that did not get its wanted range.
-	reasonRemapped = "Remapped"
-)
-
 // networks gives Networks their ranges.
 type networks struct {
 	client   client.Client
@@ -44,7 +38,7 @@ type networks struct {
 	events   events.EventRecorder
 	pools    []netip.Prefix
 	external types.NamespacedName
-	book     book
+	pending  pendingAllocations
 }
 
 // Reconcile plans all Networks.
@@ -53,7 +47,7 @@ func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	if err := r.client.List(ctx, &list); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing Networks: %w", err)
 	}
-	current, pause, err := r.book.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
+	current, pause, err := r.pending.current(ctx, networkEntries(&list), func(ctx context.Context) (entries, error) {
 		var there ipamv1alpha1.NetworkList
 		err := r.live.List(ctx, &there)
 		return networkEntries(&there), err
@@ -199,13 +193,14 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 	meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, plan.Problem))
 	written, err := patchStatus(ctx, r.client, n, before, "Network")
 	if written || err != nil {
-		r.book.wrote(client.ObjectKeyFromObject(n), entry{n.UID, n.Status.CIDR}, err)
+		r.pending.wrote(client.ObjectKeyFromObject(n), entry{n.UID, n.Status.CIDR}, err)
 	}
 	if err != nil || !written {
 		return err
 	}
 	if plan.Instead != "" && before.Status.CIDR == "" {
-		r.events.Eventf(n, nil, corev1.EventTypeNormal, reasonRemapped, "Give", "%s is %s in this cluster: the wanted range %s", n.Spec.CIDR, given, plan.Instead)
+		r.events.Eventf(n, nil, corev1.EventTypeNormal, reasons.Remapped, "Give",
+			"range %s appears as %s in this cluster, because it %s", n.Spec.CIDR, given, plan.Instead)
 	}
 	tell(r.events, n, told, plan.Problem, "Give")
 	return nil
@@ -216,7 +211,9 @@ func (r *networks) release(ctx context.Context, n *ipamv1alpha1.Network, holder 
 	before := n.DeepCopy()
 	if holder != (types.NamespacedName{}) && controllerutil.ContainsFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
 		told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
-		inUse := ipam.Problem{Reason: reasonInUse, Message: fmt.Sprintf("waiting for IP %s, and maybe others, to be deleted: it has an address of this Network", holder)}
+		inUse := ipam.Problem{
+			Reason: reasons.InUse, Message: fmt.Sprintf("waiting for IP %s, and maybe others, to be deleted: it has an address of this Network", holder),
+		}
 		meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, inUse))
 		if written, err := patchStatus(ctx, r.client, n, before, "Network"); err != nil || !written {
 			return err

@@ -18,6 +18,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=core,resources=services,verbs=get;list;watch;create;patch;delete
@@ -31,8 +32,7 @@ const (
 	// fieldManager owns the fields that the template sets, and no others.
 	fieldManager = "liqo-ipam"
 
-	// reasonServiceRefused means that the API server does not accept the Service of an IP.
-	reasonServiceRefused = "ServiceRefused"
+	// reasons.ServiceRefused means that the API server does not accept the Service of an IP.
 )
 
 var (
@@ -118,7 +118,7 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	switch {
 	case there == nil:
 	case !metav1.IsControlledBy(there, ip):
-		return ipam.Problem{Reason: ipam.ReasonConflict, Message: fmt.Sprintf(
+		return ipam.Problem{Reason: reasons.Conflict, Message: fmt.Sprintf(
 			"%s %s of spec.serviceTemplate is there already and does not belong to this IP: choose another spec.serviceTemplate.metadata.name, or delete it", kind.Kind, key)}, nil
 	case there.GetAnnotations()[annotationRevision] == revision:
 		return ipam.Problem{}, nil
@@ -138,10 +138,10 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	unstructured.RemoveNestedField(wanted.Object, "status")
 	err = s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(fieldManager), client.ForceOwnership)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return ipam.Problem{Reason: reasonServiceRefused, Message: fmt.Sprintf("spec.serviceTemplate is not accepted: %v", err)}, nil
+		return ipam.Problem{Reason: reasons.ServiceRefused, Message: fmt.Sprintf("spec.serviceTemplate is not accepted: %v", err)}, nil
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the IP is deleted together with its namespace
-		return ipam.Problem{Reason: reasonServiceRefused, Message: fmt.Sprintf("namespace %s is on its way out, and takes no %s", key.Namespace, kind.Kind)}, nil
+		return ipam.Problem{Reason: reasons.ServiceRefused, Message: fmt.Sprintf("namespace %s is being deleted, and accepts no %s", key.Namespace, kind.Kind)}, nil
 	}
 	if err != nil {
 		return ipam.Problem{}, fmt.Errorf("applying %s %s: %w", kind.Kind, key, err)

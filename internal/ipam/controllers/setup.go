@@ -33,6 +33,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // Options are the options of the controllers.
@@ -141,7 +142,7 @@ const (
 
 // readyCondition returns the condition Ready after a pass.
 func readyCondition(generation int64, p ipam.Problem) metav1.Condition {
-	condition := metav1.Condition{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: kube.ReasonReconciled, ObservedGeneration: generation}
+	condition := metav1.Condition{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: reasons.Reconciled, ObservedGeneration: generation}
 	if p != (ipam.Problem{}) {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, p.Reason, p.Message
 	}

@@ -25,7 +25,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// past is a client whose lists of IPs and Networks are as old as the test wants, like those of a cache; what it writes is written.
+// past is a client with lists of IPs and Networks as old as the test wants, like those of a cache. Its writes take effect at once.
 type past struct {
 	client.Client
 	ips      ipamv1alpha1.IPList
@@ -65,9 +65,9 @@ func (p *past) look(t *testing.T) {
 	}
 }
 
-// TestNothingIsGivenTwiceOnAPIServer plans with caches that lag behind what was written. A first object is served; a second one, that would be
-// served before the first if both had nothing, comes into a cache that does not show yet what the first was given.
-func TestNothingIsGivenTwiceOnAPIServer(t *testing.T) {
+// TestNoAddressIsAssignedTwiceOnAPIServer plans with caches that lag behind. The first object has an address, and a second object with precedence appears in a
+// cache that does not show the first one's address yet.
+func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqo}}); err != nil {
 		t.Fatal(err)
@@ -182,19 +182,19 @@ func TestNothingIsGivenTwiceOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestBookAsksInTheEnd: what somebody took away again, before anybody saw it, is not waited for without end.
-func TestBookAsksInTheEnd(t *testing.T) {
+// TestPendingAllocationsAreVerified: an allocation that the cache never shows, because it was removed again, is not waited for without end.
+func TestPendingAllocationsAreVerified(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	cached := entries{key: {uid: "1"}}
 	asked := 0
 	live := func(context.Context) (entries, error) { asked++; return maps.Clone(cached), nil }
-	var b book
+	var b pendingAllocations
 	if current, _, err := b.current(t.Context(), cached, live); !current || err != nil {
 		t.Fatal(current, err)
 	}
 	b.wrote(key, entry{uid: "1", value: "10.0.0.0/8"}, nil)
 	passes := 0
-	for ; passes < 2*patience; passes++ {
+	for ; passes < 2*maxWaits; passes++ {
 		current, _, err := b.current(t.Context(), cached, live)
 		if err != nil {
 			t.Fatal(err)
@@ -203,20 +203,20 @@ func TestBookAsksInTheEnd(t *testing.T) {
 			break
 		}
 	}
-	if passes != patience || asked != 2 {
+	if passes != maxWaits || asked != 2 {
 		t.Errorf("%d passes, asked %d times", passes, asked)
 	}
 }
 
-// TestBookAsksRarely: a cache that lags for a minute, as after an outage of the API server, costs a few lists and not one for each pass.
-func TestBookAsksRarely(t *testing.T) {
+// TestPendingAllocationsAreListedRarely: a cache that lags for a minute, as after an outage of the API server, causes a few lists and not one at each pass.
+func TestPendingAllocationsAreListedRarely(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	asked := 0
 	live := func(context.Context) (entries, error) {
 		asked++
 		return entries{key: {uid: "1", value: "10.0.0.0/8"}}, nil
 	}
-	var b book
+	var b pendingAllocations
 	var waited time.Duration
 	for old := (entries{key: {uid: "1"}}); waited < time.Minute; {
 		current, pause, err := b.current(t.Context(), old, live)
@@ -266,7 +266,7 @@ func rivals(t *testing.T, c client.Client, namespace string, external types.Name
 	return "", ""
 }
 
-// valueOf is what an object was given, as the API server knows it.
+// valueOf returns the value assigned to an object in the API server.
 func valueOf(t *testing.T, c client.Client, obj client.Object) string {
 	t.Helper()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -308,7 +308,7 @@ func noneTwice(t *testing.T, c client.Client) {
 	}
 }
 
-// TestManyIPsOnAPIServer makes a thousand IPs at once, from many sides, while the controllers run and are replaced.
+// TestManyIPsOnAPIServer creates a thousand IPs at once from several clients, while the controllers run and are replaced.
 func TestManyIPsOnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.namespace(t, "a")

@@ -55,7 +55,7 @@ type cluster struct {
 	writes []string
 }
 
-// book keeps book of what the controllers write, also of what changes nothing. Events are no news.
+// book records the writes of the controllers, also those that change nothing. Events do not count.
 type book struct {
 	http.RoundTripper
 	c *cluster
@@ -70,7 +70,7 @@ func (b book) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// written returns what was written since it was last asked.
+// written returns the writes since its last call.
 func (c *cluster) written() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

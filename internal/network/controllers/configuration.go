@@ -23,6 +23,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch;patch
@@ -60,10 +61,10 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	err := r.remote(ctx, c, &found, &condition)
 	switch {
 	case kube.IsInvalid(err):
-		condition.Reason, condition.Message = reasonInvalid, err.Error()
+		condition.Reason, condition.Message = reasons.Invalid, err.Error()
 	case errors.Is(err, errRefused):
-		condition.Reason, condition.Message = reasonInvalid, err.Error()
-		err = kube.WaitFor(secretDelay, reasonInvalid, "%v", err)
+		condition.Reason, condition.Message = reasons.Invalid, err.Error()
+		err = kube.WaitFor(secretDelay, reasons.Invalid, "%v", err)
 	case err != nil:
 		return err
 	}
@@ -85,21 +86,18 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 // errRefused marks errors about a conflicting object. The deletion of that object may trigger no reconcile, so the controller requeues.
 var errRefused = errors.New("delete one of them")
 
-// reasonInvalid is the condition reason of an invalid Configuration or gateway, which the controller does not process.
-const reasonInvalid = "Invalid"
-
 // remote creates, updates and deletes the Networks of the peer's ranges, and reads their results into found and condition.
 func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Configuration, found *networkingv1beta1.ConfigurationStatus, condition *metav1.Condition) error {
 	cluster := c.Labels[api.LabelRemoteClusterID]
 	if cluster == "" {
-		return kube.Invalid(reasonInvalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
+		return kube.Invalid(reasons.Invalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
 	}
 	if err := r.only(ctx, c, cluster); err != nil {
 		return err
 	}
 	wanted, err := network.RemoteNetworks(c)
 	if err != nil {
-		return kube.Invalid(reasonInvalid, "%v", err)
+		return kube.Invalid(reasons.Invalid, "%v", err)
 	}
 	networks, err := r.owned(ctx, c)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestAGatewayNamesWhatItsConnectionReports: while the tunnel does not work, the condition of the gateway repeats what its pod reports, for example
-// an address that must not be dialed. It follows each new report.
-func TestAGatewayNamesWhatItsConnectionReports(t *testing.T) {
+// TestGatewayShowsTheMessageOfItsConnection: while the tunnel does not work, the condition of the gateway repeats what its pod reports, for example an address
+// that must not be dialed. It follows each new report.
+func TestGatewayShowsTheMessageOfItsConnection(t *testing.T) {
 	const refused = `address "gateway.example.org" of its gateway is refused`
 	says := func(value string, status metav1.ConditionStatus, message string) *networkingv1beta1.Connection {
 		return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Name: "gw-milan"}, Status: networkingv1beta1.ConnectionStatus{

@@ -39,8 +39,8 @@ func TestWaitForALoadBalancer(t *testing.T) {
 	}
 }
 
-// TestWhatAGatewayWaitsForIsTold: the peer reads why a gateway has no address.
-func TestWhatAGatewayWaitsForIsTold(t *testing.T) {
+// TestGatewayReportsWhatItWaitsFor: the peer reads why a gateway has no address.
+func TestGatewayReportsWhatItWaitsFor(t *testing.T) {
 	for want, conditions := range map[string][]metav1.Condition{
 		"":                     nil,
 		" (waiting for a pod)": {{Type: conditionConnected, Status: metav1.ConditionFalse}, {Type: kube.ConditionReady, Status: metav1.ConditionFalse, Message: "waiting for a pod"}},

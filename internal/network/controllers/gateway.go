@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients,verbs=get;list;watch;patch
@@ -106,7 +107,7 @@ func (r *gateways) owner(o client.Object) network.Owner {
 // sync creates and updates the children of a gateway and sets its status.
 func (r *gateways) sync(ctx context.Context, g *gateway) error {
 	if err := g.Check(); err != nil {
-		return kube.Invalid(reasonInvalid, "%v", err)
+		return kube.Invalid(reasons.Invalid, "%v", err)
 	}
 	if err := r.rival(ctx, g); err != nil {
 		return err
@@ -170,9 +171,9 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 	}
 	switch {
 	case exposed.Wait != "":
-		return kube.WaitFor(sooner(again, exposed.Again), "NoEndpoint", "%s", exposed.Wait)
+		return kube.WaitFor(sooner(again, exposed.Again), reasons.WaitingForEndpoint, "%s", exposed.Wait)
 	case again > 0 || deployment.Status.ObservedGeneration != deployment.Generation || deployment.Status.AvailableReplicas == 0:
-		return kube.WaitFor(again, "GatewayStarting", "waiting for a pod of Deployment %s/%s", deployment.Namespace, deployment.Name)
+		return kube.WaitFor(again, reasons.GatewayStarting, "waiting for a pod of Deployment %s/%s to become available", deployment.Namespace, deployment.Name)
 	}
 	return nil
 }
@@ -189,7 +190,7 @@ func (r *gateways) expose(ctx context.Context, g *gateway, service *corev1.Servi
 	present := *g.endpoint
 	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now))
 	if exposed.InPlaceOf != "" && (present == nil || present.Port != exposed.Endpoint.Port) {
-		r.events.Eventf(g.object, service, corev1.EventTypeWarning, eventNodePort, "Expose", "%s has no address, so peers dial node port %d: "+
+		r.events.Eventf(g.object, service, corev1.EventTypeWarning, reasons.NoLoadBalancer, "Expose", "%s has no address, so peers dial node port %d: "+
 			"spec.endpoint.serviceType NodePort chooses it without waiting", exposed.InPlaceOf, exposed.Endpoint.Port)
 	}
 	*g.endpoint, g.dialed = exposed.Endpoint, exposed.Endpoint
@@ -227,7 +228,7 @@ func (r *gateways) connected(ctx context.Context, g *gateway, connection *networ
 	}
 	switch value := connection.Status.Value; {
 	case !known:
-		condition.Reason = "NoPublicKey"
+		condition.Reason = reasons.PublicKeyNotFound
 		condition.Message = fmt.Sprintf("waiting for PublicKey %s/%s: the public key, of %d bytes, of the gateway in cluster %s",
 			g.Namespace, g.ClusterID, network.KeyLength, g.ClusterID)
 	case value == networkingv1beta1.Connected:
@@ -258,12 +259,12 @@ func reported(connection *networkingv1beta1.Connection) string {
 func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*network.Rendered, error) {
 	t := g.template
 	if t.Kind != "" && t.Kind != t.kind {
-		return nil, kube.Invalid(reasonInvalid, "the template of %s is of kind %s: this version knows %s", g, t.Kind, t.kind)
+		return nil, kube.Invalid(reasons.Invalid, "the template of %s is of kind %s: this version supports %s only", g, t.Kind, t.kind)
 	}
 	key := client.ObjectKey{Namespace: cmp.Or(t.Namespace, r.LiqoNamespace), Name: cmp.Or(t.Name, t.standard)}
 	object := t.fresh()
 	if err := r.client.Get(ctx, key, object); apierrors.IsNotFound(err) {
-		return nil, kube.Wait("NoTemplate", "waiting for %s %s", t.kind, key)
+		return nil, kube.Wait(reasons.TemplateNotFound, "waiting for %s %s", t.kind, key)
 	} else if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", t.kind, key, err)
 	}
@@ -271,7 +272,7 @@ func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*netw
 		Name: g.Name, Namespace: g.Namespace, GatewayUID: string(g.UID), ClusterID: g.ClusterID, SecretName: secret, Spec: g.spec,
 	})
 	if err != nil {
-		return nil, kube.Invalid("BadTemplate", "%s %s: %v", t.kind, key, err)
+		return nil, kube.Invalid(reasons.InvalidTemplate, "%s %s: %v", t.kind, key, err)
 	}
 	return rendered, nil
 }
@@ -293,7 +294,8 @@ func (r *gateways) rival(ctx context.Context, g *gateway) error {
 		if kind == g.kind && !older || kind != g.kind && g.server != nil {
 			return nil
 		}
-		return kube.WaitFor(secretDelay, "AnotherGateway", "%s %s/%s leads to cluster %s already: delete one of them", kind, g.Namespace, other.GetName(), g.ClusterID)
+		return kube.WaitFor(secretDelay, reasons.Duplicate,
+			"%s %s/%s connects cluster %s already: delete one of them", kind, g.Namespace, other.GetName(), g.ClusterID)
 	}
 	for i := range servers.Items {
 		if err := first(&servers.Items[i], "GatewayServer"); err != nil {

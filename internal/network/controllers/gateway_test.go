@@ -18,6 +18,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 func server(id string) *networkingv1beta1.GatewayServer {
@@ -43,8 +44,8 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	gw.Spec.ServiceAnnotations = map[string]string{"example.org/pool": "a"}
 	c.create(t, gw)
 	eventually(t, c, gw, "waits for a pod", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "GatewayStarting", "Deployment liqo-tenant-genoa/gw-genoa") &&
-			is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "NoPublicKey", "PublicKey liqo-tenant-genoa/genoa")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.GatewayStarting, "Deployment liqo-tenant-genoa/gw-genoa") &&
+			is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, reasons.PublicKeyNotFound, "PublicKey liqo-tenant-genoa/genoa")
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: child(id)}
 	eventually(t, c, deployment, "there", func(d *appsv1.Deployment) bool { return d.Spec.Template.Spec.ServiceAccountName == "gw-genoa" })
@@ -71,7 +72,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	key := &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength-1)}}
 	c.create(t, key)
 	eventually(t, c, gw, "waits for the whole key", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "NoPublicKey", "")
+		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, reasons.PublicKeyNotFound, "")
 	})
 	change(t, c, key, func(k *networkingv1beta1.PublicKey) { k.Spec.PublicKey = make([]byte, network.KeyLength) })
 	eventually(t, c, gw, "waits for the peer", func(gw *networkingv1beta1.GatewayServer) bool {
@@ -102,13 +103,13 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		return s.Annotations["example.org/other"] == "b" && !old
 	})
 	eventually(t, c, gw, "looked at the Deployment too", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "GatewayStarting", "")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.GatewayStarting, "")
 	})
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil || deployment.Generation != asked || deployment.Spec.Template.Annotations[restarted] != "now" {
 		t.Errorf("a restart was undone: %v, generation %d for %d, annotations %v", err, deployment.Generation, asked, deployment.Spec.Template.Annotations)
 	}
 	c.available(t, deployment)
-	// Both nodes die: nobody tells of the tunnel any more. One of them was only cut off.
+	// Both nodes fail, so no agent reports the state of the tunnel. One of them was only disconnected.
 	lost := metav1.NewTime(time.Now().Add(-time.Minute))
 	change(t, c, connection, func(c *networkingv1beta1.Connection) {
 		c.Status.Conditions = []metav1.Condition{{Type: network.ConnectionCondition, Status: metav1.ConditionTrue, Reason: "Connected", LastTransitionTime: metav1.NewTime(lost.Add(-time.Second))}}
@@ -134,12 +135,12 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	eventually(t, c, gw, "connected again", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionTrue, "Connected", "")
 	})
-	// What somebody changes or deletes is put right.
+	// Changes and deletions by others are undone.
 	change(t, c, service, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"nobody": "1"} })
 	c.delete(t, &rbacv1.Role{ObjectMeta: child(id)})
 	eventually(t, c, service, "its pods again", func(s *corev1.Service) bool { return s.Spec.Selector[networkingv1beta1.LabelGatewayName] == id })
 	eventually(t, c, &rbacv1.Role{ObjectMeta: child(id)}, "made again", func(*rbacv1.Role) bool { return true })
-	for _, reason := range []string{eventKeysMade, eventDeployment, eventService} {
+	for _, reason := range []string{reasons.KeysSecretEnforced, reasons.DeploymentEnforced, reasons.ServiceEnforced} {
 		checkEvent(t, c, gw, reason)
 	}
 	// The end: a finalizer for what lies in no namespace, owners for the rest (see checkChildren).
@@ -168,7 +169,8 @@ func testServiceTypes(t *testing.T, c *cluster) {
 		eventually(t, c, service, "becomes "+string(kind), func(s *corev1.Service) bool { return s.Spec.Type == kind })
 		if kind == corev1.ServiceTypeLoadBalancer {
 			eventually(t, c, gw, "waits for an address", func(gw *networkingv1beta1.GatewayServer) bool {
-				return gw.Status.Endpoint == nil && is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "NoEndpoint", "port 4500/UDP, to get an address")
+				return gw.Status.Endpoint == nil && is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.WaitingForEndpoint,
+					"port 4500/UDP, to get an address")
 			})
 			change(t, c, service, func(s *corev1.Service) {
 				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.4"}}
@@ -209,7 +211,7 @@ func testTemplateChange(t *testing.T, c *cluster, deployment *appsv1.Deployment)
 	set([]byte(`{"spec":{"deployment":{"spec":{"replicas":"{{ .Name }}"}}}}`))
 	gw := server("genoa")
 	eventually(t, c, gw, "tells that the template is wrong", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "BadTemplate", `replicas comes to "genoa": want a number`)
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.InvalidTemplate, `replicas comes to "genoa": want a number`)
 	})
 	set(original)
 	eventually(t, c, deployment, "back", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == replicas })
@@ -264,9 +266,9 @@ func testSecretRef(t *testing.T, c *cluster) {
 	gw.Spec.SecretRef = &corev1.LocalObjectReference{Name: "mine"}
 	c.create(t, gw)
 	eventually(t, c, gw, "waits for the Secret", func(gw *networkingv1beta1.GatewayClient) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonMissingRef, "Secret liqo-tenant-siena/mine")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.MissingSecretRef, "Secret liqo-tenant-siena/mine")
 	})
-	checkEvent(t, c, gw, reasonMissingRef)
+	checkEvent(t, c, gw, reasons.MissingSecretRef)
 	data, err := network.KeyPair([network.KeyLength]byte{1: 7})
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +278,8 @@ func testSecretRef(t *testing.T, c *cluster) {
 	}}
 	c.create(t, secret)
 	eventually(t, c, gw, "does not take text for a key", func(gw *networkingv1beta1.GatewayClient) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonBadKeys, "Secret liqo-tenant-siena/mine: its key privateKey has 7 bytes")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.KeysSecretEnforcedFailed,
+			"Secret liqo-tenant-siena/mine: its key privateKey has 7 bytes")
 	})
 	change(t, c, secret, func(s *corev1.Secret) { s.Data = data })
 	eventually(t, c, gw, "takes it", func(gw *networkingv1beta1.GatewayClient) bool {
@@ -294,7 +297,7 @@ func testSecretRef(t *testing.T, c *cluster) {
 	c.gone(t, gw)
 }
 
-// testGatewayElsewhere: what its pods' keeper may change is as little where no tenant is.
+// testGatewayElsewhere: the permissions of a gateway are as few outside of a tenant namespace.
 func testGatewayElsewhere(t *testing.T, c *cluster) {
 	const id = "volterra"
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(id)}})
@@ -321,7 +324,8 @@ func testNamesInUse(t *testing.T, c *cluster) {
 	gw := server(id)
 	c.create(t, gw)
 	eventually(t, c, gw, "leaves alone what is not its", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonNameTaken, "Deployment liqo-tenant-parma/gw-parma belongs to nothing of Liqo's")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.NameTaken,
+			"Deployment liqo-tenant-parma/gw-parma exists and does not belong to Liqo")
 	})
 	c.delete(t, foreign)
 	eventually(t, c, gw, "goes on", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
@@ -352,7 +356,7 @@ func testSharedBinding(t *testing.T, c *cluster) {
 	eventually(t, c, first, "made", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
 	c.create(t, second)
 	eventually(t, c, second, "leaves the rights of the other alone", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonNameTaken, "belongs to gateway liqo-tenant-prato/nord-a")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.NameTaken, "belongs to gateway liqo-tenant-prato/nord-a")
 	})
 	c.delete(t, first)
 	c.gone(t, first)
@@ -400,12 +404,13 @@ func testWrongGateways(t *testing.T, c *cluster) {
 	c.create(t, first)
 	eventually(t, c, first, "goes first", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
 	eventually(t, c, second, "is one too many", func(gw *networkingv1beta1.GatewayClient) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "AnotherGateway", "GatewayServer liqo-tenant-lucca/lucca leads to cluster lucca already")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Duplicate,
+			"GatewayServer liqo-tenant-lucca/lucca connects cluster lucca already")
 	})
 	c.delete(t, first)
 	c.gone(t, first)
 	eventually(t, c, second, "counts again", func(gw *networkingv1beta1.GatewayClient) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "GatewayStarting", "")
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.GatewayStarting, "")
 	})
 	c.delete(t, second)
 	c.gone(t, second)

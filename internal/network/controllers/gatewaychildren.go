@@ -19,22 +19,12 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // annotationOwner is an annotation of a ClusterRoleBinding with the UID of the gateway. A cluster-scoped object cannot have a namespaced
 // owner.
 const annotationOwner = "networking.liqo.io/gateway-uid"
-
-// Reasons of events and conditions of gateways.
-const (
-	eventKeysMade    = "KeysSecretEnforced"
-	eventDeployment  = "DeploymentEnforced"
-	eventService     = "ServiceEnforced"
-	eventNodePort    = "NoLoadBalancer"
-	reasonMissingRef = "MissingSecretRef"
-	reasonBadKeys    = "KeysSecretEnforcedFailed"
-	reasonNameTaken  = "NameTaken"
-)
 
 // keys returns the Secret with the keys of a gateway: the one in its spec, or else its own Secret, which keys creates if it is missing.
 // keys never changes an existing Secret.
@@ -51,16 +41,16 @@ func (r *gateways) keys(ctx context.Context, g *gateway) (*corev1.Secret, error)
 	}
 	switch {
 	case apierrors.IsNotFound(err) && given:
-		r.warn(g, reasonMissingRef, "ReadKeys", "Secret %s, which spec.secretRef names, does not exist", key)
-		return nil, kube.WaitFor(secretDelay, reasonMissingRef, "waiting for Secret %s, which spec.secretRef names", key)
+		r.warn(g, reasons.MissingSecretRef, "ReadKeys", "Secret %s, which spec.secretRef names, does not exist: create it", key)
+		return nil, kube.WaitFor(secretDelay, reasons.MissingSecretRef, "waiting for Secret %s, which spec.secretRef names", key)
 	case apierrors.IsNotFound(err):
 		return r.makeKeys(ctx, g, key)
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	if err := network.CheckKeys(secret.Data); err != nil {
-		r.warn(g, reasonBadKeys, "ReadKeys", "Secret %s: %v", key, err)
-		return nil, kube.WaitFor(secretDelay, reasonBadKeys, "Secret %s: %v", key, err)
+		r.warn(g, reasons.KeysSecretEnforcedFailed, "ReadKeys", "Secret %s: %v", key, err)
+		return nil, kube.WaitFor(secretDelay, reasons.KeysSecretEnforcedFailed, "Secret %s: %v", key, err)
 	}
 	return secret, nil
 }
@@ -89,7 +79,7 @@ func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKe
 	} else if err != nil {
 		return nil, fmt.Errorf("creating Secret %s: %w", key, err)
 	}
-	r.events.Eventf(g.object, secret, corev1.EventTypeNormal, eventKeysMade, "Create", "made the keys of the gateway, Secret %s", secret.Name)
+	r.events.Eventf(g.object, secret, corev1.EventTypeNormal, reasons.KeysSecretEnforced, "Create", "created Secret %s with the keys of the gateway", secret.Name)
 	return secret, nil
 }
 
@@ -117,7 +107,7 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 		// The binding of gateway c in namespace a-b and the binding of gateway b-c in namespace a have the same name.
 		namespace, name := wide.Labels[networkingv1beta1.LabelGatewayNamespace], wide.Labels[networkingv1beta1.LabelGatewayName]
 		if wide.UID != "" && wide.Annotations[annotationOwner] != string(g.UID) && (namespace != g.Namespace || name != g.Name) {
-			return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to gateway %s/%s: give one of the two another name", r.describe(wide), namespace, name)
+			return kube.WaitFor(secretDelay, reasons.NameTaken, "%s belongs to gateway %s/%s: give one of the two another name", r.describe(wide), namespace, name)
 		}
 		r.stamp(g, wide)
 		wide.Annotations = network.Layered(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
@@ -155,7 +145,7 @@ func (r *gateways) service(ctx context.Context, g *gateway, rendered *network.Re
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 	changed, err := r.ensure(ctx, g, service, func() error { network.UpdateService(service, want); return nil })
 	if changed && err == nil {
-		r.events.Eventf(g.object, service, corev1.EventTypeNormal, eventService, "Enforce", "Service %s is as wanted", service.Name)
+		r.events.Eventf(g.object, service, corev1.EventTypeNormal, reasons.ServiceEnforced, "Enforce", "created or updated Service %s", service.Name)
 	}
 	return service, err
 }
@@ -182,7 +172,7 @@ func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 	changed, err := r.ensure(ctx, g, deployment, func() error { network.UpdateDeployment(deployment, want); return nil })
 	if changed && err == nil {
-		r.events.Eventf(g.object, deployment, corev1.EventTypeNormal, eventDeployment, "Enforce", "Deployment %s is as wanted", deployment.Name)
+		r.events.Eventf(g.object, deployment, corev1.EventTypeNormal, reasons.DeploymentEnforced, "Enforce", "created or updated Deployment %s", deployment.Name)
 	}
 	return deployment, err
 }
@@ -203,7 +193,7 @@ func (r *gateways) ensure(ctx context.Context, g *gateway, child client.Object, 
 	})
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		// The API server rejects what the template or the endpoint requests, for example a node port that is in use.
-		return false, kube.WaitFor(refusedDelay, "Refused", "%v", err)
+		return false, kube.WaitFor(refusedDelay, reasons.RejectedByAPIServer, "%v", err)
 	}
 	return changed, r.stale(ctx, g, child, err)
 }
@@ -246,11 +236,11 @@ func (r *gateways) describe(child client.Object) string {
 
 // taken returns the error for a name that another object uses. The error requests a requeue, because that object may be deleted.
 func (r *gateways) taken(g *gateway, child client.Object) error {
-	whose := "nothing of Liqo's"
+	whose := "exists and does not belong to Liqo"
 	if owner := metav1.GetControllerOf(child); owner != nil {
-		whose = owner.Kind + " " + owner.Name
+		whose = "belongs to " + owner.Kind + " " + owner.Name
 	}
-	return kube.WaitFor(secretDelay, reasonNameTaken, "%s belongs to %s: delete it, or give %s another name", r.describe(child), whose, g)
+	return kube.WaitFor(secretDelay, reasons.NameTaken, "%s %s: delete it, or give %s another name", r.describe(child), whose, g)
 }
 
 // warn emits a warning event, unless the condition Ready has this reason already.

@@ -19,6 +19,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 func (r *gateways) setupServers(mgr ctrl.Manager) error {
@@ -103,7 +104,7 @@ func (r *gateways) server(s *networkingv1beta1.GatewayServer) (*gateway, error) 
 		err = network.CheckMTU(spec.MTU)
 	}
 	if err != nil {
-		return nil, kube.Invalid(reasonInvalid, "%v", err)
+		return nil, kube.Invalid(reasons.Invalid, "%v", err)
 	}
 	seen, err := asMap(spec)
 	if err != nil {
@@ -130,7 +131,7 @@ func (r *gateways) dialer(c *networkingv1beta1.GatewayClient) (*gateway, error) 
 		err = network.CheckMTU(spec.MTU)
 	}
 	if err != nil {
-		return nil, kube.Invalid(reasonInvalid, "%v", err)
+		return nil, kube.Invalid(reasons.Invalid, "%v", err)
 	}
 	seen, err := asMap(spec)
 	if err != nil {

@@ -18,7 +18,7 @@ func GatewayMetrics(c client.Reader, log logr.Logger) prometheus.Collector {
 	return metrics.Computed(func(ctx context.Context, emit metrics.Emit) {
 		deployments := &appsv1.DeploymentList{}
 		if err := c.List(ctx, deployments, client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}); err != nil {
-			log.Error(err, "metrics about gateways are missing")
+			log.Error(err, "Failed to compute the metrics about gateways")
 			return
 		}
 		for i := range deployments.Items {

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestNetworkOnAPIServer runs every scenario against one API server: each has a peer of its own.
+// TestNetworkOnAPIServer runs all scenarios against one API server. Each has a peer of its own.
 func TestNetworkOnAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.node(t, "one", "192.0.2.1")
@@ -33,14 +33,14 @@ func TestNetworkOnAPIServer(t *testing.T) {
 		{"gateway outside a tenant namespace", testGatewayElsewhere},
 		{"types of services", testServiceTypes},
 		{"gateway client", testGatewayClient},
-		{"keys of somebody else", testSecretRef},
+		{"keys of a user", testSecretRef},
 		{"names in use", testNamesInUse},
 		{"wrong gateways", testWrongGateways},
 		{"request of a consumer", testRequestOfConsumer},
 		{"request to a provider", testRequestToProvider},
 		{"hostile requests", testHostileRequests},
 		{"any order", testAnyOrder},
-		{"a new start changes nothing", testNewStart}, // the last one: all that the others made is there
+		{"a restart changes nothing", testNewStart}, // the last one: all that the others made is there
 	} {
 		t.Run(scenario.name, func(t *testing.T) { scenario.run(t, c) })
 	}
@@ -95,7 +95,7 @@ func testAnyOrder(t *testing.T, c *cluster) {
 	}
 }
 
-// testNewStart: controllers that start anew write nothing about what is as it should be.
+// testNewStart: controllers that restart write nothing if nothing changed.
 func testNewStart(t *testing.T, c *cluster) {
 	c.stop()
 	c.written()

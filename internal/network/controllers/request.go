@@ -23,6 +23,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=networkrequests,verbs=get;list;watch;patch
@@ -92,7 +93,7 @@ func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.Network
 		told = &q.Spec.Consumer
 	}
 	if err := network.CheckFacts(told); err != nil {
-		return kube.Invalid(reasonInvalid, "what cluster %s tells of its network is refused: %v", peerOf(q), err)
+		return kube.Invalid(reasons.Invalid, "the network that cluster %s reports is invalid: %v", peerOf(q), err)
 	}
 	if err := r.connect(ctx, q, told); err != nil {
 		return err
@@ -107,10 +108,10 @@ func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.Network
 		return err
 	}
 	if len(told.CIDR.Pod) == 0 || len(told.PublicKey) == 0 {
-		missing = append(missing, fmt.Sprintf("cluster %s to tell its ranges and its key", peerOf(q)))
+		missing = append(missing, fmt.Sprintf("cluster %s to report its ranges and its public key", peerOf(q)))
 	}
 	if len(missing) > 0 {
-		return kube.Wait("Negotiating", "waiting for %s", strings.Join(missing, ", and for "))
+		return kube.Wait(reasons.Negotiating, "waiting for %s", strings.Join(missing, ", and for "))
 	}
 	return nil
 }
@@ -212,7 +213,7 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 			return nil
 		}
 		if o.GetDeletionTimestamp() != nil {
-			return behind(o, fmt.Errorf("%T %s is on its way out, and is made again when it is gone", o, o.GetName()))
+			return behind(o, fmt.Errorf("%T %s is being deleted, and is created again afterwards", o, o.GetName()))
 		}
 		labels := o.GetLabels()
 		if labels == nil {

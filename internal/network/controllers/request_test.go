@@ -21,10 +21,11 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// requestOf is a request of ours to a provider, or with copied the copy of one of a consumer's.
+// requestOf returns a request of this cluster to a provider, or with copied the copy of a consumer's request.
 func requestOf(peer string, copied bool) *networkingv1beta1.NetworkRequest {
 	q := &networkingv1beta1.NetworkRequest{ObjectMeta: peerMeta(peer, "request")}
 	if q.Labels == nil {
@@ -55,7 +56,7 @@ func made[T client.Object](t *testing.T, c *cluster, q *networkingv1beta1.Networ
 	})
 }
 
-// testRequestOfConsumer: the provider makes its end of the network out of what the consumer tells, and tells its own in turn.
+// testRequestOfConsumer: the provider creates its side of the network from the consumer's request, and reports its own network.
 func testRequestOfConsumer(t *testing.T, c *cluster) {
 	const id = "asti"
 	c.tenant(t, id)
@@ -72,7 +73,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 		told := q.Status.Provider
 		return cmp.Equal(told.CIDR.Pod, []string{"10.42.0.0/16"}) && len(told.CIDR.External) == 1 && len(told.PublicKey) == network.KeyLength &&
 			told.Endpoint != nil && told.Endpoint.Addresses[0] == "203.0.113.9" && told.Endpoint.Port == networkingv1beta1.GatewayPort &&
-			is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, "Negotiating", "cluster asti to tell its ranges and its key")
+			is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Negotiating, "cluster asti to report its ranges and its public key")
 	})
 	facts := factsOf("10.120.0.0/16", 1)
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer = facts })
@@ -100,7 +101,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer.CIDR.Pod = []string{"0.0.0.0/0"} })
 	eventually(t, c, q, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
-		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonInvalid, "0.0.0.0/0")
+		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Invalid, "0.0.0.0/0")
 	})
 	if conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true }); !cmp.Equal(conf.Spec.Remote.CIDR, facts.CIDR) {
 		t.Errorf("the ranges became %v", conf.Spec.Remote.CIDR)
@@ -132,7 +133,7 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 		t.Errorf("what an administrator made was changed: %+v", conf)
 	}
 
-	// A request the other way shares what is there, and the gateway stays the client that it is.
+	// A request in the other direction uses the existing objects, and the gateway stays a client.
 	back := requestOf(id, true)
 	back.Name, back.Spec.Consumer = "back", facts
 	c.create(t, back)
@@ -165,7 +166,7 @@ func testHostileRequests(t *testing.T, c *cluster) {
 			return consumer.Update(t.Context(), q)
 		})
 		eventually(t, c, q, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
-			return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasonInvalid, hostile)
+			return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Invalid, hostile)
 		})
 	}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: q.Namespace, Name: id}, &networkingv1beta1.Configuration{}); !apierrors.IsNotFound(err) {
@@ -227,7 +228,7 @@ func TestTheOldestGatewayCounts(t *testing.T) {
 	for _, s := range servers {
 		owner := network.Owner{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ClusterID: "milan"}
 		err := (&gateways{client: c}).rival(t.Context(), &gateway{Owner: owner, object: s, kind: "GatewayServer", server: &s.Spec})
-		if (err == nil) != (s.Name == "b") || err != nil && !strings.Contains(err.Error(), "GatewayServer tenant/b leads to cluster milan") {
+		if (err == nil) != (s.Name == "b") || err != nil && !strings.Contains(err.Error(), "GatewayServer tenant/b connects cluster milan") {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 	}

@@ -38,7 +38,7 @@ func checkEvent(t *testing.T, c *cluster, about client.Object, reason string) {
 	})
 }
 
-// checkChildren looks at everything that was made for a gateway.
+// checkChildren checks all objects that were created for a gateway.
 func checkChildren(t *testing.T, c *cluster, gw client.Object, id string, served bool) {
 	t.Helper()
 	children := []client.Object{

@@ -49,7 +49,7 @@ const (
 	apiServerNamespace = metav1.NamespaceDefault
 	apiServerService   = "kubernetes"
 	// proxyComponent and doorComponent are values of the label app.kubernetes.io/component: of the Services of Liqo's API server proxy and
-	// of the authentication service (door).
+	// of the authentication service.
 	proxyComponent = "proxy"
 	doorComponent  = "authentication"
 	labelComponent = "app.kubernetes.io/component"

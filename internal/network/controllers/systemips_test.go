@@ -7,7 +7,8 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 )
 
-func TestQuietly(t *testing.T) {
+// TestLostRacesAreRetriedQuietly: a lost race with another writer is retried without an error. Any other error is returned.
+func TestLostRacesAreRetriedQuietly(t *testing.T) {
 	late, broken := behind(&ipamv1alpha1.IP{}, errors.New("late")), errors.New("broken")
 	for name, c := range map[string]struct {
 		err          error

@@ -18,7 +18,7 @@ type Choice struct {
 	prober  *gateway.Prober
 	timing  network.Timing
 	changed func()
-	heard   func() map[netip.Addr]network.Heard // last answers of the pods, by address
+	heard   func() map[netip.Addr]network.ProbeResult // last answers of the pods, by address
 	now     func() time.Time
 
 	mu      sync.Mutex
@@ -32,8 +32,8 @@ type Choice struct {
 // NewChoice returns a Choice that calls changed whenever the choice must change. It asks no pod before Run.
 func NewChoice(timing network.Timing, changed func()) *Choice {
 	c := &Choice{timing: timing, changed: changed, present: map[string]netip.Addr{}, now: time.Now}
-	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.AskPort, Interval: timing.Watch, Changed: c.reconsider})
-	c.heard = c.prober.Heard
+	c.prober = gateway.NewProber(gateway.ProberOptions{Port: network.ProbePort, Interval: timing.Watch, Changed: c.reconsider})
+	c.heard = c.prober.Results
 	return c
 }
 
@@ -55,7 +55,7 @@ func (c *Choice) Of(peers []network.Peer) (map[string]netip.Addr, error) {
 			}
 		}
 	}
-	c.prober.Ask(ask)
+	c.prober.SetReplicas(ask)
 	if c.waits() {
 		return nil, agent.ErrUnknown
 	}

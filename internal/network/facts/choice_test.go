@@ -10,36 +10,38 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestFirstChoiceIsNoGuess: an agent that starts anew leaves the routes that it finds until the replicas of gateways had time to tell which
-// of them is at work; the oldest may not be.
-func TestFirstChoiceIsNoGuess(t *testing.T) {
+// TestRestartedAgentKeepsRoutesAtFirst: an agent that restarts keeps the existing routes until the replicas of gateways had time to report which one is
+// active. It may not be the oldest one.
+func TestRestartedAgentKeepsRoutesAtFirst(t *testing.T) {
 	old, young := netip.MustParseAddr("10.244.1.10"), netip.MustParseAddr("10.244.1.11")
 	several := network.Peer{ClusterID: "milan", Candidates: []network.Candidate{
 		{Pod: "old", IP: old, Ready: true, Created: 1}, {Pod: "young", IP: young, Ready: true, Created: 2},
 	}}
 	single := network.Peer{ClusterID: "rome", Candidates: several.Candidates[:1]}
 	start := time.Unix(1000, 0)
-	answer := func(s network.State) network.Heard { return network.Heard{Answer: network.Answer{State: s}, At: start} }
+	answer := func(s network.State) network.ProbeResult {
+		return network.ProbeResult{Answer: network.Answer{State: s}, At: start}
+	}
 	for _, c := range []struct {
 		name   string
 		peer   network.Peer
 		after  time.Duration
-		heard  map[netip.Addr]network.Heard
+		heard  map[netip.Addr]network.ProbeResult
 		choice netip.Addr // none while it waits
 	}{
 		{"one replica", single, 0, nil, old},
 		{"nobody answered yet", several, 0, nil, netip.Addr{}},
-		{"the standby answered", several, 0, map[netip.Addr]network.Heard{old: answer(network.Standby)}, netip.Addr{}},
-		{"the active one answered", several, 0, map[netip.Addr]network.Heard{young: answer(network.Active)}, young},
-		{"nobody is at work", several, 0, map[netip.Addr]network.Heard{old: answer(network.Standby), young: answer(network.Dialing)}, old},
+		{"the standby answered", several, 0, map[netip.Addr]network.ProbeResult{old: answer(network.Standby)}, netip.Addr{}},
+		{"the active one answered", several, 0, map[netip.Addr]network.ProbeResult{young: answer(network.Active)}, young},
+		{"nobody is at work", several, 0, map[netip.Addr]network.ProbeResult{old: answer(network.Standby), young: answer(network.Dialing)}, old},
 		{"nobody will answer", several, time.Second, nil, old},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told := 0
 			choice := NewChoice(network.DefaultTiming(0, 0), func() { told++ })
 			now := start
-			heard := map[netip.Addr]network.Heard(nil)
-			choice.now, choice.heard = func() time.Time { return now }, func() map[netip.Addr]network.Heard { return heard }
+			heard := map[netip.Addr]network.ProbeResult(nil)
+			choice.now, choice.heard = func() time.Time { return now }, func() map[netip.Addr]network.ProbeResult { return heard }
 			_, _ = choice.Of([]network.Peer{c.peer})
 			now, heard = start.Add(c.after), c.heard
 			choice.reconsider()

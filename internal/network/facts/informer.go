@@ -41,7 +41,7 @@ func (p promptWatcher) WatchWithContext(ctx context.Context, options metav1.List
 			return w, err
 		}
 		if !logged {
-			klog.FromContext(ctx).Error(err, "Watch failed, and is tried again until an API server accepts it")
+			klog.FromContext(ctx).Error(err, "Failed to start a watch: retrying until an API server accepts it")
 		}
 		select {
 		case <-ctx.Done():

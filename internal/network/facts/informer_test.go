@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// An API server is unreachable for an hour. The informer hears of a new pod within seconds of its return.
+// TestInformersNoticeThatAnAPIServerIsBack: an API server is unreachable for an hour. The informer receives a new pod within seconds after its return.
 func TestInformersNoticeThatAnAPIServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestInformersNoticeThatAnAPIServerIsBack(t *testing.T) {
 	})
 }
 
-func TestWatchesThatAreRefusedAreNotRetried(t *testing.T) {
+func TestRejectedWatchesAreNotRetried(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
 		tries int

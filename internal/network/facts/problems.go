@@ -12,8 +12,8 @@ type ProblemLog struct {
 	told map[string]bool
 }
 
-// Tell logs the problems that were not in the previous call.
-func (l *ProblemLog) Tell(problems []network.Problem) {
+// Report logs the problems that were not in the previous call.
+func (l *ProblemLog) Report(problems []network.Problem) {
 	now := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		text := p.String()
@@ -21,9 +21,9 @@ func (l *ProblemLog) Tell(problems []network.Problem) {
 		switch {
 		case l.told[text]:
 		case p.Waiting:
-			l.Log.Info("Waiting", "cluster", p.ClusterID, "for", text)
+			l.Log.Info("Waiting for an object", "clusterID", p.ClusterID, "reason", text)
 		default:
-			l.Log.Warn("An object has no effect", "cluster", p.ClusterID, "problem", text)
+			l.Log.Warn("Ignoring an invalid object", "clusterID", p.ClusterID, "reason", text)
 		}
 	}
 	l.told = now

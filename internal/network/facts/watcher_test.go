@@ -11,8 +11,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestNewsThatAreNone: agents are woken by what their plans depend on, and not by heartbeats and measurements.
-func TestNewsThatAreNone(t *testing.T) {
+// TestIrrelevantUpdatesAreIgnored: agents react to changes that their plans depend on, and not to heartbeats and measurements.
+func TestIrrelevantUpdatesAreIgnored(t *testing.T) {
 	object := func(version string, change func(*networkingv1beta1.Connection)) *networkingv1beta1.Connection {
 		c := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Name: "gw-milan", ResourceVersion: version}}
 		c.Status.Value, c.Status.Latency = networkingv1beta1.Connected, &networkingv1beta1.ConnectionLatency{Value: "1ms"}

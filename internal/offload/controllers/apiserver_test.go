@@ -46,12 +46,12 @@ type cluster struct {
 }
 
 const (
-	within   = 20 * time.Second
-	ownID    = "rome"
-	liqoHome = "liqo"
+	within        = 20 * time.Second
+	ownID         = "rome"
+	liqoNamespace = "liqo"
 )
 
-// TestControllersOnAPIServer runs every scenario against one API server: they use namespaces and clusters of their own.
+// TestControllersOnAPIServer runs every scenario against one API server, in namespaces and clusters of their own.
 func TestControllersOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	c := start(t, config)
@@ -89,7 +89,7 @@ func start(t *testing.T, admin *rest.Config, settings ...func(*Options)) *cluste
 	config := ordinary(t, admin)
 	c := run(t, admin, config, settings...)
 	c.create(t, &offloadingv1beta1.VkOptionsTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault},
+		ObjectMeta: metav1.ObjectMeta{Namespace: liqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateDefault},
 		Spec:       offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "registry.example/virtual-kubelet:v1", CreateNode: true},
 	})
 	return c
@@ -121,7 +121,7 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 		t.Fatal(err)
 	}
 	options := Options{
-		ClusterID: ownID, LiqoNamespace: liqoHome, GlobalLabels: map[string]string{api.LabelManaged: api.True},
+		ClusterID: ownID, LiqoNamespace: liqoNamespace, GlobalLabels: map[string]string{api.LabelManaged: api.True},
 		OffloadedPods: pods, Addresses: plan{}, ProtectedNamespaces: []string{"guarded-*"},
 		PodMetadata: offload.PodMetadata{Annotations: []string{"prometheus.io/*"}}, ChosenNamespaces: []string{"*"},
 	}
@@ -151,14 +151,14 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 	t.Helper()
 	c := apitesting.Client(t, admin)
-	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqoHome}}); err != nil {
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqoNamespace}}); err != nil {
 		t.Fatal(err)
 	}
 	chart, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := installer.Render(chart, liqoHome, map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": ownID}}})
+	manifest, err := installer.Render(chart, liqoNamespace, map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": ownID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 	}
 	config := rest.CopyConfig(admin)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + liqoHome + ":liqo-controller-manager",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + liqoHome, "system:authenticated"},
+		UserName: "system:serviceaccount:" + liqoNamespace + ":liqo-controller-manager",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + liqoNamespace, "system:authenticated"},
 	}
 	return config
 }
@@ -270,7 +270,7 @@ func eventually[T client.Object](t *testing.T, c *cluster, obj T, what string, c
 	})
 }
 
-// gone waits until the object is not there any more.
+// gone waits until the object is deleted.
 func (c *cluster) gone(t *testing.T, obj client.Object) {
 	t.Helper()
 	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {

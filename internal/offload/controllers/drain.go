@@ -63,9 +63,9 @@ func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode,
 	limit := since.Add(offload.DrainLimit(pods, unreachable))
 	end := limit.Add(offload.DrainEnd)
 	force := !now.Before(limit)
-	again, what := limit.Sub(now), fmt.Sprintf("they are removed by force at %s", limit.UTC().Format(time.RFC3339))
+	again, what := limit.Sub(now), fmt.Sprintf("they are deleted by force at %s", limit.UTC().Format(time.RFC3339))
 	if force {
-		again, what = evictionRetry, fmt.Sprintf("they are left behind at %s", end.UTC().Format(time.RFC3339))
+		again, what = evictionRetry, fmt.Sprintf("the deletion continues without them at %s", end.UTC().Format(time.RFC3339))
 	}
 	for i := range pods {
 		pod := &pods[i]
@@ -89,7 +89,7 @@ func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode,
 		return stuck, nil
 	}
 	d.follow(ctx, node, list.ResourceVersion, left)
-	return nil, kube.WaitFor(again, string(offloadingv1beta1.VirtualNodeDraining), "waiting for %d pods to leave, %s: %s",
+	return nil, kube.WaitFor(again, string(offloadingv1beta1.VirtualNodeDraining), "waiting for %d pods to terminate, %s: %s",
 		len(pods), what, shown(stuck))
 }
 

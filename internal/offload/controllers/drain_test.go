@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// world of a drain: what is deleted by force, and what a disruption budget protects.
+// world of a drain: the pods that were deleted by force, and the pods that a disruption budget protects.
 type drained struct {
 	client.WithWatch
 	forced []string
@@ -48,7 +48,7 @@ func draining(protected string, objs ...client.Object) *drained {
 	return d
 }
 
-// TestDrainEnds: whatever a pod does, or has done to it, a drain goes on after a time that it tells.
+// TestDrainEnds: whatever a pod does, a drain continues after the time that it reports.
 func TestDrainEnds(t *testing.T) {
 	since := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	held := podOn("shop", "held", "milan")
@@ -64,7 +64,7 @@ func TestDrainEnds(t *testing.T) {
 	}{
 		{0, []string{"waiting for 3 pods", "removed by force at 2026-05-01T12:01:00Z", "shop/guarded (a disruption budget refuses the eviction)"}, nil},
 		{time.Second, []string{"waiting for 2 pods", "shop/held (held by finalizers example.org/never)"}, nil},
-		{limit, []string{"left behind at 2026-05-01T12:01:30Z"}, nil},
+		{limit, []string{"without them at 2026-05-01T12:01:30Z"}, nil},
 		{limit + time.Second, []string{"waiting for 1 pods", "shop/held"}, nil},
 		{limit + offload.DrainEnd, nil, []string{"shop/held (held by finalizers example.org/never)"}},
 	} {
@@ -86,7 +86,7 @@ func TestDrainEnds(t *testing.T) {
 	}
 }
 
-// TestLostPods: the Pods of ShadowPods that can't end on their nodes make room for others, and no other pods.
+// TestLostPods: Pods of ShadowPods that cannot terminate on failed nodes are replaced, and no other pods.
 func TestLostPods(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	node := func(ready corev1.ConditionStatus) *corev1.Node {

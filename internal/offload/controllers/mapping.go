@@ -119,7 +119,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		return nil
 	})
 	if changed && err == nil {
-		ctrl.LoggerFrom(ctx).Info("Changed what a provider is asked for", "provider", cluster, "namespaces", len(m.Spec.DesiredMapping))
+		ctrl.LoggerFrom(ctx).Info("Changed the requested remote namespaces", "clusterID", cluster, "count", len(m.Spec.DesiredMapping))
 	}
 	return err
 }

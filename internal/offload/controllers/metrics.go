@@ -19,7 +19,7 @@ func QuotaMetrics(c client.Reader, used func(creator string) corev1.ResourceList
 	return metrics.Computed(func(ctx context.Context, emit metrics.Emit) {
 		quotas := &offloadingv1beta1.QuotaList{}
 		if err := c.List(ctx, quotas, client.UnsafeDisableDeepCopy); err != nil {
-			log.Error(err, "metrics of quotas are missing")
+			log.Error(err, "Failed to compute the metrics about quotas")
 			return
 		}
 		for i := range quotas.Items {

@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // FinalizerNamespaceMap holds a NamespaceMap replicated from a consumer until the namespaces created for it are gone.
@@ -60,7 +61,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
 	consumer := m.Labels[api.LabelOriginID]
 	if consumer == "" {
-		return kube.Invalid("NoOrigin", "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
+		return kube.Invalid(reasons.MissingOriginLabel, "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
 	}
 	_, err := r.enforce(ctx, m, consumer)
 	return err
@@ -72,7 +73,7 @@ func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.Names
 		return err
 	}
 	if len(left) > 0 {
-		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for namespaces %v to be gone", left)
+		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for the deletion of namespaces %v", left)
 	}
 	return nil
 }
@@ -90,36 +91,36 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	plan := offload.Enforce(m, existing, offload.NamespacePolicy{
 		LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit,
 	})
-	for _, name := range plan.Gone {
+	for _, name := range plan.Delete {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: existing[name].UID}}
 		if err := kube.Delete(ctx, r.Client, ns); err != nil {
 			return nil, err
 		}
-		ctrl.LoggerFrom(ctx).Info("Deleting a namespace that is no longer asked for", "namespace", name, "consumer", consumer)
+		ctrl.LoggerFrom(ctx).Info("Deleted a remote namespace that is no longer requested", "remoteNamespace", name, "clusterID", consumer)
 	}
 	var failed error
-	for _, twin := range plan.Present { // a failure must not block the other namespaces
-		meta, there := existing[twin.Remote]
-		made, err := r.present(ctx, m, twin, consumer, meta, there)
+	for _, pair := range plan.Ensure { // a failure must not block the other namespaces
+		meta, there := existing[pair.Remote]
+		made, err := r.present(ctx, m, pair, consumer, meta, there)
 		failed = errors.Join(failed, err)
 		if !made && (err == nil || !there) {
-			plan.Report(twin)
+			plan.Report(pair)
 		}
 	}
 	m.Status.CurrentMapping = plan.Status
 	if len(plan.Status) == 0 {
 		m.Status.CurrentMapping = nil
 	}
-	return plan.Left, failed
+	return plan.Remaining, failed
 }
 
 // present creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't be
 // created.
-func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
+func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
 	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
-	ns.Name = twin.Remote
+	ns.Name = pair.Remote
 	before := ns.DeepCopy()
-	offload.Dress(&ns.ObjectMeta, m, consumer, twin.Local)
+	offload.MarkNamespace(&ns.ObjectMeta, m, consumer, pair.Local)
 	ns.Labels, ns.Annotations = merge(ns.Labels, r.GlobalLabels), merge(ns.Annotations, r.GlobalAnnotations)
 	if !there {
 		err := r.Create(ctx, ns)
@@ -127,24 +128,24 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 		case apierrors.IsAlreadyExists(err), apierrors.IsInvalid(err):
 			return false, nil // if the existing namespace is ours or is deleted, the watch reports it
 		case err != nil:
-			return false, fmt.Errorf("creating namespace %s: %w", twin.Remote, err)
+			return false, fmt.Errorf("creating namespace %s: %w", pair.Remote, err)
 		}
-		ctrl.LoggerFrom(ctx).Info("Made a namespace", "namespace", twin.Remote, "consumer", consumer, "originalName", twin.Local)
+		ctrl.LoggerFrom(ctx).Info("Created a remote namespace", "remoteNamespace", pair.Remote, "clusterID", consumer, "originalName", pair.Local)
 	} else if !sameMarks(before, ns) {
 		if err := r.Patch(ctx, ns, client.MergeFrom(before)); err != nil {
-			return false, fmt.Errorf("marking namespace %s: %w", twin.Remote, err)
+			return false, fmt.Errorf("marking namespace %s: %w", pair.Remote, err)
 		}
 	}
 	// The limits are there before the consumer can create anything.
-	if err := errors.Join(r.bound(ctx, m, twin, consumer), r.limited(ctx, m, twin, consumer)); err != nil {
+	if err := errors.Join(r.bound(ctx, m, pair, consumer), r.limited(ctx, m, pair, consumer)); err != nil {
 		return false, err
 	}
 	// The RoleBinding has the name of the tenant namespace, as documented.
-	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: m.Namespace}}
+	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: m.Namespace}}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
 		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		metav1.SetMetaDataAnnotation(&rights.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
-		rights.RoleRef, rights.Subjects = offload.TwinRights(consumer)
+		rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer)
 		return nil
 	})
 	if apierrors.IsAlreadyExists(err) {
@@ -154,8 +155,8 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 }
 
 // limited creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
-func (r *namespaceMaps) limited(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string) error {
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: offload.TwinQuota}}
+func (r *namespaceMaps) limited(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
 	if len(r.DefaultLimits) == 0 {
 		return r.absent(ctx, limits)
 	}
@@ -180,8 +181,8 @@ func (r *namespaceMaps) absent(ctx context.Context, obj client.Object) error {
 }
 
 // bound creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
-func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.NamespaceMap, twin offload.Twin, consumer string) error {
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: twin.Remote, Name: offload.TwinQuota}}
+func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
 	if len(r.NamespaceQuota) == 0 {
 		return r.absent(ctx, quota)
 	}

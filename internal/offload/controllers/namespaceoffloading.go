@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // FinalizerNamespaceOffloading holds a NamespaceOffloading until its remote namespaces are gone.
@@ -45,9 +46,6 @@ type namespaceOffloadings struct {
 
 // admissionDelay is how long the API server may take, after a namespace was labelled, to call the webhook for its pods.
 const admissionDelay = time.Second
-
-// reasonLeft is the reason of the event that lists pods created before the strategy.
-const reasonLeft = "PodsCreatedBefore"
 
 func setupNamespaceOffloading(mgr ctrl.Manager, opts Options) error {
 	r := &namespaceOffloadings{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "namespaceoffloading")}
@@ -94,7 +92,7 @@ func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.Na
 	}
 	if labelled { // the observed generation promises that the strategy applies to new pods: not true until the webhook is called
 		o.Status.ObservedGeneration = observed
-		return kube.WaitFor(admissionDelay, "Labelled", "waiting for the API server to hear of the label of namespace %s", o.Namespace)
+		return kube.WaitFor(admissionDelay, reasons.WaitingForAdmission, "waiting for the API server to call the webhook for pods of namespace %s", o.Namespace)
 	}
 	return r.tellLeft(ctx, o)
 }
@@ -118,12 +116,12 @@ func (r *namespaceOffloadings) tellLeft(ctx context.Context, o *offloadingv1beta
 	if err := r.live.List(ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
 		return fmt.Errorf("listing the pods of namespace %s: %w", o.Namespace, err)
 	}
-	left := offload.Left(pods.Items, &o.Spec, r.RuntimeClass)
+	left := offload.PodsBeforeStrategy(pods.Items, &o.Spec, r.RuntimeClass)
 	if len(left) == 0 {
 		return nil
 	}
-	r.events.Eventf(o, nil, corev1.EventTypeWarning, reasonLeft, "Offload",
-		"%d pods were made before strategy %s was in force and stay where they are, delete them to have them made anew: %s",
+	r.events.Eventf(o, nil, corev1.EventTypeWarning, reasons.PodsNotRescheduled, "Offload",
+		"%d pods were created before strategy %s took effect, and it does not move them. Delete them to have them created again: %s",
 		len(left), o.Spec.PodOffloadingStrategy, strings.Join(left[:min(len(left), leftShown)], ", "))
 	return nil
 }

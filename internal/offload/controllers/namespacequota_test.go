@@ -17,7 +17,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestNamespaceQuotaIsCountedAtOnce: of the kinds that are ours the usage is written with the quota; the others are for Kubernetes to count.
+// TestNamespaceQuotaIsCountedAtOnce: for kinds that Liqo counts, the usage is written with the quota. Kubernetes counts the others.
 func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
 	const ours, theirs = "count/shadowpods.offloading.liqo.io", "count/configmaps"
 	present := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: "web"}}
@@ -25,11 +25,11 @@ func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(present, m).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
 	hard := corev1.ResourceList{ours: resource.MustParse("5"), theirs: resource.MustParse("1")}
 	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}}
-	if err := r.bound(t.Context(), m, offload.Twin{Remote: "web-rome"}, "rome"); err != nil {
+	if err := r.bound(t.Context(), m, offload.NamespacePair{Remote: "web-rome"}, "rome"); err != nil {
 		t.Fatal(err)
 	}
 	quota := &corev1.ResourceQuota{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web-rome", Name: offload.TwinQuota}, quota); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web-rome", Name: offload.RemoteNamespaceQuota}, quota); err != nil {
 		t.Fatal(err)
 	}
 	used, known := quota.Status.Used[ours]

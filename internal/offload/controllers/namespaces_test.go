@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
@@ -40,7 +41,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	c.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "early"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}})
 	c.create(t, offloading)
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: provider}}
-	eventually(t, c, m, "the NamespaceMap to ask for the twin", func(m *offloadingv1beta1.NamespaceMap) error {
+	eventually(t, c, m, "the NamespaceMap to ask for the remote namespace", func(m *offloadingv1beta1.NamespaceMap) error {
 		if err := has(m.Labels, map[string]string{
 			"liqo.io/replication": "true", "liqo.io/remoteID": provider, "liqo.io/remote-cluster-id": provider, "liqo.io/managed": "true",
 		}); err != nil {
@@ -80,7 +81,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 			return err
 		}
 		for _, e := range events.Items {
-			if e.Reason == reasonLeft && strings.HasSuffix(e.Message, ": early") {
+			if e.Reason == reasons.PodsNotRescheduled && strings.HasSuffix(e.Message, ": early") {
 				return nil
 			}
 		}
@@ -103,11 +104,11 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	}}}
 	c.create(t, host)
 	phase(offloadingv1beta1.PhaseReady)
-	// Somebody's mistake, or a cloud's that does not know the Node: it is back soon, and the twin would be gone with all in it.
+	// A user, or a cloud that does not know the Node, deletes it by mistake. It is back soon, and deleting the remote namespace would lose its content.
 	asked := func(m *offloadingv1beta1.NamespaceMap) error {
 		return has(m.Spec.DesiredMapping, map[string]string{"demo": "demo-rome"})
 	}
-	eventually(t, c, m, "the twin to be asked for", asked)
+	eventually(t, c, m, "the request for the remote namespace", asked)
 	before := m.Generation
 	c.remove(t, host)
 	time.Sleep(time.Second) // that nothing happens takes a time
@@ -143,7 +144,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	}
 	eventually(t, c, m, "the NamespaceMap to ask no more", asksNothing)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(offloading), offloading); err != nil {
-		t.Fatalf("gone while the provider still holds the twin: %v", err)
+		t.Fatalf("gone while the provider still holds the remote namespace: %v", err)
 	}
 	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Status.CurrentMapping = nil })
 	c.gone(t, offloading)
@@ -151,7 +152,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	// The namespace itself is deleted. Nothing here deletes what is in it, as Kubernetes does a little later.
 	offloading = &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}
 	c.create(t, offloading)
-	eventually(t, c, m, "the twin to be asked for", asked)
+	eventually(t, c, m, "the request for the remote namespace", asked)
 	c.remove(t, ns)
 	eventually(t, c, m, "the NamespaceMap to ask no more", asksNothing)
 	c.gone(t, offloading)
@@ -201,7 +202,7 @@ func testRefusedNamespace(t *testing.T, c *cluster) {
 		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "refused-rieti", "b": "b-rieti"}},
 	}
 	c.create(t, m)
-	eventually(t, c, m, "the twins", func(m *offloadingv1beta1.NamespaceMap) error {
+	eventually(t, c, m, "the remote namespaces", func(m *offloadingv1beta1.NamespaceMap) error {
 		if a, b := m.Status.CurrentMapping["a"].Phase, m.Status.CurrentMapping["b"].Phase; a != offloadingv1beta1.MappingCreationLoopBackOff ||
 			b != offloadingv1beta1.MappingAccepted {
 			return fmt.Errorf("%v", m.Status.CurrentMapping)
@@ -237,10 +238,10 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 		})
 	}
 	accepted, backoff, terminating := offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff, offloadingv1beta1.MappingTerminating
-	current("the twins", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": backoff, "bad": backoff})
+	current("the remote namespaces", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": backoff, "bad": backoff})
 
-	twin := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-naples"}}
-	eventually(t, c, twin, "the marks of the twin", func(ns *corev1.Namespace) error {
+	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-naples"}}
+	eventually(t, c, remote, "the marks of the remote namespace", func(ns *corev1.Namespace) error {
 		return errors.Join(has(ns.Annotations, map[string]string{
 			"liqo.io/managed-by-namespace-map": "liqo-tenant-naples/rome", "liqo.io/original-name": "web",
 		}), has(ns.Labels, map[string]string{"liqo.io/remote-cluster-id": consumer}))
@@ -268,10 +269,10 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	current("the name to be free", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": accepted, "bad": backoff})
 
 	change(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping = map[string]string{"taken": "taken"} })
-	current("the twin to go", map[string]offloadingv1beta1.MappingPhase{"web": terminating, "taken": accepted})
+	current("the remote namespace to be deleted", map[string]offloadingv1beta1.MappingPhase{"web": terminating, "taken": accepted})
 	change(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping["web"] = "web-naples" })
 	c.endNamespace(t, "web-naples")
-	current("the twin to be back", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": accepted})
+	current("the remote namespace to be back", map[string]offloadingv1beta1.MappingPhase{"web": accepted, "taken": accepted})
 
 	c.remove(t, m)
 	current("the map to hold on", map[string]offloadingv1beta1.MappingPhase{"web": terminating, "taken": terminating})
@@ -281,8 +282,8 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	c.gone(t, m)
 }
 
-// TestNamespaceQuotaOnAPIServer: what an installation allows in the namespaces of consumers, and the limits that it gives to containers there, are there before
-// consumers may bring anything, stay, and go when the installation is set so.
+// TestNamespaceQuotaOnAPIServer: the quota and the default limits of remote namespaces exist before the consumer can create anything, stay, and are deleted
+// when the installation disables them.
 func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 	admin := apitesting.APIServer(t)
 	config := ordinary(t, admin)

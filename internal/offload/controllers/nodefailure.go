@@ -68,6 +68,6 @@ func (r *lostPods) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	if err := kube.Delete(ctx, r.Client, pod, client.GracePeriodSeconds(0)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("removing a pod of failed node %s: %w", pod.Spec.NodeName, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Removed the pod of a node that has failed", "pod", req.String(), "node", pod.Spec.NodeName)
+	ctrl.LoggerFrom(ctx).Info("Deleted a remote pod of a failed node", "node", pod.Spec.NodeName)
 	return reconcile.Result{}, nil
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// written is a Pod as the API server keeps it: one label of ours, one of somebody else.
+// written is a Pod as the API server stores it, with a label of ours and one of another owner.
 func written() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -23,7 +23,7 @@ func written() *corev1.Pod {
 	}
 }
 
-func TestStripPodKeepsWhatIsOurs(t *testing.T) {
+func TestStripPodKeepsUsedFields(t *testing.T) {
 	got, err := stripPod(written())
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,8 @@ func TestStripPodKeepsWhatIsOurs(t *testing.T) {
 	}
 }
 
-// An informer transforms the objects of its first list twice. What the second time loses would be written again, once per Pod and restart.
+// TestStripPodTwiceIsStripPodOnce: an informer transforms the objects of its first list twice. A field lost the second time would be written again, once per
+// Pod and restart.
 func TestStripPodTwiceIsStripPodOnce(t *testing.T) {
 	once, err := stripPod(written())
 	if err != nil {
@@ -53,8 +54,8 @@ func TestStripPodTwiceIsStripPodOnce(t *testing.T) {
 	}
 }
 
-// What a node has not given back yet is not free.
-func TestStripPodCountsWhatIsNotGivenBack(t *testing.T) {
+// TestStripPodKeepsResourcesInUse: resources that a node has not released yet are not free.
+func TestStripPodKeepsResourcesInUse(t *testing.T) {
 	pod := written()
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Resources: &corev1.ResourceRequirements{

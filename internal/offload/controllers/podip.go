@@ -29,6 +29,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;delete
@@ -188,8 +189,9 @@ func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	case offload.IPDelete:
 		return reconcile.Result{}, kube.Delete(ctx, r.Client, have) // the deletion event triggers the next reconciliation
 	case offload.IPForeign:
-		r.events.Eventf(have, nil, corev1.EventTypeWarning, reasonPodNameTaken, "Create",
-			"pod %s of that name runs in another cluster, and peers do not reach it while this IP, which is not of the pod, has its name", req.NamespacedName)
+		r.events.Eventf(have, nil, corev1.EventTypeWarning, reasons.NameTaken, "Create",
+			"peers cannot reach pod %s, which runs in another cluster, because this IP has its name and does not belong to it: delete or rename the IP",
+			req.NamespacedName)
 	}
 	return reconcile.Result{}, nil
 }

@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
@@ -31,9 +32,6 @@ import (
 
 // openLimit is the time after which a created or resized Pod is re-read if no cache event confirmed it.
 const openLimit = 10 * time.Second
-
-// reasonQuota is the reason why a ShadowPod has no Pod while its creator has no Quota or no room in it.
-const reasonQuota = "QuotaExceeded"
 
 // errNoQuota reports that a user has no Quota.
 var errNoQuota = errors.New("no Quota is for its creator: it is made when the resources of a ResourceSlice are accepted")
@@ -46,11 +44,11 @@ type quotas struct {
 	live   client.Reader
 	events events.EventRecorder
 	now    func() time.Time
-	// synced tells that the ledger contains all Pods of the initial list.
+	// synced tells that the tracker contains all Pods of the initial list.
 	synced func() bool
 
-	mu     sync.Mutex
-	ledger *offload.Ledger
+	mu      sync.Mutex
+	tracker *offload.UsageTracker
 	// held are the ShadowPods that wait for room, each with the label value of its creator.
 	held  map[types.NamespacedName]string
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -59,7 +57,7 @@ type quotas struct {
 func newQuotas(mgr ctrl.Manager, recorder events.EventRecorder, now func() time.Time) (*quotas, error) {
 	q := &quotas{
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, now: now,
-		ledger: offload.NewLedger(), held: map[types.NamespacedName]string{},
+		tracker: offload.NewUsageTracker(), held: map[types.NamespacedName]string{},
 	}
 	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{})
 	if err != nil {
@@ -89,7 +87,7 @@ func (q *quotas) start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 				return
 			case <-tick.C:
 				q.mu.Lock()
-				for _, key := range q.ledger.Open(q.now().Add(-openLimit)) {
+				for _, key := range q.tracker.Pending(q.now().Add(-openLimit)) {
 					queue.Add(reconcile.Request{NamespacedName: key})
 				}
 				q.mu.Unlock()
@@ -110,11 +108,11 @@ func (q *quotas) see(obj any) {
 		usage = offload.Usage(&pod.Spec, nil)
 	}
 	creator := q.creator(pod)
-	q.account(func() string { return q.ledger.See(client.ObjectKeyFromObject(pod), pod.UID, creator, usage) })
+	q.account(func() string { return q.tracker.Observe(client.ObjectKeyFromObject(pod), pod.UID, creator, usage) })
 }
 
 // creator returns the user to whose Quota a Pod counts: the creator of its ShadowPod, which admission recorded and nobody can change. The Pod's own
-// label can be changed by anyone who may change Pods. It counts only if the ShadowPod is gone and the ledger does not know the Pod.
+// label can be changed by anyone who may change Pods. It counts only if the ShadowPod is gone and the tracker does not know the Pod.
 func (q *quotas) creator(pod *corev1.Pod) string {
 	key, sp := client.ObjectKeyFromObject(pod), &offloadingv1beta1.ShadowPod{}
 	if !offload.OfShadowPod(pod) {
@@ -126,23 +124,23 @@ func (q *quotas) creator(pod *corev1.Pod) string {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if user := q.ledger.User(key, pod.UID); user != "" {
+	if user := q.tracker.User(key, pod.UID); user != "" {
 		return user
 	}
 	return pod.Labels[offloadingv1beta1.LabelCreatorUser]
 }
 
-// miss removes a deleted Pod from the ledger.
+// miss removes a deleted Pod from the tracker.
 func (q *quotas) miss(obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
 	if pod, ok := obj.(*corev1.Pod); ok {
-		q.account(func() string { return q.ledger.Miss(client.ObjectKeyFromObject(pod), pod.UID) })
+		q.account(func() string { return q.tracker.Forget(client.ObjectKeyFromObject(pod), pod.UID) })
 	}
 }
 
-// account changes the ledger and requeues the ShadowPods that may have room now.
+// account changes the tracker and requeues the ShadowPods that may have room now.
 func (q *quotas) account(change func() string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -185,7 +183,7 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 		return err
 	}
 	if q.writing(key) || !q.synced() {
-		return kube.WaitFor(staleDelay, "Stale", "the cache has not heard of pod %s yet", key)
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "waiting for the cache to have pod %s", key)
 	}
 	overhead, err := overheadOf(ctx, q.Client, &sp.Spec.Pod)
 	if err != nil {
@@ -228,7 +226,7 @@ func (q *quotas) verdict(ctx context.Context, sp *offloadingv1beta1.ShadowPod, a
 // grown records the response to a resize reserved by grow. A rejected resize releases its reservation; a successful one is confirmed by the cache.
 func (q *quotas) grown(sp *offloadingv1beta1.ShadowPod, err error) {
 	if q != nil && refusedByServer(err) {
-		q.account(func() string { return q.ledger.Failed(client.ObjectKeyFromObject(sp)) })
+		q.account(func() string { return q.tracker.Release(client.ObjectKeyFromObject(sp)) })
 	}
 }
 
@@ -253,14 +251,14 @@ func (q *quotas) take(ctx context.Context, sp *offloadingv1beta1.ShadowPod, more
 	}
 	if refused == nil {
 		delete(q.held, key)
-		q.wake(q.ledger.Begin(key, creator, usage, q.now()))
+		q.wake(q.tracker.Reserve(key, creator, usage, q.now()))
 		return nil
 	}
 	if _, told := q.held[key]; !told {
-		q.events.Eventf(sp, nil, corev1.EventTypeWarning, reasonQuota, "Create", "the pod waits: %v", refused)
+		q.events.Eventf(sp, nil, corev1.EventTypeWarning, reasons.QuotaExceeded, "Create", "the pod waits: %v", refused)
 	}
 	q.held[key] = creator
-	return kube.Wait(reasonQuota, "pod %s waits: %v", key, refused)
+	return kube.Wait(reasons.QuotaExceeded, "pod %s waits: %v", key, refused)
 }
 
 // refusal returns why a pod has no room, nil if it has. The caller holds the lock while refusal reads the Quotas: if a Quota changes later, changed
@@ -275,7 +273,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 		return errNoQuota, nil
 	}
 	for _, quota := range found {
-		if err := offload.Exceeded(&quota.Spec, q.ledger.Used(creator, key), usage); err != nil {
+		if err := offload.Exceeded(&quota.Spec, q.tracker.Used(creator, key), usage); err != nil {
 			return fmt.Errorf("quota %s/%s: %w", quota.Namespace, quota.Name, err), nil
 		}
 	}
@@ -289,7 +287,7 @@ func (q *quotas) used(creator string) corev1.ResourceList {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if used := q.ledger.Used(creator, types.NamespacedName{}); used != nil {
+	if used := q.tracker.Used(creator, types.NamespacedName{}); used != nil {
 		return used.DeepCopy()
 	}
 	return corev1.ResourceList{}
@@ -300,9 +298,9 @@ func (q *quotas) answered(pod *corev1.Pod, err error) {
 	switch {
 	case q == nil:
 	case err == nil:
-		q.account(func() string { return q.ledger.Made(client.ObjectKeyFromObject(pod), pod.UID) })
+		q.account(func() string { return q.tracker.Confirm(client.ObjectKeyFromObject(pod), pod.UID) })
 	case refusedByServer(err):
-		q.account(func() string { return q.ledger.Failed(client.ObjectKeyFromObject(pod)) })
+		q.account(func() string { return q.tracker.Release(client.ObjectKeyFromObject(pod)) })
 	}
 }
 
@@ -325,7 +323,7 @@ func (q *quotas) close(ctx context.Context, key types.NamespacedName) error {
 func (q *quotas) old(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.Contains(q.ledger.Open(q.now().Add(-openLimit)), key)
+	return slices.Contains(q.tracker.Pending(q.now().Add(-openLimit)), key)
 }
 
 // known tells whether a ShadowPod waits for room or has a reservation.
@@ -333,10 +331,10 @@ func (q *quotas) known(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, held := q.held[key]
-	return held || q.ledger.Writing(key)
+	return held || q.tracker.IsPending(key)
 }
 
-// settle reads from the API server whether a Pod exists whose creation the cache has not confirmed, and updates the ledger.
+// settle reads from the API server whether a Pod exists whose creation the cache has not confirmed, and updates the tracker.
 func (q *quotas) settle(ctx context.Context, key types.NamespacedName) error {
 	if !q.writing(key) {
 		return nil
@@ -348,9 +346,9 @@ func (q *quotas) settle(ctx context.Context, key types.NamespacedName) error {
 	}
 	q.account(func() string {
 		if !there || pod.Labels[offloadingv1beta1.LabelManagedBy] != offloadingv1beta1.ManagedByShadowPod {
-			return q.ledger.Failed(key)
+			return q.tracker.Release(key)
 		}
-		return q.ledger.Made(key, pod.UID)
+		return q.tracker.Confirm(key, pod.UID)
 	})
 	return nil
 }
@@ -358,7 +356,7 @@ func (q *quotas) settle(ctx context.Context, key types.NamespacedName) error {
 func (q *quotas) writing(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ledger.Writing(key)
+	return q.tracker.IsPending(key)
 }
 
 // refusedByServer tells whether the API server rejected the request (status 4xx), so that nothing was written. After other errors that is unknown.

@@ -13,10 +13,11 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestQuotasOnAPIServer has a consumer's ShadowPods come all at once, as when admission knew of none of the others yet.
+// TestQuotasOnAPIServer creates all ShadowPods of a consumer at once, so that admission sees none of the others.
 func TestQuotasOnAPIServer(t *testing.T) {
 	const user, limit, wanted = "pool-0a1b2c3d4e5f", 4, 20
 	config := apitesting.APIServer(t)
@@ -43,7 +44,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 				return err
 			}
 			for _, e := range events.Items {
-				if e.Reason == reasonQuota && e.Regarding.Kind == "ShadowPod" {
+				if e.Reason == reasons.QuotaExceeded && e.Regarding.Kind == "ShadowPod" {
 					return nil
 				}
 			}
@@ -60,7 +61,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	}
 	c.create(t, quota)
 
-	// Whenever there is a place, somebody takes it, and never more than one: what ends makes room.
+	// Whenever a pod ends, exactly one waiting pod starts.
 	running, ended := map[string]bool{}, 0
 	for ended < wanted {
 		select {
@@ -106,7 +107,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	later := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "crowd", Name: "later"}}
 	eventually(t, c, later, "the pod", anything)
 
-	// A pod that is resized counts anew, and waits for room as others do.
+	// A resized pod is counted again, and waits for room like others.
 	sp := shadowPod("crowd", "later", "")
 	resize := func(cpu int64) {
 		t.Helper()
@@ -144,7 +145,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	})
 	eventually(t, c, later, "the pod to grow", has(limit+2))
 
-	// What its node has not made smaller yet takes what it had, also when it is made greater again meanwhile.
+	// A pod that its node has not resized down yet counts with its former resources, also if it is resized up again meanwhile.
 	still := func(cpu int64) {
 		t.Helper()
 		report(t, c, later, func(p *corev1.Pod) {

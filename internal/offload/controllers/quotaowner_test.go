@@ -13,16 +13,16 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// TestPodsCountByTheirShadowPod: whatever labels a Pod has, or has lost, it is on the account of its ShadowPod's creator; a Pod that has none is on no account.
+// TestPodsCountByTheirShadowPod: a Pod counts for the creator of its ShadowPod, whatever labels it has or lost. A Pod without a ShadowPod counts for nobody.
 func TestPodsCountByTheirShadowPod(t *testing.T) {
 	const user, victim = "pool-0a1b2c3d4e5f", "other-0a1b2c3d4e5f"
 	sp := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-rome", Name: "web", UID: "1", Labels: map[string]string{offloadingv1beta1.LabelCreatorUser: user},
 	}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(sp).Build()
-	q := &quotas{Client: c, ledger: offload.NewLedger(), held: map[types.NamespacedName]string{}}
+	q := &quotas{Client: c, tracker: offload.NewUsageTracker(), held: map[types.NamespacedName]string{}}
 	pods := func(of string) int64 {
-		used := q.ledger.Used(of, types.NamespacedName{})
+		used := q.tracker.Used(of, types.NamespacedName{})
 		return used.Pods().Value()
 	}
 	expect := func(what string, own, others int64) {

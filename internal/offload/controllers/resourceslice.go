@@ -19,6 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
@@ -50,7 +51,7 @@ func setupVirtualNodeCreation(mgr ctrl.Manager, opts Options) error {
 
 func (r *sliceNodes) sync(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
 	if !offload.Grants(slice) {
-		return kube.Wait("NotAccepted", "waiting for cluster %s to accept ResourceSlice %s", slice.Spec.ProviderClusterID, slice.Name)
+		return kube.Wait(reasons.ResourceSliceNotAccepted, "waiting for cluster %s to accept ResourceSlice %s", slice.Spec.ProviderClusterID, slice.Name)
 	}
 	identity := &authv1beta1.Identity{}
 	found, err := exists(ctx, r.Client, identity, client.ObjectKey{Namespace: slice.Namespace, Name: authv1beta1.IdentityResourceSlicePrefix + slice.Name})
@@ -58,24 +59,24 @@ func (r *sliceNodes) sync(ctx context.Context, slice *authv1beta1.ResourceSlice)
 		return err
 	}
 	if !found || identity.Status.KubeconfigSecretRef == nil {
-		return kube.Wait("NoIdentity", "waiting for the kubeconfig of Identity %s%s", authv1beta1.IdentityResourceSlicePrefix, slice.Name)
+		return kube.Wait(reasons.WaitingForIdentity, "waiting for the kubeconfig of Identity %s%s", authv1beta1.IdentityResourceSlicePrefix, slice.Name)
 	}
 	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name}}
 	missing := false
 	_, err = kube.Ensure(ctx, r.Client, node, func() error {
 		missing = node.UID == ""
 		if node.UID != "" && !metav1.IsControlledBy(node, slice) {
-			return kube.Wait("Foreign", "VirtualNode %s/%s was not made for this ResourceSlice: it is left alone", node.Namespace, node.Name)
+			return kube.Wait(reasons.NameTaken, "VirtualNode %s/%s was not created for this ResourceSlice: delete or rename one of the two", node.Namespace, node.Name)
 		}
 		if !node.DeletionTimestamp.IsZero() {
-			return kube.Wait("Deleting", "VirtualNode %s/%s is being deleted", node.Namespace, node.Name)
+			return kube.Wait(reasons.VirtualNodeTerminating, "VirtualNode %s/%s is being deleted", node.Namespace, node.Name)
 		}
 		node.Labels, node.Annotations = merge(r.GlobalLabels, node.Labels), merge(r.GlobalAnnotations, node.Annotations)
 		offload.Fill(node, slice, identity.Status.KubeconfigSecretRef.Name)
 		return controllerutil.SetControllerReference(slice, node, r.Scheme())
 	})
 	if err == nil && missing {
-		r.events.Eventf(slice, node, corev1.EventTypeNormal, "VirtualNodeCreated", "Create", "made VirtualNode %s", node.Name)
+		r.events.Eventf(slice, node, corev1.EventTypeNormal, reasons.VirtualNodeCreated, "Create", "created VirtualNode %s", node.Name)
 	}
 	return err
 }
@@ -91,7 +92,7 @@ func (r *sliceNodes) finalize(ctx context.Context, slice *authv1beta1.ResourceSl
 			return err
 		}
 	}
-	return kube.Wait("Draining", "waiting for VirtualNode %s to be gone", node.Name)
+	return kube.Wait(string(offloadingv1beta1.VirtualNodeDraining), "waiting for the deletion of VirtualNode %s", node.Name)
 }
 
 // sliceOf returns the ResourceSlice for which an Identity was created.

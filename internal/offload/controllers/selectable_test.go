@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// TestLostNodes: a Node is lost where there should be one, and not where its VirtualNode says that there is none.
+// TestLostNodes: a Node counts as lost if it is missing, unless its VirtualNode wants none.
 func TestLostNodes(t *testing.T) {
 	node := func(cluster string, status offloadingv1beta1.VirtualNodeConditionStatus) *offloadingv1beta1.VirtualNode {
 		n := virtualNode(api.TenantNamespace(cluster), cluster, cluster)

@@ -31,6 +31,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
@@ -156,7 +157,7 @@ func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1bet
 		next := have.DeepCopy()
 		next.Labels, next.Annotations, next.Endpoints, next.Ports = want.Labels, want.Annotations, want.Endpoints, want.Ports
 		if err = r.Patch(ctx, next, client.MergeFrom(have)); apierrors.IsNotFound(err) {
-			err = kube.WaitFor(staleDelay, "Stale", "EndpointSlice %s/%s vanished while it was looked at", shadow.Namespace, shadow.Name)
+			err = kube.WaitFor(staleDelay, reasons.WaitingForCache, "EndpointSlice %s/%s was deleted while it was read", shadow.Namespace, shadow.Name)
 		}
 	case offload.EndpointSliceDelete:
 		err = kube.Delete(ctx, r.Client, have) // the deletion event triggers the next reconciliation
@@ -164,11 +165,11 @@ func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1bet
 		err = r.taken(shadow)
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		r.events.Eventf(shadow, nil, corev1.EventTypeWarning, "Invalid", "Create", "the EndpointSlice is refused: %v", err)
-		return kube.Invalid("Invalid", "the EndpointSlice is refused: %v", err)
+		r.events.Eventf(shadow, nil, corev1.EventTypeWarning, reasons.Invalid, "Create", "the API server rejected the EndpointSlice: %v", err)
+		return kube.Invalid(reasons.Invalid, "the API server rejected the EndpointSlice: %v", err)
 	}
 	if err == nil && after > 0 {
-		return kube.WaitFor(after, "Patience", "cluster %s is out of reach", facts.Consumer)
+		return kube.WaitFor(after, reasons.ConsumerUnreachable, "cluster %s is unreachable", facts.Consumer)
 	}
 	return err
 }
@@ -181,7 +182,7 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 	}
 	f := offload.EndpointFacts{Consumer: namespace.Labels[api.LabelRemoteClusterID]}
 	if f.Consumer == "" {
-		return f, 0, kube.Invalid("NoConsumer", "namespace %s belongs to no other cluster: it has no label %s", name, api.LabelRemoteClusterID)
+		return f, 0, kube.Invalid(reasons.MissingConsumerLabel, "namespace %s belongs to no other cluster: it has no label %s", name, api.LabelRemoteClusterID)
 	}
 	peer := &corev1beta1.ForeignCluster{}
 	found, err := exists(ctx, r.Client, peer, client.ObjectKey{Name: f.Consumer})
@@ -232,7 +233,7 @@ func (r *shadowEndpointSlices) create(ctx context.Context, shadow *offloadingv1b
 	case err == nil:
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return kube.Wait("NamespaceTerminating", "namespace %s is being deleted", shadow.Namespace)
+		return kube.Wait(reasons.NamespaceTerminating, "namespace %s is being deleted", shadow.Namespace)
 	case !apierrors.IsAlreadyExists(err):
 		return err
 	}
@@ -244,12 +245,12 @@ func (r *shadowEndpointSlices) create(ctx context.Context, shadow *offloadingv1b
 	case there && offload.ShadowEndpoints(shadow, taken, want) == offload.EndpointSliceForeign:
 		return r.taken(shadow)
 	default:
-		return kube.WaitFor(staleDelay, "Stale", "the cache has not heard of EndpointSlice %s/%s yet", shadow.Namespace, shadow.Name)
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "waiting for the cache to have EndpointSlice %s/%s", shadow.Namespace, shadow.Name)
 	}
 }
 
 func (r *shadowEndpointSlices) taken(shadow *offloadingv1beta1.ShadowEndpointSlice) error {
-	r.events.Eventf(shadow, nil, corev1.EventTypeWarning, reasonPodNameTaken, "Create",
+	r.events.Eventf(shadow, nil, corev1.EventTypeWarning, reasons.NameTaken, "Create",
 		"an EndpointSlice of this name exists and does not belong to Liqo; it is left alone, and this one is created once the name is free")
-	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "EndpointSlice %s/%s exists and is not ours", shadow.Namespace, shadow.Name)
+	return kube.WaitFor(foreignRetry, reasons.NameTaken, "EndpointSlice %s/%s exists and does not belong to Liqo", shadow.Namespace, shadow.Name)
 }

@@ -147,7 +147,7 @@ func testEndpoints(t *testing.T, c *cluster) {
 		t.Errorf("a slice cost %d writes", writes)
 	}
 
-	// What somebody does to it is undone; it follows its shadow; it comes back.
+	// Changes by others are undone, changes of the ShadowEndpointSlice are applied, and a deleted EndpointSlice is recreated.
 	change(t, c, slice, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.200.0.9"} })
 	eventually(t, c, slice, "the slice to be repaired", shows("10.0.0.5 true", "10.0.0.6 true"))
 	change(t, c, shadow, func(s *offloadingv1beta1.ShadowEndpointSlice) {
@@ -171,7 +171,7 @@ func testEndpoints(t *testing.T, c *cluster) {
 	network(t, c, peer, corev1beta1.StatusEstablished)
 	eventually(t, c, slice, "endpoints to be ready again", shows("10.0.0.6 true"))
 
-	// A network of ours translates addresses once it is known how; until then none is shown, and the consumer hears why.
+	// A network with remapped ranges translates addresses once the translation is known. Until then no address is shown, and a condition says why.
 	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-siena", Name: "siena", Labels: map[string]string{api.LabelRemoteClusterID: "siena"},
 	}}
@@ -251,7 +251,7 @@ func testHostileEndpoints(t *testing.T, c *cluster) {
 	})
 	told(false)
 
-	// In a namespace of nobody there is nothing, whatever its labels say.
+	// Nothing is created in a namespace that is no remote namespace, whatever the labels of the object are.
 	c.namespace(t, "nobody", nil)
 	stray := shadowSlice("nobody", "web", "10.0.0.5")
 	stray.Labels[api.LabelOrigin] = "lucca"
@@ -318,7 +318,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 	offloaded(web, string(web.UID))
 	address(web, "10.71.0.5")
 	ip := ipOf(web)
-	// What a provider tells that has no place here is exposed to nobody, nor is what lies elsewhere than its place.
+	// An address of a provider without a view here is not exposed, nor is an address outside of its view.
 	none := func(what string) {
 		t.Helper()
 		c.stays(t, what, func() bool { return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(ip), ip)) })

@@ -28,6 +28,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // foreignRetry is the interval for checking whether a foreign Pod still occupies the name of a ShadowPod. Such Pods are not watched.
@@ -35,9 +36,6 @@ const foreignRetry = 30 * time.Second
 
 // endRetry is the requeue delay of a ShadowPod that needs no Pod any more while the cache does not show this yet. Usually an event comes much earlier.
 const endRetry = 30 * time.Second
-
-// reasonPodNameTaken is the reason why a ShadowPod has no Pod while a foreign Pod occupies its name.
-const reasonPodNameTaken = "NameTaken"
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
@@ -93,7 +91,7 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile handles one ShadowPod. For a deleted one, it settles the quota ledger and drops the state in memory.
+// Reconcile handles one ShadowPod. For a deleted one, it settles the quota tracker and drops the state in memory.
 func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
@@ -184,7 +182,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	}
 	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !offload.Finished(phase) {
 		// Anybody can set our label on a Pod, and the deletion of such a Pod triggers no reconciliation.
-		return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not of this ShadowPod", sp.Namespace, sp.Name)
+		return kube.WaitFor(foreignRetry, reasons.NameTaken, "pod %s/%s exists and does not belong to this ShadowPod", sp.Namespace, sp.Name)
 	}
 	return nil
 }
@@ -196,7 +194,7 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return err
 	}
 	pod := offload.Pod(sp, r.metadata)
-	if err := r.leadHome(ctx, sp, pod); err != nil {
+	if err := r.setOriginAPIServer(ctx, sp, pod); err != nil {
 		return err
 	}
 	if err := r.quotas.room(ctx, sp); err != nil {
@@ -209,9 +207,9 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	case err == nil:
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return kube.Wait("NamespaceTerminating", "namespace %s is being deleted", sp.Namespace)
+		return kube.Wait(reasons.NamespaceTerminating, "namespace %s is being deleted", sp.Namespace)
 	case !apierrors.IsAlreadyExists(err):
-		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "creating pod: %v", err)
+		r.events.Eventf(sp, nil, corev1.EventTypeWarning, reasons.FailedCreatePod, "Create", "failed to create the pod: %v", err)
 		return fmt.Errorf("creating pod %s/%s: %w", sp.Namespace, sp.Name, err)
 	}
 	taken := &corev1.Pod{}
@@ -220,13 +218,13 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	case err != nil:
 		return err
 	case !there:
-		return kube.WaitFor(staleDelay, "Retry", "pod %s/%s vanished while it was looked at", sp.Namespace, sp.Name)
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "pod %s/%s was deleted while it was read", sp.Namespace, sp.Name)
 	case taken.Labels[offloadingv1beta1.LabelManagedBy] == offloadingv1beta1.ManagedByShadowPod:
-		return kube.WaitFor(staleDelay, "Stale", "the cache has not heard of pod %s/%s yet", sp.Namespace, sp.Name)
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "waiting for the cache to have pod %s/%s", sp.Namespace, sp.Name)
 	}
-	r.events.Eventf(sp, taken, corev1.EventTypeWarning, "FailedCreatePod", "Create",
+	r.events.Eventf(sp, taken, corev1.EventTypeWarning, reasons.FailedCreatePod, "Create",
 		"a pod of this name exists and does not belong to Liqo; it is left alone, and the pod is created once the name is free")
-	return kube.WaitFor(foreignRetry, reasonPodNameTaken, "pod %s/%s exists and is not ours", sp.Namespace, sp.Name)
+	return kube.WaitFor(foreignRetry, reasons.NameTaken, "pod %s/%s exists and does not belong to Liqo", sp.Namespace, sp.Name)
 }
 
 // again returns a wait error if the Pod of a ShadowPod must not be recreated. Usually a Pod is gone because its ShadowPod is deleted, and either of
@@ -242,7 +240,7 @@ func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod)
 		return err
 	}
 	if action, _ := offload.Shadow(now, nil, r.metadata); now.UID != sp.UID || action != offload.PodCreate {
-		return kube.WaitFor(endRetry, "Stale", "the cache has not heard yet that ShadowPod %s needs no Pod any more", key)
+		return kube.WaitFor(endRetry, reasons.WaitingForCache, "waiting for the cache to have the change by which ShadowPod %s needs no pod", key)
 	}
 	return nil
 }
@@ -252,7 +250,7 @@ func (r *shadowPods) relabel(ctx context.Context, sp *offloadingv1beta1.ShadowPo
 	pod = pod.DeepCopy()
 	pod.Labels, pod.Annotations = offload.Relabelled(sp, pod, r.metadata)
 	if err := r.Patch(ctx, pod, client.MergeFrom(before), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
-		r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update", "updating labels and annotations: %v", err)
+		r.events.Eventf(sp, pod, corev1.EventTypeWarning, reasons.FailedUpdatePod, "Update", "failed to update labels and annotations of the pod: %v", err)
 		return fmt.Errorf("updating labels and annotations of pod %s/%s: %w", sp.Namespace, sp.Name, err)
 	}
 	return nil

@@ -94,7 +94,7 @@ func testShadowPod(t *testing.T, c *cluster) {
 	})
 	reported(corev1.PodFailed)
 
-	// A ShadowPod of the same name takes over only after the Pod of the earlier one is gone, and that is seen to.
+	// A ShadowPod creates its Pod only after the Pod of an earlier ShadowPod of that name is deleted, and causes the deletion.
 	c.remove(t, sp)
 	c.gone(t, sp)
 	first := shadowPod("shadows", "again", corev1.RestartPolicyAlways)
@@ -158,8 +158,8 @@ func testForeignPod(t *testing.T, c *cluster) {
 	})
 }
 
-// A Pod that carries our label without being ours goes without news: the ShadowPod has to look by itself.
-func TestShadowPodLooksAgainForItsName(t *testing.T) {
+// TestShadowPodRetriesWhileItsNameIsTaken: the deletion of a foreign Pod with our label causes no event, so the ShadowPod is requeued.
+func TestShadowPodRetriesWhileItsNameIsTaken(t *testing.T) {
 	sp := shadowPod("foreign", "web", corev1.RestartPolicyAlways)
 	sp.UID = "1"
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -181,7 +181,7 @@ func TestShadowPodLooksAgainForItsName(t *testing.T) {
 	}
 }
 
-// The news that a Pod is gone may come before the news why.
+// TestShadowPodEndsOnce: the event of a Pod's deletion may arrive before the event with its end.
 func TestShadowPodEndsOnce(t *testing.T) {
 	deleted, failure := metav1.Now(), errors.New("no answer")
 	for name, test := range map[string]struct {
@@ -282,7 +282,7 @@ func TestShadowPodEndsOnce(t *testing.T) {
 	}
 }
 
-// The end of a Pod and its removal may be one piece of news: then the cache has neither the end nor the Pod.
+// TestShadowPodKeepsTheEnd: the end and the deletion of a Pod may arrive as one event, so the cache never has the end.
 func TestShadowPodKeepsTheEnd(t *testing.T) {
 	deleted := metav1.Now()
 	for name, row := range map[string]struct {
@@ -343,18 +343,18 @@ func (refusingPlan) Translation(context.Context, client.Reader, string) (func(ne
 	return func(netip.Addr) (netip.Addr, error) { return netip.Addr{}, errors.New("it is none of its addresses") }, "", nil
 }
 
-func TestShadowPodThatWaitsHoldsNoQuota(t *testing.T) {
+func TestWaitingShadowPodReservesNoQuota(t *testing.T) {
 	sp := shadowPod("home", "web", corev1.RestartPolicyAlways)
 	sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser] = "1", "rome"
 	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	sp.Spec.Pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{kinds.HomeAPIServer}}}
+	sp.Spec.Pod.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1", Hostnames: []string{kinds.OriginAPIServer}}}
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "rome"}, Spec: offloadingv1beta1.QuotaSpec{
 		User: "rome", Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
 	}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota).Build()
 	q := &quotas{
 		Client: c, live: c, now: time.Now, synced: func() bool { return true },
-		ledger: offload.NewLedger(), held: map[types.NamespacedName]string{},
+		tracker: offload.NewUsageTracker(), held: map[types.NamespacedName]string{},
 	}
 	r := &shadowPods{Client: c, live: c, addresses: waitingPlan{}, quotas: q}
 	if err := r.sync(t.Context(), sp); !kube.IsWait(err) {
@@ -403,7 +403,7 @@ func testShadowPodMetadata(t *testing.T, c *cluster) {
 	})
 }
 
-// TestEndsOfPodsAreForgotten: the Pod of a ShadowPod that is gone ends later, as garbage does, and nothing of it stays in memory.
+// TestEndsOfPodsAreForgotten: the Pod of a deleted ShadowPod ends later, by garbage collection, and nothing of it stays in memory.
 func TestEndsOfPodsAreForgotten(t *testing.T) {
 	sp := shadowPod("home", "train", corev1.RestartPolicyAlways)
 	sp.UID = "1"

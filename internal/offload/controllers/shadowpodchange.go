@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods/ephemeralcontainers;pods/resize;pods/status,verbs=patch
@@ -29,7 +30,7 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return err
 	}
 	if !there || !offload.OwnedBy(pod, sp) {
-		return kube.WaitFor(staleDelay, "Stale", "pod %s/%s is another one by now", sp.Namespace, sp.Name)
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "pod %s/%s was replaced while it was read", sp.Namespace, sp.Name)
 	}
 	before, wanted := pod.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationSpec]
 	leftOut := map[string]string{} // for each part that was not applied, the recorded version to keep
@@ -61,11 +62,11 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		}
 		switch {
 		case apierrors.IsNotFound(err) && part.Subresource != "": // permanent: the API server does not have the subresource
-			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field,
-				"%s of a pod can't be changed in this cluster: its API server knows no pods/%s", part.Field, part.Subresource)
+			r.events.Eventf(sp, pod, corev1.EventTypeWarning, reasons.FailedUpdatePod, "Update "+part.Field,
+				"%s of a pod can't be changed in this cluster: its API server does not serve pods/%s", part.Field, part.Subresource)
 		case client.IgnoreNotFound(err) != nil:
 			// Events with the same action are aggregated, with the message of any one of them.
-			r.events.Eventf(sp, pod, corev1.EventTypeWarning, "FailedUpdatePod", "Update "+part.Field, "changing %s of the pod: %v", part.Field, err)
+			r.events.Eventf(sp, pod, corev1.EventTypeWarning, reasons.FailedUpdatePod, "Update "+part.Field, "failed to change %s of the pod: %v", part.Field, err)
 			problems = append(problems, fmt.Errorf("changing %s of pod %s/%s: %w", part.Field, sp.Namespace, sp.Name, err))
 			leftOut[part.Field] = ""
 			if resize && refusedByServer(err) {

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// testShadowPodChanges: images, resources, containers for debugging and readiness gates reach the Pod that runs, and what can't is told.
+// testShadowPodChanges: images, resources, ephemeral containers and readiness gates reach the running Pod. Rejected changes are reported.
 func testShadowPodChanges(t *testing.T, c *cluster) {
 	c.namespace(t, "changes", nil)
 	sp := shadowPod("changes", "web", corev1.RestartPolicyAlways)
@@ -132,7 +132,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 	c.gone(t, sp)
 }
 
-// testShadowPodEnd: a Pod that ends and is removed at once, as kubelets do it, leaves its end with the ShadowPod, and is not made again.
+// testShadowPodEnd: a Pod ends and is deleted at once, as kubelets do it. The ShadowPod records the end, and the Pod is not recreated.
 func testShadowPodEnd(t *testing.T, c *cluster) {
 	c.namespace(t, "ends", nil)
 	c.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ends-node"}})
@@ -163,7 +163,7 @@ func testShadowPodEnd(t *testing.T, c *cluster) {
 	})
 }
 
-// testShadowPodGrace: a Pod that is to end sooner than it says does, and is not made again.
+// testShadowPodGrace: a deletion with a shorter grace period ends the Pod earlier, and the Pod is not recreated.
 func testShadowPodGrace(t *testing.T, c *cluster) {
 	c.namespace(t, "grace", nil)
 	c.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "grace-node"}})

@@ -26,6 +26,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // FinalizerVirtualNode holds a VirtualNode until its pods, its virtual kubelet and its Node are gone. It also holds the ResourceSlice from which the
@@ -113,11 +114,11 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 		return err
 	}
 	if first != nil {
-		return r.refuse(node, reasonNameTaken, fmt.Sprintf("VirtualNode %s/%s has that name already, and there can be one node of it: "+
+		return r.refuse(node, reasons.NodeNameTaken, fmt.Sprintf("VirtualNode %s/%s has the same name, and there can be one Node of that name: "+
 			"give this VirtualNode another name", first.Namespace, first.Name))
 	}
 	if node.Spec.ClusterID == "" || node.Spec.KubeconfigSecretRef == nil || node.Spec.KubeconfigSecretRef.Name == "" {
-		return r.refuse(node, "Incomplete", "spec.clusterID and spec.kubeconfigSecretRef.name must be set")
+		return r.refuse(node, reasons.Invalid, "spec.clusterID and spec.kubeconfigSecretRef.name must be set")
 	}
 	creates := offload.CreatesNode(node, &options.Spec)
 	host, err := r.host(ctx, node)
@@ -125,25 +126,25 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 		return err
 	}
 	if creates && host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
-		return r.refuse(node, reasonNameTaken, "a node "+node.Name+" exists that is not virtual: give the VirtualNode another name")
+		return r.refuse(node, reasons.NodeNameTaken, "a node "+node.Name+" exists that is not virtual: give the VirtualNode another name")
 	}
 	available, err := r.kubelet(ctx, node, options)
 	if err != nil {
 		return err
 	}
 	if available {
-		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeRunning, "VkRunning", "")
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeRunning, reasons.VkRunning, "")
 	} else {
-		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeCreating, "VkCreating",
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeCreating, reasons.VkCreating,
 			"waiting for Deployment "+offload.KubeletName(node.Name))
 	}
 	switch {
 	case !creates:
-		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeNotWanted", "spec.createNode is false")
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, reasons.NodeNotWanted, "spec.createNode is false")
 	case host != nil:
-		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeRunning, "NodeCreated", "")
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeRunning, reasons.NodeCreated, "")
 	default:
-		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeCreating, "NodeCreating", "waiting for the virtual kubelet")
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeCreating, reasons.NodeCreating, "waiting for the virtual kubelet")
 	}
 	return r.metricsService(ctx, node, options)
 }
@@ -152,9 +153,6 @@ func (r *virtualNodes) condition(node *offloadingv1beta1.VirtualNode, t offloadi
 	s offloadingv1beta1.VirtualNodeConditionStatus, reason, message string) {
 	offload.SetCondition(node, t, s, reason, message, r.now())
 }
-
-// reasonNameTaken is the reason why a VirtualNode gets no virtual kubelet if another node has its name.
-const reasonNameTaken = "NodeNameTaken"
 
 // namesake returns the earlier VirtualNode with the same name in another namespace, nil if there is none.
 func namesake(ctx context.Context, c client.Client, node *offloadingv1beta1.VirtualNode) (*offloadingv1beta1.VirtualNode, error) {
@@ -169,7 +167,7 @@ func namesake(ctx context.Context, c client.Client, node *offloadingv1beta1.Virt
 func (r *virtualNodes) refuse(node *offloadingv1beta1.VirtualNode, reason, message string) error {
 	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, reason, message)
 	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, reason, message)
-	if reason == reasonNameTaken {
+	if reason == reasons.NodeNameTaken {
 		return kube.WaitFor(time.Minute, reason, "%s", message) // requeue, since foreign nodes are not watched
 	}
 	return kube.Invalid(reason, "%s", message)
@@ -208,8 +206,8 @@ func (r *virtualNodes) options(ctx context.Context, node *offloadingv1beta1.Virt
 
 func (r *virtualNodes) missing(node *offloadingv1beta1.VirtualNode, key client.ObjectKey) error {
 	message := fmt.Sprintf("waiting for VkOptionsTemplate %s", key)
-	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, "NoOptions", message)
-	return kube.Wait("NoOptions", "%s", message)
+	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, reasons.VkOptionsTemplateNotFound, message)
+	return kube.Wait(reasons.VkOptionsTemplateNotFound, "%s", message)
 }
 
 // host returns the Node with the name of the VirtualNode, nil if there is none.
@@ -268,7 +266,7 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 		return false, err
 	}
 	if missing {
-		r.events.Eventf(node, deployment, corev1.EventTypeNormal, "VkCreated", "Create", "made Deployment %s of the virtual kubelet", deployment.Name)
+		r.events.Eventf(node, deployment, corev1.EventTypeNormal, reasons.VkCreated, "Create", "created Deployment %s of the virtual kubelet", deployment.Name)
 	} else if hash := want.Annotations[offload.AnnotationIdentityHash]; known != hash {
 		if err := r.refreshIdentity(ctx, node, hash); err != nil {
 			return false, err
@@ -316,7 +314,7 @@ func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1be
 func (r *virtualNodes) ensure(ctx context.Context, obj client.Object, mutate func() error) error {
 	_, err := kube.Ensure(ctx, r.Client, obj, mutate)
 	if apierrors.IsAlreadyExists(err) {
-		return kube.WaitFor(staleDelay, "Stale", "%T %s exists and is not in the cache", obj, client.ObjectKeyFromObject(obj))
+		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "waiting for the cache to have %T %s", obj, client.ObjectKeyFromObject(obj))
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	c.create(t, host)
 	c.state(t, node, offloadingv1beta1.VirtualNodeRunning, offloadingv1beta1.VirtualNodeRunning)
 	generation := d.Generation
-	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: liqoHome, Name: offloadingv1beta1.VkOptionsTemplateDefault}}
+	options := &offloadingv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: liqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateDefault}}
 	change(t, c, options, func(o *offloadingv1beta1.VkOptionsTemplate) { o.Spec.ExtraArgs = []string{"--v=2"} })
 	eventually(t, c, d, "the Deployment to follow its options", func(d *appsv1.Deployment) error {
 		if d.Generation == generation {
@@ -124,7 +124,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 		generation = d.Generation
 	}
 
-	// A renewed identity replaces no pod: the kubelet is made to bring it into those that run.
+	// A renewed identity replaces no pod: the kubelet updates the mounted Secret of running pods.
 	kubelet := podOn(tenant, "vk-genoa-x", "")
 	kubelet.Labels = offload.KubeletSelector(node)
 	c.create(t, kubelet)
@@ -194,7 +194,8 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	c.gone(t, node)
 }
 
-// Two VirtualNodes of one cluster go at the same time, while the provider takes its time with the NamespaceMap: whoever is last takes it along.
+// Two VirtualNodes of one cluster are deleted at the same time, while the provider is slow to delete the remote namespaces. The last one deletes the
+// NamespaceMap.
 func testTwoVirtualNodes(t *testing.T, c *cluster) {
 	const provider = "bari"
 	tenant := api.TenantNamespace(provider)
@@ -281,7 +282,7 @@ func testVirtualNodeOfSlice(t *testing.T, c *cluster) {
 	c.gone(t, slice)
 }
 
-// The pods of a provider that does not answer are removed by force, and nobody waits for its namespaces.
+// The pods of an unreachable provider are deleted by force, and the deletion does not wait for its namespaces.
 func testUnreachableProvider(t *testing.T, c *cluster) {
 	const provider = "como"
 	tenant := api.TenantNamespace(provider)

@@ -19,6 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // mapLimit is how long, after the drain, a VirtualNode waits for its provider to delete the remote namespaces. The NamespaceMap has a finalizer of
@@ -59,11 +60,12 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		case kube.IsWait(err):
 			message = err.Error()
 		case len(stuck) > 0:
-			message = fmt.Sprintf("left behind: %s", shown(stuck))
-			r.events.Eventf(node, host, corev1.EventTypeWarning, "PodsLeft", "Drain", "%d pods did not leave node %s and are no longer waited for: %s",
+			message = fmt.Sprintf("not terminated in time: %s", shown(stuck))
+			r.events.Eventf(node, host, corev1.EventTypeWarning, reasons.DrainTimedOut, "Drain",
+				"%d pods on node %s did not terminate in time, and the deletion continues without them: %s",
 				len(stuck), node.Name, shown(stuck))
 		}
-		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDraining, "NodeDraining", message)
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDraining, reasons.NodeDraining, message)
 		if err != nil {
 			return err
 		}
@@ -72,7 +74,7 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		return err
 	}
 	if host != nil && !r.past(host.DeletionTimestamp) {
-		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDeleting, "NodeDeleting", "")
+		r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeDeleting, reasons.NodeDeleting, "")
 		if err := kube.Delete(ctx, r.Client, host); err != nil {
 			return err
 		}
@@ -80,9 +82,9 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 		if err := kube.Delete(ctx, r.Client, lease); err != nil {
 			return err
 		}
-		return kube.WaitFor(endLimit, "NodeDeleting", "waiting for node %s to be gone", node.Name)
+		return kube.WaitFor(endLimit, reasons.NodeDeleting, "waiting for the deletion of node %s", node.Name)
 	}
-	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, "NodeDeleted", "")
+	r.condition(node, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeNone, reasons.NodeDeleted, "")
 	if first == nil { // otherwise the permissions belong to the other VirtualNode
 		if err := r.revoke(ctx, node); err != nil {
 			return err
@@ -115,7 +117,7 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 	if err := r.Patch(ctx, host, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cordoning node %s: %w", host.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Draining the virtual node", "node", host.Name)
+	ctrl.LoggerFrom(ctx).Info("Cordoned the virtual node to drain it", "node", host.Name)
 	return nil
 }
 
@@ -128,23 +130,24 @@ func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.
 		return err
 	}
 	if !found || !metav1.IsControlledBy(deployment, node) {
-		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, "VkDeleted", "")
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNone, reasons.VkDeleted, "")
 		return nil
 	}
-	message := fmt.Sprintf("waiting for Deployment %s and its pods to be gone", deployment.Name)
+	message := fmt.Sprintf("waiting for the deletion of Deployment %s and its pods", deployment.Name)
 	if own && r.past(deployment.DeletionTimestamp) {
-		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, "VkDeleting",
-			fmt.Sprintf("Deployment %s and its pods are not gone after %s and no longer waited for", deployment.Name, endLimit))
+		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, reasons.VkDeleting,
+			fmt.Sprintf("Deployment %s and its pods still exist after %s, and the deletion continues without waiting for them", deployment.Name, endLimit))
 		return r.revoke(ctx, node)
 	}
-	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, "VkDeleting", message)
+	r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeDeleting, reasons.VkDeleting, message)
 	if deployment.DeletionTimestamp.IsZero() {
 		if err := kube.Delete(ctx, r.Client, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 			return err
 		}
-		r.events.Eventf(node, deployment, corev1.EventTypeNormal, "VkDeleted", "Delete", "its pods are gone: deleting Deployment %s of the virtual kubelet", deployment.Name)
+		r.events.Eventf(node, deployment, corev1.EventTypeNormal, reasons.VkDeleted, "Delete",
+			"the virtual node has no pods left: deleting Deployment %s of the virtual kubelet", deployment.Name)
 	}
-	return kube.WaitFor(endLimit, "VkDeleting", "%s", message)
+	return kube.WaitFor(endLimit, reasons.VkDeleting, "%s", message)
 }
 
 // releaseMap deletes the NamespaceMap and waits until it is gone, if no other virtual node of that cluster needs it. If several virtual nodes are
@@ -180,7 +183,7 @@ func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.V
 	if unreachable || left <= 0 {
 		return nil
 	}
-	return kube.WaitFor(left, offloadingv1beta1.ReasonTerminating, "waiting for cluster %s to give back the namespaces", node.Spec.ClusterID)
+	return kube.WaitFor(left, offloadingv1beta1.ReasonTerminating, "waiting for cluster %s to delete the remote namespaces", node.Spec.ClusterID)
 }
 
 // unreachable tells whether the provider is known to be unreachable. A cluster without a ForeignCluster counts as reachable.

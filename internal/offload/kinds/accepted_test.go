@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// TestMetadataIsCopiedByAnAllowList: an annotation or label with a prefix that no list names drives a controller of the provider, for all that is known.
+// TestMetadataIsCopiedByAnAllowList: an annotation or label with a prefix that no list names may drive a controller of the provider, so it is not copied.
 func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 	local := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	local.Labels = map[string]string{
@@ -76,7 +76,7 @@ func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 	}
 }
 
-// TestExternalNames: a name that is another one in the provider is called as it is called there, or refused with a cure.
+// TestExternalNames: a name that means something else in the provider is translated, or refused with a cure.
 func TestExternalNames(t *testing.T) {
 	remote := func(namespace string) (string, bool) {
 		name, found := map[string]string{"shop": "shop-rome", "db": "db-rome"}[namespace]

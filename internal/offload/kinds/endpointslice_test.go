@@ -92,7 +92,8 @@ func TestEveryFieldOfAnEndpointHasARule(t *testing.T) {
 	}
 }
 
-// TestAnEmptySliceIsCopied: a Service without pods has none there either; one whose pods are all there has slices of its own.
+// TestAnEmptySliceIsCopied: a Service without pods has no endpoints in the provider either. If all its pods are there, the provider has EndpointSlices of its
+// own.
 func TestAnEmptySliceIsCopied(t *testing.T) {
 	got, why, err := EndpointSlice(slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }), "shop-rome", sliceOptions)
 	if err != nil || got == nil || len(got.Spec.Template.Endpoints) != 0 || len(got.Spec.Template.Ports) != 1 {

@@ -27,20 +27,20 @@ func OwnsEvent(local metav1.Object, o CopyOptions) bool {
 	return Owns(local, CopyOptions{Origin: o.Destination, Destination: o.Origin})
 }
 
-// Event returns the local copy of a provider's Event, or why it has none. about is the local object of the Event, and twin its counterpart in the provider.
-// An Event older than twin is not copied: it concerns an earlier object of the same name.
-func Event(remote *corev1.Event, about, twin metav1.Object, o CopyOptions) (*corev1.Event, string) {
+// Event returns the local copy of a provider's Event, or why it has none. about is the local object of the Event, and remoteObject its counterpart
+// in the provider. An Event older than remoteObject is not copied: it concerns an earlier object of the same name.
+func Event(remote *corev1.Event, about, remoteObject metav1.Object, o CopyOptions) (*corev1.Event, string) {
 	if why := Kept(remote.Annotations, o); why != "" {
 		return nil, why
 	}
 	kind, _ := Involved(remote)
 	switch {
-	case about == nil || twin == nil:
+	case about == nil || remoteObject == nil:
 		return nil, "it is about nothing of ours"
-	case remote.CreationTimestamp.Time.Before(twin.GetCreationTimestamp().Time):
+	case remote.CreationTimestamp.Time.Before(remoteObject.GetCreationTimestamp().Time):
 		return nil, "it is about an earlier object of that name"
 	}
-	if shadow, ok := twin.(*offv1.ShadowPod); ok {
+	if shadow, ok := remoteObject.(*offv1.ShadowPod); ok {
 		if pod, ok := about.(*corev1.Pod); !ok || !MadeFor(shadow, pod) {
 			return nil, "it is about an earlier pod of that name"
 		}

@@ -82,10 +82,10 @@ func TestEvent(t *testing.T) {
 	}
 	later := metav1.NewTime(eventsBegin.Add(time.Second))
 	for name, row := range map[string]struct {
-		event       *corev1.Event
-		about, twin metav1.Object
-		kind        offv1.ReflectionType
-		says        string
+		event               *corev1.Event
+		about, remoteObject metav1.Object
+		kind                offv1.ReflectionType
+		says                string
 	}{
 		"of nothing here":          {remoteEvent(nil), nil, eventShadow, "", "nothing of ours"},
 		"of what is not our copy":  {remoteEvent(nil), eventPod, nil, "", "nothing of ours"},
@@ -97,7 +97,7 @@ func TestEvent(t *testing.T) {
 	} {
 		o := plainOptions
 		o.Type = row.kind
-		if got, why := Event(row.event, row.about, row.twin, o); got != nil || !strings.Contains(why, row.says) {
+		if got, why := Event(row.event, row.about, row.remoteObject, o); got != nil || !strings.Contains(why, row.says) {
 			t.Errorf("%s: %v, %q", name, got, why)
 		}
 	}

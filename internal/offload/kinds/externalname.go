@@ -40,7 +40,7 @@ func externalName(name, destination string, remoteNamespace func(namespace strin
 			return refuse("it is the name of an address; use the name of a Service")
 		case "svc":
 			if namespace == "default" && labels[i-2] == "kubernetes" {
-				return refuse("it is the API server; pods reach that of their own cluster as " + HomeAPIServer)
+				return refuse("it is the API server; pods reach that of their own cluster as " + OriginAPIServer)
 			}
 			remote, found := "", false
 			if remoteNamespace != nil {

@@ -41,7 +41,8 @@ func MergeIngress(have, want *networkingv1.Ingress) (*networkingv1.Ingress, Chan
 	return merged(have, out)
 }
 
-// UnaskedOfIngress returns an error that lists the annotations of an Ingress that are not copied although its controller obeys them, nil if there are none.
-func UnaskedOfIngress(local *networkingv1.Ingress, o CopyOptions) error {
+// UncopiedAnnotationsOfIngress returns an error that lists the annotations of an Ingress that are not copied although its controller obeys them. It
+// returns nil if there are none.
+func UncopiedAnnotationsOfIngress(local *networkingv1.Ingress, o CopyOptions) error {
 	return unasked(resourceIngresses, local, o)
 }

@@ -18,8 +18,8 @@ import (
 // NetworkPolicyOptions holds the facts that the rules for NetworkPolicies depend on.
 type NetworkPolicyOptions struct {
 	CopyOptions
-	// Twin returns the remote namespace of a local namespace, false if it has none in this provider.
-	Twin func(namespace string) (string, bool)
+	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none in this provider.
+	RemoteNamespace func(namespace string) (string, bool)
 	// Ours returns a range of this cluster that overlaps block and whose addresses differ in the provider, false if there is none. If Ours is nil, all
 	// addresses are the same in the provider.
 	Ours func(block netip.Prefix) (netip.Prefix, bool)
@@ -172,12 +172,12 @@ func (o *NetworkPolicyOptions) namespaces(in *metav1.LabelSelector) (*metav1.Lab
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: api.LabelTenantNamespace, Operator: metav1.LabelSelectorOpDoesNotExist}},
 		}, nil
 	}
-	var twins, without []string
+	var remotes, without []string
 	for _, name := range names {
-		if twin, ok := o.Twin(name); ok {
-			twins = append(twins, twin)
+		if remote, ok := o.RemoteNamespace(name); ok {
+			remotes = append(remotes, remote)
 		} else if name == metav1.NamespaceSystem {
-			twins = append(twins, name)
+			remotes = append(remotes, name)
 		} else {
 			without = append(without, name)
 		}
@@ -186,11 +186,11 @@ func (o *NetworkPolicyOptions) namespaces(in *metav1.LabelSelector) (*metav1.Lab
 	if len(without) > 0 {
 		problem = errors.New("namespace " + strings.Join(without, ", ") + " is not offloaded to that cluster")
 	}
-	if len(twins) == 0 {
+	if len(remotes) == 0 {
 		return nil, problem
 	}
-	slices.Sort(twins)
+	slices.Sort(remotes)
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(twins),
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(remotes),
 	}}}, problem
 }

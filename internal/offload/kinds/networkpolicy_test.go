@@ -16,9 +16,9 @@ import (
 func policyOptions() NetworkPolicyOptions {
 	return NetworkPolicyOptions{
 		CopyOptions: plainOptions,
-		Twin: func(namespace string) (string, bool) {
-			twin, ok := map[string]string{"shop": "shop-rome", "bank": "bank-rome"}[namespace]
-			return twin, ok
+		RemoteNamespace: func(namespace string) (string, bool) {
+			remote, ok := map[string]string{"shop": "shop-rome", "bank": "bank-rome"}[namespace]
+			return remote, ok
 		},
 		Ours: func(block netip.Prefix) (netip.Prefix, bool) {
 			pods := netip.MustParsePrefix("10.200.0.0/16")
@@ -38,7 +38,7 @@ func TestEveryFieldOfANetworkPolicyHasARule(t *testing.T) {
 	})
 }
 
-// TestPodsOfNetworkPolicies: the user learns of a policy that selects its pods by a label which they lose on the way.
+// TestPodsOfNetworkPolicies: the user gets a warning if a policy selects pods by a label that is not copied.
 func TestPodsOfNetworkPolicies(t *testing.T) {
 	o := policyOptions()
 	o.LabelsNotReflected = []string{"internal/*"}

@@ -207,7 +207,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 	renameRootCA(&out, o)
 	nameServiceAccount(out.InitContainers, in.ServiceAccountName)
 	nameServiceAccount(out.Containers, in.ServiceAccountName)
-	if speaksHome(local, o) {
+	if usesOriginAPIServer(local, o) {
 		withAPIServer(&out, local, o)
 		return out
 	}

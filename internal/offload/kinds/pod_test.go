@@ -317,7 +317,7 @@ func ownVolume(class string, annotations map[string]string) corev1.Volume {
 	}}}}
 }
 
-func TestProblemsAreTold(t *testing.T) {
+func TestProblemsAreReported(t *testing.T) {
 	if got := Problems(pod(func(p *corev1.Pod) {
 		p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityHard, AnnotationAPIServerSupport: APIServerRemote}
 	})); len(got) > 0 {

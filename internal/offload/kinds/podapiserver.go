@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HomeAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for it, and
+// OriginAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for it, and
 // host aliases of the pods resolve it.
-const HomeAPIServer = "kubernetes.default"
+const OriginAPIServer = "kubernetes.default"
 
 // APIServer describes how pods in the provider reach the API server of this cluster, their origin cluster.
 type APIServer struct {
@@ -25,20 +25,20 @@ type APIServer struct {
 	Waiting string
 }
 
-// speaksHome tells whether a Pod uses the API server of this cluster, with service account tokens of its own.
-func speaksHome(local *corev1.Pod, o PodOptions) bool {
+// usesOriginAPIServer tells whether a Pod uses the API server of this cluster, with service account tokens of its own.
+func usesOriginAPIServer(local *corev1.Pod, o PodOptions) bool {
 	switch local.Annotations[AnnotationAPIServerSupport] {
 	case APIServerRemote, APIServerDisabled:
 		return false
 	default:
-		return o.APIServer.Host != "" && AsksForTokens(local)
+		return o.APIServer.Host != "" && RequestsTokens(local)
 	}
 }
 
 // WaitsForAPIServer returns what a Pod has to wait for before it can be offloaded, empty for nothing.
 func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
 	support := local.Annotations[AnnotationAPIServerSupport]
-	if support == APIServerRemote || support == APIServerDisabled || !AsksForTokens(local) {
+	if support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
 		return ""
 	}
 	return o.APIServer.Waiting
@@ -68,8 +68,8 @@ func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o PodOptions) {
 // domain, with cluster.local, and with the search domains of the Pod. Without an alias, the name with cluster.local would resolve to the provider's API
 // server.
 func apiServerNames(local *corev1.Pod, domain string) []string {
-	const service, usual = HomeAPIServer + ".svc", "cluster.local"
-	out := []string{HomeAPIServer, service, service + "." + usual}
+	const service, usual = OriginAPIServer + ".svc", "cluster.local"
+	out := []string{OriginAPIServer, service, service + "." + usual}
 	if domain != "" && domain != usual {
 		out = append(out, service+"."+domain)
 	}

@@ -291,8 +291,8 @@ func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition 
 // defaultGrace is Kubernetes' default grace period of a Pod, in seconds.
 const defaultGrace = int64(corev1.DefaultTerminationGracePeriodSeconds)
 
-// AskedGrace returns the grace period, in seconds, of a Pod that is being deleted, false if it equals the grace period in the Pod's spec.
-func AskedGrace(local *corev1.Pod) (int64, bool) {
+// RequestedGrace returns the grace period, in seconds, of a Pod that is being deleted, false if it equals the grace period in the Pod's spec.
+func RequestedGrace(local *corev1.Pod) (int64, bool) {
 	usual := defaultGrace
 	if own := local.Spec.TerminationGracePeriodSeconds; own != nil {
 		usual = *own

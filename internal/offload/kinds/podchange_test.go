@@ -19,7 +19,7 @@ func cpu(amount string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}}
 }
 
-func TestChangesOfASpecificationArePassedOn(t *testing.T) {
+func TestChangesOfASpecificationAreCopied(t *testing.T) {
 	made := func() *corev1.Pod {
 		return pod(func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "side", Image: "s"}}
@@ -86,7 +86,7 @@ func TestChangesOfASpecificationArePassedOn(t *testing.T) {
 	}
 }
 
-// TestNoPartWaitsForAnother: whatever is refused of a change, the rest gets there, and the provider notices each part of it.
+// TestNoPartWaitsForAnother: if a part of a change is refused, the other parts are applied, and the provider detects each of them.
 func TestNoPartWaitsForAnother(t *testing.T) {
 	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
 	local := made.DeepCopy()
@@ -129,8 +129,8 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestWhatOthersMadeOfAPartStays: whoever rewrites ShadowPods or Pods in the provider is not written against, neither at once nor with a later change.
-func TestWhatOthersMadeOfAPartStays(t *testing.T) {
+// TestChangesByAdmissionOfTheProviderStay: changes of ShadowPods or Pods by others in the provider are not reverted, neither at once nor with a later change.
+func TestChangesByAdmissionOfTheProviderStay(t *testing.T) {
 	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
 	local := made.DeepCopy()
 	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("a")}
@@ -159,7 +159,8 @@ func TestWhatOthersMadeOfAPartStays(t *testing.T) {
 	}
 }
 
-// TestSpecificationsOfTheFormerRelease: what it wrote stands while nothing changes, and is told apart part by part once something does.
+// TestSpecificationsOfTheFormerRelease: a specification recorded by the former release causes no write while nothing changes. After a change, its parts are
+// compared.
 func TestSpecificationsOfTheFormerRelease(t *testing.T) {
 	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
 	shadow := ShadowPod(made, "shop-rome", options)
@@ -234,7 +235,7 @@ func TestReadinessGates(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 
-	// What is told from here is not overwritten by what the provider repeats; what was another remote Pod's does not stay.
+	// A gate that the consumer reports is not overwritten by the provider's copy of it. A gate of another remote Pod does not stay.
 	theirs := remote("p1", corev1.ConditionFalse)
 	theirs.Annotations = map[string]string{AnnotationGates: here}
 	if c := condition(PodStatus(pod(gated(corev1.ConditionTrue)), theirs, options), "lb.example/attached"); c == nil || c.Status != corev1.ConditionTrue {
@@ -248,7 +249,7 @@ func TestReadinessGates(t *testing.T) {
 	}
 }
 
-func TestAskedGrace(t *testing.T) {
+func TestRequestedGracePeriod(t *testing.T) {
 	for name, test := range map[string]struct {
 		own, asked *int64
 		want       int64
@@ -261,7 +262,7 @@ func TestAskedGrace(t *testing.T) {
 		"at once":                   {nil, new(int64(0)), 0, true},
 		"nobody said":               {nil, nil, 0, false},
 	} {
-		got, ok := AskedGrace(pod(func(p *corev1.Pod) {
+		got, ok := RequestedGrace(pod(func(p *corev1.Pod) {
 			p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = test.own, test.asked
 		}))
 		if got != test.want || ok != test.ok {

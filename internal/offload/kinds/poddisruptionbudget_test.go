@@ -27,7 +27,7 @@ func TestEveryFieldOfAPodDisruptionBudgetHasARule(t *testing.T) {
 	})
 }
 
-// TestNumbersOfBudgets resolves budgets of sets of pods that run in several places.
+// TestNumbersOfBudgets resolves budgets for pods that run in several clusters.
 func TestNumbersOfBudgets(t *testing.T) {
 	for what, row := range map[string]struct {
 		desired, elsewhere, want int32

@@ -12,8 +12,8 @@ import (
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestEndsThatNobodySaw ends a pod while the provider is out of reach: what is left of it there is its ShadowPod.
-func TestEndsThatNobodySaw(t *testing.T) {
+// TestUnobservedEnds: a pod ends while the provider is unreachable, and only its ShadowPod is left there.
+func TestUnobservedEnds(t *testing.T) {
 	t0 := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	remote := running(0, t0, t0)
 	remote.UID = "p1"
@@ -44,8 +44,8 @@ func TestEndsThatNobodySaw(t *testing.T) {
 	}
 }
 
-// TestResizesThatAreRefused reports them as a kubelet does.
-func TestResizesThatAreRefused(t *testing.T) {
+// TestRefusedResizes reports refused resizes as a kubelet does.
+func TestRefusedResizes(t *testing.T) {
 	sized := func(p *corev1.Pod, cpu string) *corev1.Pod {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 		return p

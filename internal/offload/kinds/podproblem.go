@@ -101,7 +101,7 @@ func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 // them, since pods in the provider need them to find Services there.
 func twoTruths(local *corev1.Pod) []string {
 	support := local.Annotations[AnnotationAPIServerSupport]
-	if account := local.Spec.ServiceAccountName; account == "" || account == "default" || support == APIServerRemote || support == APIServerDisabled || !AsksForTokens(local) {
+	if account := local.Spec.ServiceAccountName; account == "" || account == "default" || support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
 		return nil
 	}
 	var asked []string

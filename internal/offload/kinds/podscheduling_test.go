@@ -17,7 +17,7 @@ func requirement(key string, operator metav1.LabelSelectorOperator, values ...st
 	return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
 }
 
-// TestDerivedSelectors sends what an API server stored to another one, which derives the same again.
+// TestDerivedSelectors copies objects with values that the API server derived, and the other API server derives the same ones.
 func TestDerivedSelectors(t *testing.T) {
 	tier := requirement("tier", metav1.LabelSelectorOpIn, "a", "b")
 	stored := pod(func(p *corev1.Pod) {
@@ -63,7 +63,7 @@ func TestDerivedSelectors(t *testing.T) {
 	}
 }
 
-// TestRulesAboutNodesOfTheOrigin spreads pods over labels that only nodes of the origin have.
+// TestRulesAboutNodesOfTheOrigin removes topology constraints with labels that only nodes of the origin have.
 func TestRulesAboutNodesOfTheOrigin(t *testing.T) {
 	constraint := func(key string, when corev1.UnsatisfiableConstraintAction, domains *int32) corev1.TopologySpreadConstraint {
 		return corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: when, MinDomains: domains}
@@ -103,8 +103,8 @@ func TestRulesAboutNodesOfTheOrigin(t *testing.T) {
 	}
 }
 
-// TestWhatAdmissionWroteHere keeps at the origin what its admission and its bindings wrote on a pod.
-func TestWhatAdmissionWroteHere(t *testing.T) {
+// TestFieldsOfTheOriginAreNotCopied: values that admission and binding in the origin cluster wrote into a pod are not copied.
+func TestFieldsOfTheOriginAreNotCopied(t *testing.T) {
 	local := pod(func(p *corev1.Pod) {
 		p.Labels[corev1.LabelTopologyZone], p.Labels[corev1.LabelTopologyRegion], p.Labels["topology.k8s.io/rack"] = "north", "eu", "7"
 		p.Annotations = map[string]string{"kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request", "openshift.io/scc": "restricted", "note": "mine"}
@@ -126,7 +126,7 @@ func TestWhatAdmissionWroteHere(t *testing.T) {
 	}
 }
 
-func TestWhoseNodesAreMeant(t *testing.T) {
+func TestSchedulingMessagesNameTheCluster(t *testing.T) {
 	remote := pod(func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available"}}
 	})

@@ -12,9 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
-// Labels and annotations that the virtual kubelet sets on local Pods, and reasons of Pod conditions.
+// Labels and annotations that the virtual kubelet sets on local Pods.
 const (
 	// LabelRemoteUnavailable ("true"), on a local Pod, means that it is not ready because its provider, or the network to it, is unreachable.
 	LabelRemoteUnavailable = "liqo.io/remote-unavailable"
@@ -26,10 +27,6 @@ const (
 	// AnnotationOffloaded, on a local Pod, is the Pod's own UID once a ShadowPod was created for it; the first status from the provider writes it.
 	// LabelShadowPod, the label for users and selectors, is no proof: a manifest exported from an offloaded Pod contains it.
 	AnnotationOffloaded = "offloading.liqo.io/offloaded"
-	// reasonRemoteTerminating is the reason of a Pod that is not ready because its remote Pod is being deleted and will be recreated.
-	reasonRemoteTerminating = "RemotePodTerminating"
-	// reasonRemoteUnavailable is the reason of a Pod that is not ready because its provider is unreachable.
-	reasonRemoteUnavailable = "RemoteUnavailable"
 )
 
 // PodStatus returns local with the status of remote, its Pod in the provider, and with the label and annotation of an offloaded Pod. One patch can write
@@ -44,7 +41,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	out := offloaded(local)
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
 	if dying && !Conclusive(remote.Status.Phase, local.Spec.RestartPolicy) {
-		notReady(&out.Status, local, reasonRemoteTerminating)
+		notReady(&out.Status, local, reasons.RemotePodTerminating)
 		localTimes(out, local, false, o.Now)
 		mark(out, o.Unavailable)
 		return out
@@ -62,7 +59,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	out.Status = *s
 	unavailable := o.Unavailable && !Finished(out)
 	if unavailable {
-		notReady(&out.Status, local, reasonRemoteUnavailable)
+		notReady(&out.Status, local, reasons.RemoteUnavailable)
 	}
 	localTimes(out, local, another(local, remote), o.Now)
 	mark(out, unavailable)
@@ -94,7 +91,7 @@ func another(local, remote *corev1.Pod) bool {
 // Unreachable returns local with the status for an unreachable provider. The Pod is not ready, so that Services send it no traffic; all else stays.
 func Unreachable(local *corev1.Pod) *corev1.Pod {
 	out := local.DeepCopy()
-	notReady(&out.Status, local, reasonRemoteUnavailable)
+	notReady(&out.Status, local, reasons.RemoteUnavailable)
 	mark(out, true)
 	return out
 }

@@ -106,7 +106,7 @@ func TestPodStatus(t *testing.T) {
 			}
 		}
 	})
-	t.Run("addresses beside the address", func(t *testing.T) {
+	t.Run("several addresses", func(t *testing.T) {
 		o := options
 		o.TranslateIP = func(string) (string, error) { return "", nil }
 		forged := running(0, t0, t0)
@@ -115,7 +115,7 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("%q %v", s.PodIP, s.PodIPs)
 		}
 	})
-	t.Run("generations that are not told", func(t *testing.T) {
+	t.Run("generations without a value", func(t *testing.T) {
 		told := running(0, t0, t0)
 		told.Status.ObservedGeneration, told.Status.Conditions[0].ObservedGeneration = 1, 1
 		local := pod(func(p *corev1.Pod) { p.Generation = 3 })
@@ -158,7 +158,7 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("a pod that has ended keeps the label for ever: %v", got.Labels)
 		}
 	})
-	t.Run("made again", func(t *testing.T) {
+	t.Run("recreated", func(t *testing.T) {
 		local, dying := out.DeepCopy(), remote.DeepCopy()
 		local.Status.ContainerStatuses[0].RestartCount = 2
 		dying.DeletionTimestamp, dying.Status.Phase = &metav1.Time{Time: t0}, corev1.PodFailed
@@ -176,7 +176,7 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("it never settles: %s", cmp.Diff(got, again))
 		}
 	})
-	t.Run("made again before it started", func(t *testing.T) {
+	t.Run("recreated before it started", func(t *testing.T) {
 		local := out.DeepCopy()
 		local.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		for i, uid := range []types.UID{"p2", "p3", "p4"} {
@@ -197,7 +197,7 @@ func TestPodStatus(t *testing.T) {
 			}
 		}
 	})
-	t.Run("made again while it crashed", func(t *testing.T) {
+	t.Run("recreated while it crashed", func(t *testing.T) {
 		local, next := out.DeepCopy(), running(0, t0, t0)
 		local.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		next.UID, next.Status = "p2", corev1.PodStatus{Phase: corev1.PodPending}
@@ -212,13 +212,13 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("%+v, %+v", side, c)
 		}
 	})
-	t.Run("made again, not to run for ever", func(t *testing.T) {
+	t.Run("recreated, with an end", func(t *testing.T) {
 		local, next := out.DeepCopy(), running(0, t0, t0)
 		local.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		local.Spec.InitContainers = []corev1.Container{{Name: "init"}}
 		local.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 		next.UID, next.Status.InitContainerStatuses = "p2", []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}}
-		for _, want := range []int{0, 1, 1} { // Kubernetes lets it not leave its end, but be told anew
+		for _, want := range []int{0, 1, 1} { // Kubernetes rejects leaving a terminal state, but accepts a new value of it
 			if local = PodStatus(local, next, options); len(local.Status.InitContainerStatuses) != want || local.Status.ContainerStatuses[0].RestartCount != 1 {
 				t.Errorf("%+v, want %d init containers", local.Status, want)
 			}

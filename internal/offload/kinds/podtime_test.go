@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTimesOfAnotherClock shows the life of a pod whose provider's clock is wrong, as a consumer sees it.
+// TestTimesOfAnotherClock: times of a pod are plausible for the consumer even if the provider's clock is wrong.
 func TestTimesOfAnotherClock(t *testing.T) {
 	t0 := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, skew := range map[string]time.Duration{"right": 0, "ahead": 10 * time.Minute, "behind": -10 * time.Minute, "years ahead": 5 * 365 * 24 * time.Hour} {

@@ -78,7 +78,7 @@ func tokenKey(volume, path string) string {
 // Tokens returns the tokens that a Pod gets in the provider, in the order of its volumes. It returns none if the Pod does not use the API server of this
 // cluster, or can't reach it.
 func Tokens(local *corev1.Pod, o PodOptions) []Token {
-	if !speaksHome(local, o) {
+	if !usesOriginAPIServer(local, o) {
 		return nil
 	}
 	var out []Token
@@ -105,8 +105,8 @@ func Tokens(local *corev1.Pod, o PodOptions) []Token {
 	return out
 }
 
-// AsksForTokens tells whether a Pod requests service account tokens in its volumes.
-func AsksForTokens(local *corev1.Pod) bool {
+// RequestsTokens tells whether a Pod requests service account tokens in its volumes.
+func RequestsTokens(local *corev1.Pod) bool {
 	return slices.ContainsFunc(local.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 	})

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// atHome are the options of a node whose pods reach our API server.
-func atHome() PodOptions {
+// withOriginAPIServer are the options of a node whose pods reach our API server.
+func withOriginAPIServer() PodOptions {
 	o := options
-	o.APIServer = APIServer{Host: HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	o.APIServer = APIServer{Host: OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	o.ConfigMapsReflected = true
 	return o
 }
@@ -32,15 +32,15 @@ func access(p *corev1.Pod) {
 	}}}}}
 	p.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "ACCOUNT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.serviceAccountName"}}},
-		{Name: "KUBERNETES_SERVICE_PORT", Value: "own"}, namespaceOfTwin,
+		{Name: "KUBERNETES_SERVICE_PORT", Value: "own"}, namespaceOfRemotePod,
 	}
 }
 
-// namespaceOfTwin stays a question to the provider: Services there are found by the namespace that the pod has there.
-var namespaceOfTwin = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
+// namespaceOfRemotePod stays a question to the provider: Services there are found by the namespace that the pod has there.
+var namespaceOfRemotePod = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
 
-func TestPodsSpeakHome(t *testing.T) {
-	spec := ShadowPod(pod(access), "shop-rome", atHome()).Spec.Pod
+func TestPodsUseTheOriginAPIServer(t *testing.T) {
+	spec := ShadowPod(pod(access), "shop-rome", withOriginAPIServer()).Spec.Pod
 	key := "kube-api-access-x-3c469e" // of "token"
 	secret := func(key, path string) corev1.VolumeProjection {
 		return corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: TokenSecret("web")}, Items: []corev1.KeyToPath{{Key: key, Path: path}}}}
@@ -59,7 +59,7 @@ func TestPodsSpeakHome(t *testing.T) {
 		{Name: "KUBERNETES_PORT", Value: "tcp://kubernetes.default:443"}, {Name: "KUBERNETES_PORT_443_TCP", Value: "tcp://kubernetes.default:443"},
 		{Name: "KUBERNETES_PORT_443_TCP_PROTO", Value: "tcp"}, {Name: "KUBERNETES_PORT_443_TCP_ADDR", Value: "kubernetes.default"},
 		{Name: "KUBERNETES_PORT_443_TCP_PORT", Value: "443"}, {Name: "ACCOUNT", Value: "app"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "own"},
-		namespaceOfTwin,
+		namespaceOfRemotePod,
 	}
 	if diff := cmp.Diff(env, spec.Containers[0].Env); diff != "" {
 		t.Error(diff)
@@ -70,18 +70,18 @@ func TestPodsSpeakHome(t *testing.T) {
 	if *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
 		t.Errorf("it has an account of the provider: %v %q", *spec.AutomountServiceAccountToken, spec.ServiceAccountName)
 	}
-	if diff := cmp.Diff([]Token{{Key: key, Seconds: 3600}}, Tokens(pod(access), atHome())); diff != "" {
+	if diff := cmp.Diff([]Token{{Key: key, Seconds: 3600}}, Tokens(pod(access), withOriginAPIServer())); diff != "" {
 		t.Error(diff)
 	}
 	stripped := pod(access)
 	stripped.Spec.Volumes = TokenVolumes(stripped.Spec.Volumes)
-	if diff := cmp.Diff(Tokens(pod(access), atHome()), Tokens(stripped, atHome())); diff != "" {
+	if diff := cmp.Diff(Tokens(pod(access), withOriginAPIServer()), Tokens(stripped, withOriginAPIServer())); diff != "" {
 		t.Errorf("stripped: %s", diff)
 	}
 }
 
-// TestPodsThatKeepOff: those that are told to, ask for no token, or could not reach our API server.
-func TestPodsThatKeepOff(t *testing.T) {
+// TestPodsWithoutTheOriginAPIServer: pods that opt out, use no token, or cannot reach the origin API server.
+func TestPodsWithoutTheOriginAPIServer(t *testing.T) {
 	by := func(support string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { access(p); p.Annotations = map[string]string{AnnotationAPIServerSupport: support} }
 	}
@@ -91,14 +91,14 @@ func TestPodsThatKeepOff(t *testing.T) {
 		tokens  int
 		aliases int
 	}{
-		"ordinary":             {access, atHome().APIServer, 1, 1},
+		"ordinary":             {access, withOriginAPIServer().APIServer, 1, 1},
 		"by a host of its own": {access, APIServer{Host: "api.rome.example", Port: "6443"}, 1, 0},
-		"disabled":             {by(APIServerDisabled), atHome().APIServer, 0, 0},
-		"remote":               {by(APIServerRemote), atHome().APIServer, 0, 0},
-		"without a token":      {nil, atHome().APIServer, 0, 0},
+		"disabled":             {by(APIServerDisabled), withOriginAPIServer().APIServer, 0, 0},
+		"remote":               {by(APIServerRemote), withOriginAPIServer().APIServer, 0, 0},
+		"without a token":      {nil, withOriginAPIServer().APIServer, 0, 0},
 		"out of reach":         {access, APIServer{}, 0, 0},
 	} {
-		o := atHome()
+		o := withOriginAPIServer()
 		o.APIServer = test.server
 		spec := ShadowPod(pod(test.change), "shop-rome", o).Spec.Pod
 		if n := len(Tokens(pod(test.change), o)); n != test.tokens || len(spec.HostAliases) != test.aliases {
@@ -119,7 +119,7 @@ func TestPodsThatKeepOff(t *testing.T) {
 			t.Errorf("%s: %d sources are of the Secret", name, own)
 		}
 	}
-	waiting := atHome()
+	waiting := withOriginAPIServer()
 	waiting.APIServer = APIServer{Waiting: "no address"}
 	if WaitsForAPIServer(pod(access), waiting) == "" || WaitsForAPIServer(pod(nil), waiting) != "" || WaitsForAPIServer(pod(by(APIServerDisabled)), waiting) != "" {
 		t.Error("who needs the API server waits for it, and nobody else")
@@ -128,8 +128,8 @@ func TestPodsThatKeepOff(t *testing.T) {
 
 func TestTokensAreReplacedInTime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	local, wanted := pod(access), Tokens(pod(access), atHome())
-	secret := TokensSecret(local, "shop-rome", atHome())
+	local, wanted := pod(access), Tokens(pod(access), withOriginAPIServer())
+	secret := TokensSecret(local, "shop-rome", withOriginAPIServer())
 	if secret.Name != TokenSecret("web") || string(secret.Data["namespace"]) != "shop" || !OwnsTokens(secret, options) || PodOfTokens(secret) != "web" {
 		t.Errorf("%+v", secret)
 	}
@@ -177,8 +177,8 @@ func tokensOf(pod, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{AnnotationTokenPod: pod}}}
 }
 
-// TestTheTokensOfAPodHaveANameOfTheirOwn: not that of a Secret that a user would have beside the pod, nor of another pod's, however long.
-func TestTheTokensOfAPodHaveANameOfTheirOwn(t *testing.T) {
+// TestTokenSecretsHaveUniqueNames: the name differs from Secrets of the user and from those of other pods, even with long names.
+func TestTokenSecretsHaveUniqueNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, pod := range []string{"web", "web-token", "web-0", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 230) + "." + strings.Repeat("c", 22)} {
 		name := TokenSecret(pod)

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestEveryReferenceToTheRootCAFollows: by whichever field a pod refers to the CA of its API server, it gets that of the origin cluster.
-func TestEveryReferenceToTheRootCAFollows(t *testing.T) {
+// TestEveryReferenceToTheRootCAIsCopied: a pod gets the CA of the origin's API server, by whichever field it refers to it.
+func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 	ref := corev1.LocalObjectReference{Name: rootCA}
 	container := corev1.Container{
 		Env:     []corev1.EnvVar{{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: "ca.crt"}}}},
@@ -56,7 +56,7 @@ func TestEveryReferenceToTheRootCAFollows(t *testing.T) {
 		}
 		return names, optional
 	}
-	away := atHome()
+	away := withOriginAPIServer()
 	away.APIServer, away.ConfigMapsReflected = APIServer{}, false
 	const there = "kube-root-ca.crt.rome"
 	for name, row := range map[string]struct {
@@ -65,10 +65,10 @@ func TestEveryReferenceToTheRootCAFollows(t *testing.T) {
 		ca       string
 		optional int
 	}{
-		"with tokens":                        {atHome(), "", there, 0},
+		"with tokens":                        {withOriginAPIServer(), "", there, 0},
 		"without, and ConfigMaps stay here":  {away, "", there, 7},
-		"disabled":                           {atHome(), APIServerDisabled, there, 0},
-		"with the API server of the cluster": {atHome(), APIServerRemote, rootCA, 0},
+		"disabled":                           {withOriginAPIServer(), APIServerDisabled, there, 0},
+		"with the API server of the cluster": {withOriginAPIServer(), APIServerRemote, rootCA, 0},
 	} {
 		local.Annotations = map[string]string{AnnotationAPIServerSupport: row.support}
 		spec := ShadowPod(local, "shop-rome", row.o).Spec.Pod
@@ -82,7 +82,7 @@ func TestEveryReferenceToTheRootCAFollows(t *testing.T) {
 	}
 }
 
-// TestTokensAreReadableAsAKubeletHasThem: kubelets give a token to the user that all containers run as, which a Secret can't.
+// TestTokensAreReadableAsAKubeletHasThem: a kubelet makes a token readable for the user that all containers run as, which a Secret cannot.
 func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
 	user := func(id int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &id} }
 	for name, row := range map[string]struct {
@@ -103,14 +103,14 @@ func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
 			s.InitContainers = []corev1.Container{{Name: "i"}}
 		}, nil},
 	} {
-		spec := ShadowPod(pod(func(p *corev1.Pod) { access(p); row.change(&p.Spec) }), "shop-rome", atHome()).Spec.Pod
+		spec := ShadowPod(pod(func(p *corev1.Pod) { access(p); row.change(&p.Spec) }), "shop-rome", withOriginAPIServer()).Spec.Pod
 		if diff := cmp.Diff(row.want, spec.Volumes[0].Projected.Sources[0].Secret.Items[0].Mode); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
 
-// TestTheAPIServerHasAllItsNames: a name that is missing leads to the API server of the provider.
+// TestTheAPIServerHasAllItsNames: a missing name would lead to the API server of the provider.
 func TestTheAPIServerHasAllItsNames(t *testing.T) {
 	usual := []string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	for name, row := range map[string]struct {
@@ -124,7 +124,7 @@ func TestTheAPIServerHasAllItsNames(t *testing.T) {
 		"of the pod":        {"", []string{"shop.svc.turin.example.", "svc.milan.example", "example.org"}, append(slices.Clone(usual), "kubernetes.default.svc.turin.example", "kubernetes.default.svc.milan.example")},
 		"of both, the same": {"rome.example", []string{"svc.rome.example"}, append(slices.Clone(usual), "kubernetes.default.svc.rome.example")},
 	} {
-		o := atHome()
+		o := withOriginAPIServer()
 		o.APIServer.Domain = row.domain
 		spec := ShadowPod(pod(func(p *corev1.Pod) {
 			access(p)
@@ -138,8 +138,9 @@ func TestTheAPIServerHasAllItsNames(t *testing.T) {
 	}
 }
 
-// TestTwoTruthsAreTold: who asks for its namespace and its node, and speaks with the API server here, hears that the values are the provider's.
-func TestTwoTruthsAreTold(t *testing.T) {
+// TestNodeAndNamespaceOfTheProviderAreReported: a pod that reads its namespace or node, and uses the origin API server, gets a warning that the values are the
+// provider's.
+func TestNodeAndNamespaceOfTheProviderAreReported(t *testing.T) {
 	node := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}
 	asks := func(p *corev1.Pod) { access(p); p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, node) }
 	got := strings.Join(Problems(pod(asks)), "; ")
@@ -163,8 +164,8 @@ func TestTwoTruthsAreTold(t *testing.T) {
 	}
 }
 
-// TestTokensThatNeverEndStayUnlessAllowed: and the Secret, and each pod that needs it, say what to do.
-func TestTokensThatNeverEndStayUnlessAllowed(t *testing.T) {
+// TestLegacyTokensAreNotCopiedByDefault: the warnings on the Secret and on each pod that needs it name the cure.
+func TestLegacyTokensAreNotCopiedByDefault(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot"}, Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}
 	o := options
 	o.Secret = func(namespace, name string) *corev1.Secret {
@@ -207,8 +208,8 @@ func TestTokensThatNeverEndStayUnlessAllowed(t *testing.T) {
 	}
 }
 
-// TestAnnotationsThatAreReadAreTold: a pod that reads an annotation of its own which stays here hears that it is empty there.
-func TestAnnotationsThatAreReadAreTold(t *testing.T) {
+// TestMissingAnnotationsAreReported: a pod that reads an annotation which is not copied gets a warning that it is empty in the provider.
+func TestMissingAnnotationsAreReported(t *testing.T) {
 	field := func(key string) *corev1.ObjectFieldSelector {
 		return &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + key + "']"}
 	}

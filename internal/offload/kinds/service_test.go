@@ -164,7 +164,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-func TestWhatStays(t *testing.T) {
+func TestObjectsThatAreNotReflected(t *testing.T) {
 	skip, allow := map[string]string{AnnotationSkip: ""}, map[string]string{AnnotationAllow: "no matter what"}
 	for name, row := range map[string]struct {
 		annotations map[string]string
@@ -191,7 +191,7 @@ func TestWhatStays(t *testing.T) {
 	}
 }
 
-// accepted is what a provider's API server makes of a copy that is new.
+// accepted returns a new copy with the fields that the provider's API server sets.
 func accepted(s *corev1.Service) *corev1.Service {
 	out := s.DeepCopy()
 	out.UID = "r1"

@@ -33,10 +33,10 @@ const (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// Gate authenticates and authorizes requests to this node's kubelet API, with the rules of a kubelet. A client needs a certificate of the cluster's
+// Authorizer authenticates and authorizes requests to this node's kubelet API, with the rules of a kubelet. A client needs a certificate of the cluster's
 // client CA or a bearer token that the API server accepts. It also needs permission for the subresource of this node that the path requires (see
 // subresources).
-type Gate struct {
+type Authorizer struct {
 	client client.Client
 	node   string
 	clock  clock.Clock
@@ -55,13 +55,13 @@ type verdict struct {
 	expires time.Time
 }
 
-// NewGate returns the Gate of a node.
-func NewGate(c client.Client, node string, time clock.Clock) *Gate {
-	return &Gate{client: c, node: node, clock: time, tokens: map[[sha256.Size]byte]verdict{}, rights: map[string]verdict{}}
+// NewAuthorizer returns the Authorizer of a node.
+func NewAuthorizer(c client.Client, node string, time clock.Clock) *Authorizer {
+	return &Authorizer{client: c, node: node, clock: time, tokens: map[[sha256.Size]byte]verdict{}, rights: map[string]verdict{}}
 }
 
 // Wrap returns a handler that calls next only for authorized requests.
-func (g *Gate) Wrap(next http.Handler) http.Handler {
+func (g *Authorizer) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 		defer cancel()
@@ -89,7 +89,7 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 
 var errAnonymous = errors.New("neither a client certificate nor a bearer token")
 
-func (g *Gate) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
+func (g *Authorizer) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		return g.certificate(ctx, r.TLS.PeerCertificates)
 	}
@@ -100,7 +100,7 @@ func (g *Gate) authenticate(ctx context.Context, r *http.Request) (authenticatio
 }
 
 // certificate verifies a client certificate against the cluster's client CA. If the cached CA does not match, it re-reads the CA.
-func (g *Gate) certificate(ctx context.Context, chain []*x509.Certificate) (authenticationv1.UserInfo, error) {
+func (g *Authorizer) certificate(ctx context.Context, chain []*x509.Certificate) (authenticationv1.UserInfo, error) {
 	opts := x509.VerifyOptions{
 		Intermediates: x509.NewCertPool(), CurrentTime: g.clock.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -121,7 +121,7 @@ func (g *Gate) certificate(ctx context.Context, chain []*x509.Certificate) (auth
 	}
 }
 
-func (g *Gate) clientCA(ctx context.Context, fresh bool) (*x509.CertPool, error) {
+func (g *Authorizer) clientCA(ctx context.Context, fresh bool) (*x509.CertPool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pool != nil && (!fresh || g.clock.Since(g.read) < caRefresh) {
@@ -139,7 +139,7 @@ func (g *Gate) clientCA(ctx context.Context, fresh bool) (*x509.CertPool, error)
 	return pool, nil
 }
 
-func (g *Gate) token(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
+func (g *Authorizer) token(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	key := sha256.Sum256([]byte(token))
 	known, found := recall(g, g.tokens, key)
 	if !found {
@@ -181,7 +181,7 @@ func subresources(path string) []string {
 }
 
 // authorize tells whether the user may use that subresource of this node.
-func (g *Gate) authorize(ctx context.Context, user authenticationv1.UserInfo, method, about string) (bool, error) {
+func (g *Authorizer) authorize(ctx context.Context, user authenticationv1.UserInfo, method, about string) (bool, error) {
 	key := strings.Join(append([]string{verb(method), about, user.Username, user.UID, fmt.Sprint(user.Extra)}, user.Groups...), "\x00")
 	known, found := recall(g, g.rights, key)
 	if found {
@@ -208,14 +208,14 @@ func (g *Gate) authorize(ctx context.Context, user authenticationv1.UserInfo, me
 	return review.Status.Allowed, nil
 }
 
-func recall[K comparable](g *Gate, m map[K]verdict, key K) (verdict, bool) {
+func recall[K comparable](g *Authorizer, m map[K]verdict, key K) (verdict, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v, found := m[key]
 	return v, found && g.clock.Now().Before(v.expires)
 }
 
-func remember[K comparable](g *Gate, m map[K]verdict, key K, v verdict) {
+func remember[K comparable](g *Authorizer, m map[K]verdict, key K, v verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(m) >= verdicts {

@@ -100,7 +100,7 @@ func (c *Certificate) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && failures == 0:
-			opts.Log.Error("Requesting a serving certificate", "node", opts.Name, "error", err)
+			opts.Log.Error("Failed to request a serving certificate", "node", opts.Name, "error", err)
 		case err == nil:
 			c.take(signed)
 			life := signed.Leaf.NotAfter.Sub(signed.Leaf.NotBefore)

@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestRequestsForCertificatesGetRarer(t *testing.T) {
+func TestCertificateRequestsBackOff(t *testing.T) {
 	if first, second := signingDelay(0), signingDelay(1); first != signingRetry || second != 2*signingRetry {
 		t.Errorf("%s, then %s", first, second)
 	}
@@ -20,8 +20,8 @@ func TestRequestsForCertificatesGetRarer(t *testing.T) {
 	}
 }
 
-// TestWhoCallsFirstIsServedTheSignedOne: an API server that verifies kubelets does not fail in the second that signing takes.
-func TestWhoCallsFirstIsServedTheSignedOne(t *testing.T) {
+// TestFirstClientGetsTheSignedCertificate: an API server that verifies kubelets does not fail during the second that signing takes.
+func TestFirstClientGetsTheSignedCertificate(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	c, err := NewCertificate(&Node{opts: Options{Name: "milan", IP: "127.0.0.1", Clock: clock}})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/api"
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // annotationApplied, on a Node, lists the labels, annotations and taints that we set (see applied), so that we can remove them later.
@@ -27,15 +28,6 @@ const annotationApplied = "offloading.liqo.io/applied"
 
 // defaultPods is the pod capacity of a VirtualNode that sets none. It is the default of a kubelet.
 const defaultPods = "110"
-
-// Reasons of the conditions of a virtual node.
-const (
-	reasonReady       = "KubeletReady"
-	reasonNotReady    = "KubeletNotReady"
-	reasonRevoked     = "AccessRevoked"
-	reasonNetworkUp   = "LiqoNetworkingUp"
-	reasonNetworkDown = "LiqoNetworkingDown"
-)
 
 // facts are the inputs from which a Node is derived.
 type facts struct {
@@ -158,25 +150,37 @@ func status(out *corev1.Node, f facts) {
 		s.NodeInfo.KubeletVersion = f.version
 	}
 	want := []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reasonReady, Message: "the remote cluster answers"},
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "RemoteClusterHasSufficientMemory", Message: "the remote cluster has sufficient memory"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "RemoteClusterHasNoDiskPressure", Message: "the remote cluster has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "RemoteClusterHasNoPIDPressure", Message: "the remote cluster has no PID pressure"},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reasons.KubeletReady, Message: "the remote cluster answers"},
+		{
+			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: reasons.RemoteClusterHasSufficientMemory,
+			Message: "the remote cluster has sufficient memory",
+		},
+		{
+			Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: reasons.RemoteClusterHasNoDiskPressure,
+			Message: "the remote cluster has no disk pressure",
+		},
+		{
+			Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: reasons.RemoteClusterHasNoPIDPressure,
+			Message: "the remote cluster has no PID pressure",
+		},
 	}
 	if f.networkChecked {
-		c := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: reasonNetworkUp, Message: "the network to the remote cluster works"}
+		c := corev1.NodeCondition{
+			Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: reasons.LiqoNetworkingUp,
+			Message: "the network to the remote cluster works",
+		}
 		if !f.networkUp {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonNetworkDown, "the network to the remote cluster does not work"
-			want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasonNotReady, c.Message
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.LiqoNetworkingDown, "the network to the remote cluster does not work"
+			want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasons.KubeletNotReady, c.Message
 		}
 		want = append(want, c)
 	}
 	if f.revoked {
-		want[0].Status, want[0].Reason = corev1.ConditionFalse, reasonRevoked
+		want[0].Status, want[0].Reason = corev1.ConditionFalse, reasons.AccessRevoked
 		want[0].Message = "the remote cluster refuses access to the namespaces offloaded to it: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
 	}
 	if f.problem != nil {
-		want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasonNotReady, "the remote cluster does not answer: "+f.problem.Error()
+		want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasons.KubeletNotReady, "the remote cluster does not answer: "+f.problem.Error()
 	}
 	s.Conditions = conditions(s.Conditions, want, f.now)
 }

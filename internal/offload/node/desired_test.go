@@ -41,7 +41,7 @@ func condition(n *corev1.Node, t corev1.NodeConditionType) (found corev1.NodeCon
 	return corev1.NodeCondition{}
 }
 
-func TestNodeIsWhatTheContractSays(t *testing.T) {
+func TestNodeFollowsTheContract(t *testing.T) {
 	n := desired(nil, someFacts())
 	want := map[string]string{
 		"kubernetes.io/hostname": "milan", "kubernetes.io/role": "agent", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
@@ -69,8 +69,8 @@ func TestNodeIsWhatTheContractSays(t *testing.T) {
 	}
 }
 
-// TestNodeTellsTheProvidersMachines: the scheduler compares images and selectors with what the provider's nodes are.
-func TestNodeTellsTheProvidersMachines(t *testing.T) {
+// TestNodeShowsTheProvidersPlatform: the scheduler compares images and selectors with the platform of the provider's nodes.
+func TestNodeShowsTheProvidersPlatform(t *testing.T) {
 	for name, label := range map[string]func(f *facts){
 		"label of the VirtualNode":  func(f *facts) { f.virtual.Labels = map[string]string{"kubernetes.io/arch": "arm64"} },
 		"label of its Node":         func(f *facts) { f.virtual.Spec.Labels = map[string]string{"kubernetes.io/arch": "arm64"} },
@@ -86,7 +86,7 @@ func TestNodeTellsTheProvidersMachines(t *testing.T) {
 	}
 }
 
-func TestNodeSettlesAndKeepsWhatIsNotOurs(t *testing.T) {
+func TestNodeSettlesAndKeepsForeignFields(t *testing.T) {
 	f := someFacts()
 	n := desired(nil, f)
 	n.Labels["theirs"], n.Annotations["theirs"], n.Spec.Unschedulable = "1", "1", true

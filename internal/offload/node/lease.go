@@ -44,7 +44,7 @@ func (n *Node) RunLease(ctx context.Context) error {
 			return nil
 		case err != nil:
 			if !failing {
-				n.opts.Log.Error("Renewing the node's lease", "node", n.opts.Name, "error", err)
+				n.opts.Log.Error("Failed to renew the lease of the node", "node", n.opts.Name, "error", err)
 			}
 			renewed, delay = nil, leaseRetry
 		default:

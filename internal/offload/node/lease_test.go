@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// TestLeaseThatIsLost: who is taken for dead knows it, from the moment on in which that may be.
-func TestLeaseThatIsLost(t *testing.T) {
+// TestLostLease: the virtual kubelet knows that its Node may count as failed, from the earliest moment on.
+func TestLostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool
 		answer := func() error {

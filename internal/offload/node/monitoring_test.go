@@ -130,14 +130,14 @@ func TestMonitoringNeedsItsPermission(t *testing.T) {
 			return nil
 		},
 	}).Build()
-	gate := NewGate(reviewer, "milan", clock.RealClock{}).Wrap(monitored(t, false))
+	authorizer := NewAuthorizer(reviewer, "milan", clock.RealClock{}).Wrap(monitored(t, false))
 	status := func(path, token string) int {
 		request := httptest.NewRequest(http.MethodGet, path, nil)
 		if token != "" {
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
 		answer := httptest.NewRecorder()
-		gate.ServeHTTP(answer, request)
+		authorizer.ServeHTTP(answer, request)
 		return answer.Code
 	}
 	for path, allowed := range map[string][]string{

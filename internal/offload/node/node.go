@@ -139,7 +139,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.nodes.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error { return n.clusters.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error {
-		var retry, patience <-chan time.Time
+		var retry, recheck <-chan time.Time
 		told := ""
 		for {
 			select {
@@ -148,13 +148,13 @@ func (n *Node) Run(ctx context.Context) error {
 			case <-n.wake:
 			case <-health:
 			case <-retry:
-			case <-patience:
+			case <-recheck:
 			}
 			retry = nil
 			again, err := n.reconcile(ctx)
-			patience = nil
+			recheck = nil
 			if again > 0 {
-				patience = n.opts.Clock.After(again)
+				recheck = n.opts.Clock.After(again)
 			}
 			switch {
 			case err == nil:
@@ -164,7 +164,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil
 			case err.Error() != told: // do not log the same error repeatedly
 				told = err.Error()
-				n.opts.Log.Error("Updating the node", "node", n.opts.Name, "error", err)
+				n.opts.Log.Error("Failed to update the node", "node", n.opts.Name, "error", err)
 			}
 			if !errors.Is(err, errForeign) { // a watch event reports the deletion of the foreign node
 				retry = n.opts.Clock.After(time.Second)
@@ -235,8 +235,8 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	return again, n.update(ctx, have, want)
 }
 
-// revokedPatience is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
-const revokedPatience = time.Minute
+// revokedTimeout is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
+const revokedTimeout = time.Minute
 
 // revoked tells whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
 // otherwise zero.
@@ -248,8 +248,8 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	if since.IsZero() {
 		return false, 0
 	}
-	rest := revokedPatience - now.Sub(since)
-	return rest <= 0, min(max(rest, 0), revokedPatience)
+	rest := revokedTimeout - now.Sub(since)
+	return rest <= 0, min(max(rest, 0), revokedTimeout)
 }
 
 // Check triggers a reconciliation of the Node. Call it when the result of RefusedSince may have changed.
@@ -288,7 +288,7 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 			return conflict(fmt.Errorf("patching node %s: %w", want.Name, err))
 		}
 		n.nodes.Wrote(patched)
-		n.opts.Log.Info("Updated labels, annotations or taints", "node", want.Name)
+		n.opts.Log.Info("Updated the metadata or taints of the node", "node", want.Name)
 	}
 	if equality.Semantic.DeepEqual(have.Status, want.Status) {
 		return nil
@@ -298,7 +298,7 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 		return conflict(fmt.Errorf("patching the status of node %s: %w", want.Name, err))
 	}
 	n.nodes.Wrote(patched)
-	n.opts.Log.Info("Updated the node's status", "node", want.Name, "ready", want.Status.Conditions[0].Status, "message", want.Status.Conditions[0].Message)
+	n.opts.Log.Info("Updated the status of the node", "node", want.Name, "ready", want.Status.Conditions[0].Status, "message", want.Status.Conditions[0].Message)
 	return nil
 }
 

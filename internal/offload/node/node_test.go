@@ -113,11 +113,11 @@ func TestNodeOnAPIServer(t *testing.T) {
 	must(err)
 	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", log)
 	must(err)
-	gate := NewGate(watching, "milan", clock.RealClock{})
+	authorizer := NewAuthorizer(watching, "milan", clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
-	for _, run := range []func(context.Context) error{n.Run, n.RunLease, certificate.Run, func(ctx context.Context) error { return server.Serve(ctx, address, gate, certificate) }} {
+	for _, run := range []func(context.Context) error{n.Run, n.RunLease, certificate.Run, func(ctx context.Context) error { return server.Serve(ctx, address, authorizer, certificate) }} {
 		running.Go(func() {
 			if err := run(ctx); err != nil {
 				t.Error(err)
@@ -184,7 +184,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("not ready while the provider does not answer", func(t *testing.T) {
+	t.Run("not ready while the provider is unreachable", func(t *testing.T) {
 		health.set(false)
 		expect("not ready", ready(corev1.ConditionFalse))
 		health.set(true)
@@ -262,9 +262,9 @@ func TestNodeOnAPIServer(t *testing.T) {
 			t.Errorf("%+v", lease)
 		}
 	})
-	t.Run("who may ask", func(t *testing.T) { whoMayAsk(t, environment, c, "https://"+address) })
+	t.Run("authorization", func(t *testing.T) { whoMayAsk(t, environment, c, "https://"+address) })
 	t.Run("certificate", func(t *testing.T) { isSigned(t, c, certificate) })
-	t.Run("made again when somebody deletes it", func(t *testing.T) {
+	t.Run("recreated after its deletion", func(t *testing.T) {
 		uid := node.UID
 		must(c.Delete(t.Context(), node))
 		expect("another node", func() error {
@@ -288,7 +288,7 @@ func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, 
 	scraping, scraper := role.DeepCopy(), binding.DeepCopy()
 	scraping.Name, scraping.Rules[0].Resources = "kubelet-scraper", []string{"nodes/metrics"}
 	scraper.Name, scraper.RoleRef.Name, scraper.Subjects[0].Name = "kubelet-scraper", "kubelet-scraper", "scraper"
-	narrow, agent := role.DeepCopy(), binding.DeepCopy() // what agents are told to ask for since Kubernetes 1.33
+	narrow, agent := role.DeepCopy(), binding.DeepCopy() // the permissions that agents should use since Kubernetes 1.33
 	narrow.Name, narrow.Rules[0].Resources = "kubelet-agent", []string{"nodes/pods", "nodes/healthz", "nodes/configz"}
 	agent.Name, agent.RoleRef.Name, agent.Subjects[0].Name = "kubelet-agent", "kubelet-agent", "agent"
 	for _, obj := range []client.Object{role, binding, scraping, scraper, narrow, agent} {

@@ -89,7 +89,9 @@ func TestReadyWhileTheKubeletAPIListens(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, address, NewGate(nil, "milan", clock.RealClock{}), certificate) }()
+	go func() {
+		ended <- server.Serve(ctx, address, NewAuthorizer(nil, "milan", clock.RealClock{}), certificate)
+	}()
 	liqotesting.Eventually(t, 10*time.Second, "the kubelet API to listen", server.Ready)
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {

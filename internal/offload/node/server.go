@@ -76,7 +76,7 @@ func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slo
 			if errors.Is(err, context.Canceled) {
 				return
 			}
-			log.Error("Passing a request to the provider", "path", r.URL.Path, "error", err)
+			log.Error("Failed to forward a request to the provider", "path", r.URL.Path, "error", err)
 			http.Error(w, "passing the request to the remote cluster: "+err.Error(), http.StatusBadGateway)
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -202,7 +202,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(list); err != nil {
-		s.log.Debug("Answering with the pods", "error", err)
+		s.log.Debug("Failed to respond with the pods", "error", err)
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
 		"enableDebuggingHandlers": true,
 	}})
 	if err != nil {
-		s.log.Debug("Answering with the configuration", "error", err)
+		s.log.Debug("Failed to respond with the configuration", "error", err)
 	}
 }
 
@@ -255,8 +255,8 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// Serve serves the kubelet API on listen, protected by gate, until ctx ends and then returns nil.
-func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certificate *Certificate) error {
+// Serve serves the kubelet API on listen, protected by authorizer, until ctx ends and then returns nil.
+func (s *Server) Serve(ctx context.Context, listen string, authorizer *Authorizer, certificate *Certificate) error {
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return fmt.Errorf("serving the kubelet API: %w", err)
@@ -264,11 +264,11 @@ func (s *Server) Serve(ctx context.Context, listen string, gate *Gate, certifica
 	s.listening.Store(true)
 	defer s.listening.Store(false)
 	server := &http.Server{
-		Handler:           gate.Wrap(s.Handler()),
+		Handler:           authorizer.Wrap(s.Handler()),
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get,
-			// The gate verifies client certificates, since its CA may change. A client with a token has no certificate.
+			// The authorizer verifies client certificates, since its CA may change. A client with a token has no certificate.
 			ClientAuth: tls.RequestClientCert,
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

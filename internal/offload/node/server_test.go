@@ -104,7 +104,7 @@ func TestErrorsAreReadable(t *testing.T) {
 	}
 }
 
-func TestRedirectionsStop(t *testing.T) {
+func TestRedirectsAreRejected(t *testing.T) {
 	server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://169.254.169.254/", http.StatusTemporaryRedirect)
 	})

@@ -98,9 +98,9 @@ func (s *stats) report(err error) {
 	}
 	if text != s.failed {
 		if s.failed = text; text != "" {
-			s.log.Warn("The provider does not tell what pods use", "error", text)
+			s.log.Warn("Failed to read the resource usage of pods from the provider", "error", text)
 		} else {
-			s.log.Info("The provider tells what pods use")
+			s.log.Info("Read the resource usage of pods from the provider again")
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// TestTotalsFollowRates: who reads totals twice and divides, as a metrics server does, finds what the provider said.
+// TestTotalsFollowRates: a client that reads totals twice and divides, as a metrics server does, gets the rates of the provider.
 func TestTotalsFollowRates(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	key := containerKey{web, "c"}
@@ -52,7 +52,7 @@ func TestTotalsFollowRates(t *testing.T) {
 	}
 }
 
-func TestWhatPodsUse(t *testing.T) {
+func TestResourceUsageOfPods(t *testing.T) {
 	asked, broken, partial := atomic.Int32{}, atomic.Bool{}, atomic.Bool{}
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -145,8 +145,8 @@ func TestWhatPodsUse(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotMeasuredIsNotTold: a container of which a value is missing, or can't be, is left out, and with it the sums that it belongs to.
-func TestWhatIsNotMeasuredIsNotTold(t *testing.T) {
+// TestUnmeasuredContainersAreLeftOut: a container with a missing or invalid value is left out, and so are the sums that it belongs to.
+func TestUnmeasuredContainersAreLeftOut(t *testing.T) {
 	for text, want := range map[string]int{
 		`{"cpu":"200m","memory":"4Ki"}`: 1, `{"cpu":"0","memory":"0"}`: 1,
 		`{"cpu":"200m"}`: 0, `{"memory":"4Ki"}`: 0, `null`: 0, `{"cpu":"-1","memory":"4Ki"}`: 0, `{"cpu":"1","memory":"-4Ki"}`: 0,
@@ -174,7 +174,7 @@ func TestWhatIsNotMeasuredIsNotTold(t *testing.T) {
 	}
 }
 
-func TestWhatAPathIsAbout(t *testing.T) {
+func TestAuthorizationOfPaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"/metrics/resource": "metrics", "/metrics": "metrics", "/stats/summary": "stats", "/logs/": "log", "/checkpoint/a/b/c": "checkpoint",
 		"/pods": "pods proxy", "/runningpods/": "pods proxy", "/healthz": "healthz proxy", "/healthz/ping": "healthz proxy", "/configz": "configz proxy",

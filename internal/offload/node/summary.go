@@ -81,7 +81,7 @@ func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 	})
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(out); err != nil {
-		s.log.Debug("Answering with statistics", "error", err)
+		s.log.Debug("Failed to respond with statistics", "error", err)
 	}
 }
 

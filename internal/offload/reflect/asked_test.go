@@ -14,7 +14,7 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// copiesNotAskedFor: a provider that says to have a twin of a namespace that is not offloaded to it gets nothing of it, until it is.
+// copiesNotAskedFor: a provider reports the remote namespace of a namespace that is not offloaded to it. It gets no copies until the namespace is offloaded.
 func copiesNotAskedFor(t *testing.T, w *world) {
 	private := metav1.ObjectMeta{Namespace: w.localNS + "-private", Name: "private"}
 	w.create(w.near, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: private.Namespace}})

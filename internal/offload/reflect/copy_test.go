@@ -92,13 +92,13 @@ func (w *world) quiet() {
 	}
 }
 
-// looks has everything looked at, and returns how many writes that made.
+// looks resyncs everything, and returns the number of writes that this caused.
 func (w *world) looks() int64 {
 	before := w.farWrites.Load()
 	w.mu.Lock()
 	engine := w.engine
 	w.mu.Unlock()
-	engine.Look(reflect.Kinds()...)
+	engine.Resync(reflect.Kinds()...)
 	time.Sleep(300 * time.Millisecond)
 	return int64(w.farWrites.Load() - before)
 }
@@ -152,7 +152,7 @@ func servicesFollow(t *testing.T, w *world) {
 		}
 		return nil
 	})
-	// The provider's hand in it comes back; what it adds stays.
+	// Changes by the provider are undone, and its additions stay.
 	if err := w.far.Get(t.Context(), client.ObjectKey{Namespace: w.twinNS, Name: "web"}, got); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func endpointsExposed(t *testing.T, w *world) {
 	w.there(got, slice.Name, "the one that is exposed no more to go", addresses("[10.10.0.5]"))
 }
 
-// sameThere waits until the copies are those of what is here.
+// sameThere waits until the copies match the local objects.
 func (w *world) sameThere() {
 	w.t.Helper()
 	names := func(c client.Client, namespace string, list client.ObjectList, opts ...client.ListOption) ([]string, error) {
@@ -437,7 +437,7 @@ func copiesAnyRequestMayFail(t *testing.T, w *world) {
 	}
 }
 
-// copiesOneDoesIt: of several virtual kubelets for a provider one takes care of what follows namespaces, and another can take over at any time.
+// copiesOneDoesIt: of several virtual kubelets for a provider one reflects the objects of namespaces, and another can take over at any time.
 func copiesOneDoesIt(t *testing.T, w *world) {
 	w.waiting.Store(new("another one does it"))
 	w.start()
@@ -450,6 +450,6 @@ func copiesOneDoesIt(t *testing.T, w *world) {
 	w.mu.Lock()
 	engine := w.engine
 	w.mu.Unlock()
-	engine.Look("Service")
+	engine.Resync("Service")
 	w.sameThere()
 }

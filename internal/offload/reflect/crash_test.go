@@ -32,15 +32,15 @@ import (
 
 // churned is a kind whose objects come, change and go, on the side that it comes from.
 type churned struct {
-	// here and there are lists of what there is of it on both sides.
+	// here and there list the objects on both sides.
 	here, there client.ObjectList
 	// back tells that it comes from the provider.
 	back bool
-	// write makes an object say n; obj is a new one, or what is there.
+	// write sets n in an object. obj is a new object or the existing one.
 	write func(meta metav1.ObjectMeta, n int) client.Object
 	// read tells what an object says, on either side.
 	read func(client.Object) int
-	// taken is what users hear of a name that is taken, an object of that name exists if empty.
+	// taken is the warning about a taken name; empty: "an object of that name exists".
 	taken string
 }
 
@@ -119,7 +119,7 @@ func (c *churn) step(name string, near, far bool) {
 	case !c.alive[key.Name]:
 		err = side.Create(c.w.t.Context(), obj)
 		if _, ok := obj.(*corev1.Pod); ok && apierrors.IsAlreadyExists(err) {
-			return // the one before is on its way out
+			return // the previous one is being deleted
 		}
 		c.alive[key.Name] = true
 	case c.random.IntN(3) == 0:
@@ -256,7 +256,7 @@ func (w *world) letWork() {
 	w.create(w.near, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.nodeName}, RoleRef: role, Subjects: subjects})
 	role, subjects = offload.OffloadedRights([]offv1.VirtualNode{node}, []string{providerID}, nil, nil)
 	w.create(w.near, &rbacv1.RoleBinding{ObjectMeta: w.at("offloaded"), RoleRef: role, Subjects: subjects})
-	role, subjects = offload.TwinRights(consumerID)
+	role, subjects = offload.RemoteNamespaceRights(consumerID)
 	w.create(w.far, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "twin"}, RoleRef: role, Subjects: subjects})
 	role.Name += "-clusterwide"
 	w.create(w.far, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "clusterwide"}, RoleRef: role, Subjects: subjects})
@@ -271,7 +271,7 @@ func (w *world) letWork() {
 	w.untilRefused()
 }
 
-// untilRefused waits until the provider's policies are in force: API servers take a moment, and what is let through meanwhile proves nothing.
+// untilRefused waits until the provider's policies are in force. API servers need a moment for that, and accept objects meanwhile.
 func (w *world) untilRefused() {
 	w.t.Helper()
 	config := rest.CopyConfig(w.farConfig)
@@ -289,8 +289,8 @@ func (w *world) untilRefused() {
 	})
 }
 
-// TestEveryKindSurvivesOnAPIServers changes objects of every kind, with the rights of the chart and no others, while watches break, the engine is killed, and each API server is killed
-// once, and looks whether both sides agree in the end.
+// TestEveryKindSurvivesOnAPIServers changes objects of every kind, with only the permissions of the chart, while watches break, the engine is killed, and each
+// API server is killed once. Both sides agree in the end.
 func TestEveryKindSurvivesOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)

@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// TestEndpointsOfNodesAreTold: a pod in the network of its node has an address that peers do not reach, until the user exposes it.
-func TestEndpointsOfNodesAreTold(t *testing.T) {
+// TestEndpointsOfNodesAreReported: a pod in the network of its node has an address that peers do not reach until the user exposes it.
+func TestEndpointsOfNodesAreReported(t *testing.T) {
 	o := EndpointSliceOptions{Translate: true, OfNode: func(address string) bool { return address == "192.0.2.10" }}
 	o.Origin, o.Destination = "rome", "milan"
 	kind := EndpointSlices(1, func() EndpointSliceOptions { return o })

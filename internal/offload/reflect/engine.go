@@ -71,8 +71,8 @@ type Kind struct {
 	// Mapped restricts Local to namespaces that have a remote namespace, and to the time while the provider is reachable. It is for kinds whose
 	// remote state is not shown in this cluster.
 	Mapped bool
-	// Everywhere tells that decisions depend on the mappings of all namespaces, not only on the mapping of the object's own namespace.
-	Everywhere bool
+	// DependsOnAllMappings tells that decisions depend on the mappings of all namespaces, not only on the mapping of the object's own namespace.
+	DependsOnAllMappings bool
 	// Beside lists further local objects that decisions depend on, watched in the same namespaces as Local. Only for Mapped kinds.
 	Beside []Beside
 	// Remote lists the sets of objects to watch in every remote namespace.
@@ -133,7 +133,7 @@ type Options struct {
 	// Failed is called for every step that failed; may be nil.
 	Failed func(kind, namespace string)
 	// Stale tells that the local caches may be outdated and that another process may be active in our place. While it returns true, the engine
-	// decides nothing. When it returns false again, the caller must call Look. May be nil.
+	// decides nothing. When it returns false again, the caller must call Resync. May be nil.
 	Stale func() bool
 	// AccessChanged is called when the provider starts or stops refusing access to a remote namespace; see RefusedSince. May be nil.
 	AccessChanged func()
@@ -286,8 +286,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Look enqueues all objects of the kinds with those names. Call it when something changed that they depend on and that the engine does not watch.
-func (e *Engine) Look(kinds ...string) {
+// Resync enqueues all objects of the kinds with those names. Call it when something changed that they depend on and that the engine does not watch.
+func (e *Engine) Resync(kinds ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.kinds {

@@ -23,31 +23,31 @@ import (
 
 const consumerID, providerID = "rome", "milan"
 
-// TestEngineOnAPIServers runs its subtests one after the other on two API servers that they share; each has its own namespaces and its own node.
+// TestEngineOnAPIServers runs its subtests one after the other on two shared API servers. Each has its own namespaces and its own node.
 func TestEngineOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	for name, test := range map[string]func(*testing.T, *world){
-		"pods run and go":                   podsRunAndGo,
+		"pods run and are deleted":          podsRunAndGo,
 		"killed at random":                  killedAtRandom,
-		"a partition is not absence":        partitionIsNotAbsence,
+		"a partition deletes nothing":       partitionIsNotAbsence,
 		"drained by the provider":           drainedByTheProvider,
 		"a namespace that is not offloaded": namespaceNotOffloaded,
 		"a foreign ShadowPod stays":         foreignShadowPodStays,
 		"any request may fail":              anyRequestMayFail,
-		"metadata follows, leaving theirs":  metadataFollows,
-		"a refused change is one change":    refusedChangeIsOne,
-		"what has ended begins anew":        whatHasEndedBeginsAnew,
+		"labels are copied, others stay":    metadataFollows,
+		"a refused change blocks no other":  refusedChangeIsOne,
+		"recreated remote pods":             whatHasEndedBeginsAnew,
 		"services follow":                   servicesFollow,
 		"endpoints follow":                  endpointsFollow,
-		"endpoints that nobody exposes":     endpointsExposed,
+		"unexposed endpoints":               endpointsExposed,
 		"copies, killed at random":          copiesKilledAtRandom,
 		"copies, a partition":               copiesPartition,
 		"copies, foreign ones stay":         copiesForeign,
 		"copies, any request may fail":      copiesAnyRequestMayFail,
-		"copies, one does it":               copiesOneDoesIt,
-		"copies, none is asked for":         copiesNotAskedFor,
+		"copies, one writer":                copiesOneDoesIt,
+		"copies, not requested":             copiesNotAskedFor,
 		"plain copies follow":               plainCopiesFollow,
-		"events come back":                  eventsComeBack,
+		"events are copied back":            eventsComeBack,
 		"events, a flood":                   eventsFlood,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newWorld(t, near, far)) })
@@ -98,7 +98,7 @@ func anyRequestMayFail(t *testing.T, w *world) {
 	}
 }
 
-// metadataFollows changes labels on both sides: ours follow, theirs stay.
+// metadataFollows changes labels on both sides: the origin's labels are copied, and labels of others stay.
 func metadataFollows(t *testing.T, w *world) {
 	w.start()
 	pod := w.pod("web-0")
@@ -127,7 +127,7 @@ func metadataFollows(t *testing.T, w *world) {
 	})
 }
 
-// refusedChangeIsOne asks for a container for debugging that the provider refuses, which nobody can take back, and for others beside and later.
+// refusedChangeIsOne adds an ephemeral container that the provider refuses, which nobody can remove, and others with it and later.
 func refusedChangeIsOne(t *testing.T, w *world) {
 	id := metav1.ObjectMeta{Name: w.twinNS}
 	w.create(w.far, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: id, Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -202,7 +202,7 @@ func refusedChangeIsOne(t *testing.T, w *world) {
 	}
 }
 
-// whatHasEndedBeginsAnew: Kubernetes refuses the status of a pod whose containers leave their end, which those of a remote Pod that is made again do.
+// whatHasEndedBeginsAnew: Kubernetes rejects a status in which containers leave their terminal state, as those of a recreated remote Pod do.
 func whatHasEndedBeginsAnew(t *testing.T, w *world) {
 	w.start()
 	no := false
@@ -213,7 +213,7 @@ func whatHasEndedBeginsAnew(t *testing.T, w *world) {
 	w.create(w.near, pod)
 	w.waitReady(1)
 	w.preparing.Store(true)
-	w.link.cut() // so that the new Pod is seen when its containers are told, not before
+	w.link.cut() // so that the new Pod is observed with its container states, and not before
 	if err := w.far.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: pod.Name}}, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func partitionIsNotAbsence(t *testing.T, w *world) {
 			t.Errorf("pod %s failed because the provider can't be reached", pod.Name)
 		}
 	}
-	// Meanwhile a pod is lost there, and made again.
+	// Meanwhile a remote pod is lost and recreated.
 	if err := w.far.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "web-1"}}, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}

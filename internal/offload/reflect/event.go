@@ -34,7 +34,7 @@ func Events(workers int, options func() kinds.CopyOptions) Kind {
 			local, _ := f.Local.(*corev1.Event)
 			remote, _ := f.Remote[0].(*corev1.Event)
 			return offload.NextEvent(offload.EventFacts{
-				Local: local, Remote: remote, About: object(f.About), Twin: object(f.Twin), Mapping: f.Mapping, Synced: f.RemoteSynced,
+				Local: local, Remote: remote, About: object(f.About), RemoteObject: object(f.Twin), Mapping: f.Mapping, Synced: f.RemoteSynced,
 			}, options())
 		},
 	}

@@ -15,7 +15,9 @@ func Ingresses(workers int, options func() kinds.IngressOptions) Kind {
 	kind := plain(IngressKind, workers, &networkingv1.Ingress{}, func() kinds.CopyOptions { return options().CopyOptions },
 		func(local *networkingv1.Ingress, namespace string) (*networkingv1.Ingress, string) {
 			return kinds.Ingress(local, namespace, options())
-		}, kinds.MergeIngress, func(local *networkingv1.Ingress) error { return kinds.UnaskedOfIngress(local, options().CopyOptions) })
+		}, kinds.MergeIngress, func(local *networkingv1.Ingress) error {
+			return kinds.UncopiedAnnotationsOfIngress(local, options().CopyOptions)
+		})
 	kind.Announced = true
 	kind.Local.Strip, kind.Remote[0].Strip = stripIngressStatus, stripIngressStatus
 	return kind

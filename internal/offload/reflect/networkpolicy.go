@@ -30,6 +30,6 @@ func NetworkPolicies(workers int, options func() kinds.NetworkPolicyOptions) Kin
 			Merge: merge(kinds.MergeNetworkPolicy),
 		})
 	})
-	kind.Everywhere = true
+	kind.DependsOnAllMappings = true
 	return kind
 }

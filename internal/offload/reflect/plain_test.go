@@ -107,7 +107,7 @@ func plainCopiesFollow(t *testing.T, w *world) {
 	w.there(gotIngress, "ingress", "the ingress to go", nil)
 }
 
-// eventsComeBack: what the provider tells of a pod and of a copy is told here, of the right object, and counted on.
+// eventsComeBack: Events of the provider about a pod and a copy appear here, about the right object, and their counts follow.
 func eventsComeBack(t *testing.T, w *world) {
 	w.start()
 	pod := w.pod("web-0")

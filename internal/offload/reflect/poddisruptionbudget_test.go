@@ -12,7 +12,7 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// TestDisruptionBudgetsOnAPIServers copies a budget with the rights of the chart; the disruption controller of the consumer is played here.
+// TestDisruptionBudgetsOnAPIServers copies a budget with the permissions of the chart. The test plays the disruption controller of the consumer.
 func TestDisruptionBudgetsOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// taken takes everything that waits, in order, and says what it is called.
+// taken pops all objects in order, and returns their names.
 func taken(q queue) (names []string) {
 	for q.Len() > 0 {
 		key, _ := q.Get()
@@ -22,9 +22,11 @@ func taken(q queue) (names []string) {
 	return names
 }
 
-func TestWhatTheProviderTellsDoesNotWaitForAllTheRest(t *testing.T) {
+func TestProviderEventsHavePriority(t *testing.T) {
 	rest := func(name string) func(queue) { return func(q queue) { q.Add(types.NamespacedName{Name: name}) } }
-	told := func(name string) func(queue) { return func(q queue) { q.addTold(types.NamespacedName{Name: name}) } }
+	told := func(name string) func(queue) {
+		return func(q queue) { q.addRemoteTriggered(types.NamespacedName{Name: name}) }
+	}
 	for what, row := range map[string]struct {
 		adds []func(queue)
 		want []string
@@ -45,20 +47,20 @@ func TestWhatTheProviderTellsDoesNotWaitForAllTheRest(t *testing.T) {
 			if got := taken(q); !slices.Equal(got, row.want) {
 				t.Errorf("got %v, want %v", got, row.want)
 			}
-			if rest := taken(q); len(rest) > 0 || len(q.lanes.told) > 0 || len(q.lanes.lane) > 0 {
-				t.Errorf("left are %v, %v, %v", rest, q.lanes.told, q.lanes.lane)
+			if rest := taken(q); len(rest) > 0 || len(q.priorities.remoteTriggered) > 0 || len(q.priorities.priority) > 0 {
+				t.Errorf("left are %v, %v, %v", rest, q.priorities.remoteTriggered, q.priorities.priority)
 			}
 		})
 	}
 }
 
-// TestTurns: while there are many of both, neither lane waits for more than a turn of the other.
-func TestTurns(t *testing.T) {
+// TestQueuePrioritiesAlternate: while both queues have many entries, neither waits for more than a turn of the other.
+func TestQueuePrioritiesAlternate(t *testing.T) {
 	q := newQueue()
 	defer q.ShutDown()
 	for i := range 3 * turn {
 		q.Add(types.NamespacedName{Name: "rest" + strconv.Itoa(i)})
-		q.addTold(types.NamespacedName{Name: "told" + strconv.Itoa(i)})
+		q.addRemoteTriggered(types.NamespacedName{Name: "told" + strconv.Itoa(i)})
 	}
 	var turns []string
 	lengths := map[string]int{}
@@ -74,21 +76,21 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestWhatIsToldMeanwhileIsLookedAtOnceMore(t *testing.T) {
+func TestEventDuringReconcileRequeues(t *testing.T) {
 	q := newQueue()
 	defer q.ShutDown()
 	for i := range 5 {
 		q.Add(types.NamespacedName{Name: strconv.Itoa(i)})
 	}
 	key, _ := q.Get()
-	q.addTold(key) // while it is being looked at
+	q.addRemoteTriggered(key) // while it is being reconciled
 	q.Done(key)
 	if got, want := taken(q), []string{"1", "2", "3", "4", "0"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-func TestSinceWhenAnObjectIsKnown(t *testing.T) {
+func TestFirstSeenTimes(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	began := now
 	s := newStore(Resource{}, func(types.NamespacedName, client.Object, client.Object) {}, func() {})

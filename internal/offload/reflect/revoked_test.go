@@ -14,8 +14,8 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// TestRevokedAccessOnAPIServers drains the tenant as a provider does: it revokes the rights of the consumer, whose identity is the real one, and then
-// deletes what the consumer has there. No read can confirm that deletion.
+// TestRevokedAccessOnAPIServers drains the tenant as a provider does: it revokes the permissions of the consumer, which uses its real identity, and then
+// deletes the consumer's objects. No read can confirm that deletion.
 func TestRevokedAccessOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)

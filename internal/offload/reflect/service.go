@@ -30,7 +30,7 @@ func Services(workers int, options func() kinds.ServiceOptions) Kind {
 			Merge: merge(kinds.MergeService),
 		})
 	})
-	kind.Announced, kind.Everywhere = true, true // an ExternalName may refer to a Service in another namespace
+	kind.Announced, kind.DependsOnAllMappings = true, true // an ExternalName may refer to a Service in another namespace
 	kind.Local.Strip, kind.Remote[0].Strip = stripServiceStatus, stripServiceStatus
 	return kind
 }

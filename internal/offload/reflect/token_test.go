@@ -20,12 +20,12 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// TestTokensOnAPIServers follows the tokens of a pod through their life, with the rights that the chart gives and the provider's policies.
+// TestTokensOnAPIServers follows the tokens of a pod through their lifetime, with the permissions of the chart and the provider's policies.
 func TestTokensOnAPIServers(t *testing.T) {
 	near, far := liqotesting.APIServers(t)
 	w := newWorld(t, near, far)
 	w.letWork()
-	w.apiServer = kinds.APIServer{Host: kinds.HomeAPIServer, Port: "443", Address: "10.70.0.3"}
+	w.apiServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	w.create(w.near, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.localNS, Name: "app"}})
 	w.start()
 	pod := &corev1.Pod{
@@ -110,7 +110,7 @@ func TestTokensOnAPIServers(t *testing.T) {
 		}
 		return nil
 	})
-	// The API server remembers for ten seconds what it thought of a token.
+	// The API server caches the verdict on a token for ten seconds.
 	liqotesting.Eventually(t, 20*time.Second, "the tokens to end with their pod", func() error {
 		for _, old := range [][]byte{first, second, third} {
 			if review(w.near, old).Authenticated {

@@ -90,7 +90,7 @@ func (e *Engine) settle(ctx context.Context) {
 			continue
 		}
 		for _, t := range e.twins {
-			if r.Everywhere {
+			if r.DependsOnAllMappings {
 				r.enqueueTwin(t)
 			}
 		}
@@ -151,7 +151,7 @@ func (e *Engine) watchTwin(ctx context.Context, local string, at offload.Mapping
 	start := func(c client.WithWatch, where string, s *store) {
 		go func() {
 			if err := watchInto(ctx, c, where, s); err != nil {
-				e.opts.Log.Error("Watching a namespace", "namespace", where, "error", err)
+				e.opts.Log.Error("Failed to watch a namespace", "namespace", where, "error", err)
 			}
 		}()
 	}
@@ -223,7 +223,7 @@ func (r *reflector) enqueueRemote(t *twin, i int, key types.NamespacedName, stat
 	if name := r.localName(i, key.Name, states); name != "" {
 		here := types.NamespacedName{Namespace: t.local, Name: name}
 		r.queue.Forget(here)
-		r.queue.addTold(here)
+		r.queue.addRemoteTriggered(here)
 	}
 }
 

@@ -83,7 +83,7 @@ func list(t *testing.T, s *store, objects ...client.Object) {
 	}
 }
 
-// look has the engine look at the Events that wait for it.
+// look makes the engine reconcile the waiting Events.
 func (w *told) look(t *testing.T) {
 	t.Helper()
 	for w.events.queue.Len() > 0 {
@@ -96,7 +96,7 @@ func (w *told) look(t *testing.T) {
 	}
 }
 
-func TestWhatIsToldAboutTheUnknownIsToldLater(t *testing.T) {
+func TestEventsWaitForTheirObject(t *testing.T) {
 	watched := func(s *store, obj client.Object) error { return s.Update(obj.DeepCopyObject()) }
 	steps := map[string]func(*told) error{
 		"the pod":   func(w *told) error { return watched(w.pods.local, w.pod) },
@@ -153,7 +153,7 @@ func TestWhatIsToldAboutTheUnknownIsToldLater(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownAlreadyIsNotTold(t *testing.T) {
+func TestKnownEventsAreNotQueuedAgain(t *testing.T) {
 	w := newTold(t)
 	steps := []func() error{
 		func() error { return w.pods.local.Update(w.pod.DeepCopy()) },
@@ -177,8 +177,8 @@ func TestWhatIsKnownAlreadyIsNotTold(t *testing.T) {
 	}
 }
 
-// TestNothingIsDecidedOnWhatMayBeStale: a process that may have been replaced leaves everything to the other one.
-func TestNothingIsDecidedOnWhatMayBeStale(t *testing.T) {
+// TestNoStepWithAStaleCache: a process that may have been replaced leaves every step to its successor.
+func TestNoStepWithAStaleCache(t *testing.T) {
 	w := newTold(t)
 	list(t, w.pods.store(w.twin), w.pod)
 	list(t, w.copies.store(w.twin), w.service)
@@ -194,8 +194,8 @@ func TestNothingIsDecidedOnWhatMayBeStale(t *testing.T) {
 	}
 }
 
-// TestWhatIsReflectedIsCounted: what the provider has of us, and not what has one of our names there.
-func TestWhatIsReflectedIsCounted(t *testing.T) {
+// TestReflectedObjectsAreCounted counts objects of this cluster in the provider, and no foreign objects of the same names.
+func TestReflectedObjectsAreCounted(t *testing.T) {
 	w := newTold(t)
 	w.shadow.Labels = map[string]string{api.LabelOrigin: "rome", offv1.LabelNodeName: "milan"}
 	foreign := w.there.DeepCopy()
@@ -213,8 +213,8 @@ func TestWhatIsReflectedIsCounted(t *testing.T) {
 	})
 }
 
-// TestALookFindsWhatIsGoneHere: a pod that went while nothing was decided leaves nothing in the provider.
-func TestALookFindsWhatIsGoneHere(t *testing.T) {
+// TestResyncFindsDeletedPods: a pod that was deleted while no step was taken leaves nothing in the provider.
+func TestResyncFindsDeletedPods(t *testing.T) {
 	w := newTold(t)
 	list(t, w.twin.stores[w.pods][0], w.shadow)
 	for _, r := range w.engine.kinds {
@@ -224,13 +224,13 @@ func TestALookFindsWhatIsGoneHere(t *testing.T) {
 			r.queue.Done(key)
 		}
 	}
-	w.engine.Look(PodKind)
+	w.engine.Resync(PodKind)
 	if n := w.pods.queue.Len(); n != 1 {
 		t.Errorf("%d pods are looked at, want that of the ShadowPod", n)
 	}
 }
 
-// TestReflectionsAreCounted: everything that was created or changed in the other cluster, Events that come back included, and no deletion.
+// TestReflectionsAreCounted counts every create and patch in the other cluster, Events included, and no deletion.
 func TestReflectionsAreCounted(t *testing.T) {
 	w := newTold(t)
 	w.engine.opts.Local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
@@ -261,7 +261,7 @@ func TestReflectionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestTokensOfAnEarlierReleaseAreFound, and a Secret of the user's that has their name is not taken for them.
+// TestTokensOfAnEarlierReleaseAreFound finds tokens with the names of an earlier release, and does not confuse them with a Secret of the user.
 func TestTokensOfAnEarlierReleaseAreFound(t *testing.T) {
 	w := newTold(t)
 	former := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web-token"}}
@@ -287,7 +287,7 @@ func TestTokensOfAnEarlierReleaseAreFound(t *testing.T) {
 	}
 }
 
-// TestEveryChangeOfTokensReachesTheirPod, however long its name is, and whatever happened to the annotations of the Secret.
+// TestEveryChangeOfTokensReachesTheirPod: however long the name of the pod is, and whatever happened to the annotations of the Secret.
 func TestEveryChangeOfTokensReachesTheirPod(t *testing.T) {
 	for _, pod := range []string{"web", strings.Repeat("a", 253)} {
 		w := newTold(t)
@@ -302,7 +302,7 @@ func TestEveryChangeOfTokensReachesTheirPod(t *testing.T) {
 			tell func() error
 		}{
 			{"it is there", func() error { return s.Update(secret.DeepCopy()) }},
-			{"the engine looks again", func() error { w.engine.Look(PodKind); return nil }},
+			{"the engine looks again", func() error { w.engine.Resync(PodKind); return nil }},
 			{"it has lost its annotations", func() error { return s.Update(bare.DeepCopy()) }},
 			{"it has them again", func() error { return s.Update(secret.DeepCopy()) }},
 			{"it is gone", func() error { return s.Delete(secret.DeepCopy()) }},

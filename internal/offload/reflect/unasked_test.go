@@ -13,8 +13,8 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// TestWhatALoadBalancerIsNotAskedIsTold: a copy that is reachable as its original must not be is no surprise.
-func TestWhatALoadBalancerIsNotAskedIsTold(t *testing.T) {
+// TestRemovedLoadBalancerAnnotationsAreReported: the user gets a warning if a copy can be reached in a way that the original forbids.
+func TestRemovedLoadBalancerAnnotationsAreReported(t *testing.T) {
 	o := kinds.CopyOptions{Origin: "rome", Destination: "milan", AnnotationsNotReflected: []string{
 		"nginx.ingress.kubernetes.io/auth-*", "service.beta.kubernetes.io/*", "cloud.google.com/*",
 	}}
@@ -47,8 +47,8 @@ func TestWhatALoadBalancerIsNotAskedIsTold(t *testing.T) {
 	}
 }
 
-// TestExternalNameIsTold: a name that would be another one in the provider is not copied, and the user hears why.
-func TestExternalNameIsTold(t *testing.T) {
+// TestRefusedExternalNameIsReported: a name that means something else in the provider is not copied, and the user gets the reason.
+func TestRefusedExternalNameIsReported(t *testing.T) {
 	o := kinds.CopyOptions{Origin: "rome", Destination: "milan"}
 	services := Services(1, func() kinds.ServiceOptions {
 		return kinds.ServiceOptions{CopyOptions: o, RemoteNamespace: func(namespace string) (string, bool) { return namespace + "-rome", namespace == "db" }}

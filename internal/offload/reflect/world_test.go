@@ -43,12 +43,12 @@ type world struct {
 	link       *link
 	// nearLink, if set, is the way of engines to the consumer.
 	nearLink *link
-	// nearUser and farUser are who engines are, administrators if empty.
+	// nearUser and farUser are the users of engines, administrators if empty.
 	nearUser, farUser rest.ImpersonationConfig
 	// created counts the ShadowPods that were created, by name.
 	mu      sync.Mutex
 	created map[string]int
-	// warnings are what users heard.
+	// warnings are the warnings that users got.
 	warnings []string
 	// announced are the objects that they heard were copied.
 	announced []string
@@ -203,7 +203,7 @@ func (w *world) start() (stop func()) {
 				return reflect.PodDisruptionBudgetOptions{CopyOptions: w.copyOptions(), Node: w.nodeName, AtTarget: func(node string) bool { return node == w.nodeName }}
 			}),
 			reflect.NetworkPolicies(3, func() kinds.NetworkPolicyOptions {
-				return kinds.NetworkPolicyOptions{CopyOptions: w.copyOptions(), Twin: func(namespace string) (string, bool) {
+				return kinds.NetworkPolicyOptions{CopyOptions: w.copyOptions(), RemoteNamespace: func(namespace string) (string, bool) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					return w.engine.RemoteNamespace(namespace)
@@ -242,13 +242,13 @@ func (w *world) copyOptions() kinds.CopyOptions {
 	return o
 }
 
-// counting is a client that counts what it writes, and the ShadowPods it creates, and fails as the world says.
+// counting is a client that counts its writes and the ShadowPods that it creates, and fails as the world demands.
 func (w *world) counting(cfg *rest.Config, writes *atomic.Int32) client.WithWatch {
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// An answer that is lost and a request that is lost look the same to whoever asked.
+	// A lost response and a lost request look the same to the client.
 	try := func(f func() error) error {
 		if w.fail == nil {
 			return f()

@@ -54,7 +54,7 @@ func TestGeneratedCertificateServes(t *testing.T) {
 	}
 }
 
-// A replica that still serves with the old certificate is trusted until that one ends, and no longer.
+// TestBundleKeepsEarlierCAs: a replica that still serves the old certificate is trusted until it expires, and no longer.
 func TestBundleKeepsEarlierCAs(t *testing.T) {
 	first := made(t, nil, start)
 	second := made(t, first.ca, start.Add(lifetime-renewBefore))
@@ -81,7 +81,7 @@ func count(t *testing.T, bundle []byte) int {
 	}
 }
 
-func TestUnexpiredIgnoresWhatIsNoCertificate(t *testing.T) {
+func TestUnexpiredIgnoresOtherPEMBlocks(t *testing.T) {
 	bundle := append(encode("CERTIFICATE", []byte("nonsense")), made(t, nil, start).ca...)
 	if n := count(t, unexpired(append([]byte("text\n"), bundle...), start)); n != 1 {
 		t.Errorf("%d certificates kept, want 1", n)

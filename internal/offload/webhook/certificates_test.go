@@ -26,7 +26,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestCertificatesOnAPIServer follows the certificate through its life: made, trusted, served, repaired, replaced, without a restart.
+// TestCertificatesOnAPIServer follows the certificate through its lifetime: created, trusted, served, repaired and replaced without a restart.
 func TestCertificatesOnAPIServer(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	config := apitesting.APIServer(t)
@@ -130,7 +130,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 	third := trusted("a certificate in place of the lost one", second)
 
 	ahead.Store(int64(lifetime - renewBefore + time.Hour))
-	// It stands for the timer of many months. What was still to be looked at sees the new time too, and may have replaced the certificate already.
+	// This replaces the timer of many months. A pending reconcile sees the new time too, and may have replaced the certificate already.
 	if err := c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`))); err != nil {
 		t.Fatal(err)
 	}

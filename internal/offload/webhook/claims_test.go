@@ -35,7 +35,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 	if err := admin.Patch(t.Context(), classes, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"default":"standard"}}`))); err != nil {
 		t.Fatal(err)
 	}
-	ref, subjects := offload.TwinRights("rome")
+	ref, subjects := offload.RemoteNamespaceRights("rome")
 	twin := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}
 	if err := admin.Create(t.Context(), twin); err != nil {
 		t.Fatal(err)

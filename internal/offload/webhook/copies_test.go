@@ -23,7 +23,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestCopiesPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may do beside its pods.
+// TestCopiesPolicyOnAPIServer tries what a consumer may do besides its pods, with its groups and permissions.
 func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
@@ -36,7 +36,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	namespace(t, admin, "shop-turin", map[string]string{api.LabelRemoteClusterID: "turin"})
 	namespace(t, admin, "local", nil)
 	for consumer, in := range map[string]string{"rome": "shop-rome", "turin": "shop-turin"} {
-		ref, subjects := offload.TwinRights(consumer)
+		ref, subjects := offload.RemoteNamespaceRights(consumer)
 		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// The group of all control planes is nobody's origin, whoever is in it.
+	// The group of all control planes is no origin, whatever user is in it.
 	both := rest.CopyConfig(config)
 	both.Impersonate = rest.ImpersonationConfig{UserName: "rome", Groups: []string{"rome", peering.OrganizationControlPlane, "system:authenticated"}}
 	err := apitesting.Client(t, both).Create(t.Context(), service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = peering.OrganizationControlPlane }))
@@ -282,7 +282,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	if err != nil || !slices.Contains(skipped, "cloud.google.com/neg") {
 		t.Errorf("annotations that stay here: %v, %v", skipped, err)
 	}
-	// An administrator may refuse more; what is there stays as it is.
+	// An administrator may refuse more, and existing objects stay as they are.
 	enforce := func(t *testing.T, policy map[string]any) {
 		t.Helper()
 		strict := values()

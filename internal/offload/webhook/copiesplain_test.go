@@ -21,8 +21,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestPlainCopiesPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may do with ConfigMaps, Secrets, Ingresses and
-// NetworkPolicies.
+// TestPlainCopiesPolicyOnAPIServer tries what a consumer may do with ConfigMaps, Secrets, Ingresses and NetworkPolicies, with its groups and permissions.
 func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
@@ -42,7 +41,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	}
 	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
 	namespace(t, admin, "local", nil)
-	ref, subjects := offload.TwinRights("rome")
+	ref, subjects := offload.RemoteNamespaceRights("rome")
 	if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +212,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// What is not its own it neither changes nor removes: the CA that the provider's pods trust, say.
+	// It neither changes nor deletes objects of others, for example the CA that the provider's pods trust.
 	theirs := configMap(func(c *corev1.ConfigMap) { c.Name, c.Labels = "kube-root-ca.crt", nil }).(*corev1.ConfigMap)
 	if err := admin.Create(t.Context(), theirs); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestDaemonSetReviews(t *testing.T) {
 	}
 }
 
-// TestDaemonSetPolicyOnAPIServer makes pods as the controller of DaemonSets does.
+// TestDaemonSetPolicyOnAPIServer creates pods as the DaemonSet controller does.
 func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 	c := apitesting.Client(t, apitesting.APIServer(t))
 	each := func(do func(policy client.Object) error) {
@@ -141,7 +141,7 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 	apitesting.Eventually(t, within, "the node not to count", func() error { return errors.Join(attempt("real", nil), attempt("milan", nil)) })
 	again("milan")
 	apitesting.Eventually(t, within, "the node that came back to count", func() error { return kept("milan") })
-	// The installation goes, another node comes, and the installation comes back: the API server has to begin anew to watch nodes for it.
+	// The installation goes, another node comes, and the installation comes back: the API server has to start watching nodes for it again.
 	each(func(policy client.Object) error { return c.Delete(t.Context(), policy) })
 	apitesting.Eventually(t, within, "no policy to be in force", func() error { return attempt("milan", nil) })
 	again("naples")

@@ -14,7 +14,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestEvictionPolicyOnAPIServer: a provider out of reach does not cost its pods, for Kubernetes' own eviction spares them.
+// TestEvictionPolicyOnAPIServer: Kubernetes does not evict the pods of an unreachable provider.
 func TestEvictionPolicyOnAPIServer(t *testing.T) {
 	admin := apitesting.APIServer(t)
 	c := apitesting.Client(t, admin)

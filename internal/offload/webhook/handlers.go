@@ -93,13 +93,13 @@ type strays struct {
 	runtimeClass string
 }
 
-// Handle responds to one admission request with the changes of offload.KeepHome.
+// Handle responds to one admission request with the changes of offload.KeepLocal.
 func (h strays) Handle(_ context.Context, req admission.Request) admission.Response {
 	pod := &corev1.Pod{}
 	if err := h.decoder.Decode(req, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
 	}
-	return patched(pod, func() bool { return offload.KeepHome(pod, h.runtimeClass) })
+	return patched(pod, func() bool { return offload.KeepLocal(pod, h.runtimeClass) })
 }
 
 // offloading returns the NamespaceOffloading of a namespace, nil if there is none.

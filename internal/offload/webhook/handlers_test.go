@@ -91,8 +91,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestStrays: what a cluster needs to work does not leave by accident.
-func TestStrays(t *testing.T) {
+// TestSystemPodsAreNotOffloaded: pods that a cluster needs to work are not offloaded by accident.
+func TestSystemPodsAreNotOffloaded(t *testing.T) {
 	h := strays{decoder: admission.NewDecoder(kube.NewScheme()), runtimeClass: "liqo"}
 	r := h.Handle(t.Context(), review(t, &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}))
 	if !r.Allowed || len(r.Patches) != 1 || r.Patches[0].Operation != "add" || r.Patches[0].Path != "/spec/affinity" {
@@ -103,7 +103,7 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestPodsWaitForTheirNamespace: a namespace that was labelled by hand takes no pods before it is offloaded.
+// TestPodsWaitForTheirNamespace: pods in a namespace that a user labeled by hand are rejected until it is offloaded.
 func TestPodsWaitForTheirNamespace(t *testing.T) {
 	labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", Labels: map[string]string{offloadingv1beta1.LabelSchedulingEnabled: "true"}}}
 	h := &pods{cached: reader(), live: reader(labelled), decoder: admission.NewDecoder(kube.NewScheme())}

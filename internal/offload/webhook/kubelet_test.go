@@ -18,7 +18,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestKubeletPolicyOnAPIServer tries, as the account of a virtual kubelet and with its rights, to write what is not its.
+// TestKubeletPolicyOnAPIServer tries, with the account and permissions of a virtual kubelet, to write objects that belong to others.
 func TestKubeletPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)

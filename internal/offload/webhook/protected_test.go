@@ -17,8 +17,8 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestProtectedNamespacesOnAPIServer tries, as a user who may write NamespaceOffloadings and NamespaceMaps everywhere, to offload namespaces that never
-// are, and holds the policies of the chart to what the controllers decide, in the same words.
+// TestProtectedNamespacesOnAPIServer tries, as a user who may write NamespaceOffloadings and NamespaceMaps everywhere, to offload protected namespaces. The
+// policies of the chart decide like the controllers, with the same messages.
 func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
@@ -104,7 +104,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	if err := ada.Create(t.Context(), asked("copy", map[string]string{api.LabelReplicated: api.True}, "kube-system")); err != nil {
 		t.Errorf("a copy of another cluster's map: %v", err)
 	}
-	// What is there already can be cut, not changed.
+	// Entries of an existing map can be removed, but not changed.
 	old.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsRemote
 	if err := ada.Update(t.Context(), old); err == nil {
 		t.Error("the NamespaceOffloading of a protected namespace was changed")

@@ -25,15 +25,15 @@ import (
 // because the ShadowPod controller counts exactly.
 type quotas struct {
 	cached, live client.Reader
-	// synced tells that the ledger contains all ShadowPods of the initial list.
+	// synced tells that the tracker contains all ShadowPods of the initial list.
 	synced func() bool
 
-	mu     sync.Mutex
-	ledger *offload.Ledger
+	mu      sync.Mutex
+	tracker *offload.UsageTracker
 }
 
 func newQuotas(mgr ctrl.Manager) (*quotas, error) {
-	q := &quotas{cached: mgr.GetClient(), live: mgr.GetAPIReader(), ledger: offload.NewLedger()}
+	q := &quotas{cached: mgr.GetClient(), live: mgr.GetAPIReader(), tracker: offload.NewUsageTracker()}
 	shadows, err := mgr.GetCache().GetInformer(context.Background(), &offloadingv1beta1.ShadowPod{})
 	if err != nil {
 		return nil, fmt.Errorf("watching ShadowPods: %w", err)
@@ -60,10 +60,10 @@ func (q *quotas) see(obj any) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ledger.See(client.ObjectKeyFromObject(sp), sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser], usage)
+	q.tracker.Observe(client.ObjectKeyFromObject(sp), sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser], usage)
 }
 
-// miss removes a deleted ShadowPod from the ledger.
+// miss removes a deleted ShadowPod from the tracker.
 func (q *quotas) miss(obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -71,7 +71,7 @@ func (q *quotas) miss(obj any) {
 	if sp, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.ledger.Miss(client.ObjectKeyFromObject(sp), sp.UID)
+		q.tracker.Forget(client.ObjectKeyFromObject(sp), sp.UID)
 	}
 }
 
@@ -119,14 +119,14 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	return nil, nil
 }
 
-// used returns a copy of the resources that a user's ShadowPods use, except the one named except. It returns nil until the ledger is complete.
+// used returns a copy of the resources that a user's ShadowPods use, except the one named except. It returns nil until the tracker is complete.
 func (q *quotas) used(creator string, except types.NamespacedName) corev1.ResourceList {
 	if !q.synced() {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ledger.Used(creator, except).DeepCopy()
+	return q.tracker.Used(creator, except).DeepCopy()
 }
 
 // of returns the Quotas of a user. If the cache has none, it asks the API server: a Quota may have just been created.

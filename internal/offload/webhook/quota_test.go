@@ -78,7 +78,7 @@ func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
 	}
 }
 
-// TestQuotaOnAPIServer asks for ShadowPods with the groups and the rights of a consumer.
+// TestQuotaOnAPIServer creates ShadowPods with the groups and permissions of a consumer.
 func TestQuotaOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
@@ -89,7 +89,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	}
 	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
 	namespace(t, admin, "liqo-tenant-rome", map[string]string{api.LabelRemoteClusterID: "rome", api.LabelTenantNamespace: api.True})
-	ref, subjects := offload.TwinRights("rome")
+	ref, subjects := offload.RemoteNamespaceRights("rome")
 	if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	eventually("the cordon", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "it is cordoned")
 }
 
-// stricter changes the strategy of a namespace as a user does, who is told that pods do not move.
+// stricter changes the strategy of a namespace as a user does, who gets the warning that pods do not move.
 func stricter(t *testing.T, config *rest.Config) {
 	t.Helper()
 	warned := &warnings{}
@@ -258,7 +258,7 @@ type warnings struct{ told []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.told = append(w.told, text) }
 
-// TestQuotaOnUpdate asks about ShadowPods that become smaller, whose Pods are made again by what is left of them.
+// TestQuotaOnUpdate covers ShadowPods that become smaller, whose Pods are recreated from them.
 func TestQuotaOnUpdate(t *testing.T) {
 	const (
 		whole = `{"requests":{"cpu":"2","memory":"2Gi"},"limits":{"cpu":"2","memory":"2Gi"}}`
@@ -301,7 +301,7 @@ func TestQuotaOnUpdate(t *testing.T) {
 					corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi"),
 				}},
 			}
-			q := &quotas{cached: reader(quota), live: reader(), synced: func() bool { return true }, ledger: offload.NewLedger()}
+			q := &quotas{cached: reader(quota), live: reader(), synced: func() bool { return true }, tracker: offload.NewUsageTracker()}
 			refused, err := q.refusal(t.Context(), types.NamespacedName{Namespace: "shop-rome", Name: "web"}, offloadingv1beta1.CreatorLabel(pool), shadow(c.after), shadow(c.before))
 			if err != nil {
 				t.Fatal(err)

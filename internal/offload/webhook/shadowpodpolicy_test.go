@@ -18,7 +18,7 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// TestShadowPodPolicyOnAPIServer tries, with the groups and the rights of a consumer, what it may not do, against the policies of the chart.
+// TestShadowPodPolicyOnAPIServer tries forbidden requests with the groups and permissions of a consumer, against the policies of the chart.
 func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)
@@ -32,7 +32,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	namespace(t, admin, "demo-rome", map[string]string{"liqo.io/remote-cluster-id": "rome"})
 	namespace(t, admin, "local", nil)
 	for _, in := range []string{"demo-rome", "local"} { // the latter by mistake
-		ref, subjects := offload.TwinRights("rome")
+		ref, subjects := offload.RemoteNamespaceRights("rome")
 		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func (w *waker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		return reconcile.Result{}, nil
 	}
 	if err := w.look(ctx, req.Namespace); err != nil {
-		log.FromContext(ctx).Error(err, "Looking for workloads that were refused their pods") // requeued below in any case
+		log.FromContext(ctx).Error(err, "Failed to wake the workloads whose pods were refused") // requeued below in any case
 	}
 	return reconcile.Result{RequeueAfter: min(max(age, wakeFirst), wakeEvery)}, nil
 }
@@ -84,7 +84,7 @@ func (w *waker) look(ctx context.Context, namespace string) error {
 			err = errors.Join(err, fmt.Errorf("waking %T %s/%s: %w", o, namespace, o.GetName(), failed))
 			continue
 		}
-		log.FromContext(ctx).Info("It has fewer pods than it asks for: Kubernetes is made to look again", "workload", o.GetName(), "type", fmt.Sprintf("%T", o))
+		log.FromContext(ctx).Info("Woke a workload with fewer pods than it requests", "workload", o.GetName(), "kind", fmt.Sprintf("%T", o))
 	}
 	return err
 }

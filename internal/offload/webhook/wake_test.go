@@ -74,8 +74,8 @@ func observed(o client.Object) int64 {
 	}
 }
 
-// TestWakingOnAPIServer: with all that is set up, and the rights of the chart, what lacks pods in an offloaded namespace is looked at again, also
-// where the namespace is offloaded later; nothing else is touched.
+// TestWakingOnAPIServer: workloads with missing pods in an offloaded namespace are reconciled again, also if the namespace is offloaded later. Nothing else is
+// changed.
 func TestWakingOnAPIServer(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	config := apitesting.APIServer(t)
@@ -175,8 +175,8 @@ func TestWakingOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestWakingLasts: a namespace is looked at for a minute with no long gap, whatever else is written to its NamespaceOffloading, and no longer; what
-// can't be woken holds nothing up.
+// TestWakingLasts: a namespace is checked for a minute without long gaps, whatever else is written to its NamespaceOffloading, and no longer. A workload that
+// cannot be woken delays no other.
 func TestWakingLasts(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	now := began

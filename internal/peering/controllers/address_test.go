@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestPublishedAddressIsStable: identities are not rewritten because several API servers are listed in another order.
+// TestPublishedAddressIsStable: the order in which several API servers are listed does not change Identities.
 func TestPublishedAddressIsStable(t *testing.T) {
 	ready, port := true, int32(6443)
 	notReady := false

@@ -19,6 +19,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;create;patch
@@ -82,10 +83,10 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 	}
 	kubeconfig, err := peering.Kubeconfig(identity, key.privatePEM)
 	if err != nil {
-		return kube.Invalid("InvalidAuthParams", "spec.%v", err)
+		return kube.Invalid(reasons.InvalidAuthParams, "spec.%v", err)
 	}
 	if err := peering.CheckHolder(identity.Spec.AuthParams.SignedCRT, key.signer); err != nil {
-		return kube.Invalid("InvalidAuthParams", "spec.authParams.signedCRT: %v", err)
+		return kube.Invalid(reasons.InvalidAuthParams, "spec.authParams.signedCRT: %v", err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: peering.KubeconfigSecretName(identity.Name)}}
 	changed, err := kube.Ensure(ctx, r.client, secret, func() error {
@@ -104,7 +105,7 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 		return err
 	}
 	if changed {
-		announce(r.events, identity, eventKubeconfig, "Write", "wrote kubeconfig Secret %s", secret.Name)
+		announce(r.events, identity, reasons.KubeconfigEnsured, "Write", "wrote the kubeconfig to Secret %s", secret.Name)
 	}
 	identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret.Name}
 	return nil
@@ -183,7 +184,7 @@ func (r *sliceIdentities) sync(ctx context.Context, slice *authv1beta1.ResourceS
 		return controllerutil.SetControllerReference(slice, identity, r.client.Scheme())
 	})
 	if changed {
-		announce(r.events, slice, eventIdentity, "Write", "wrote Identity %s", identity.Name)
+		announce(r.events, slice, reasons.IdentityEnsured, "Write", "wrote Identity %s", identity.Name)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -127,7 +127,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"nonce", (&nonces{client: c, events: events, random: opts.Random}).setup},
 		{"signed nonce", (&signedNonces{client: c, events: events, keys: keys}).setup},
 		{"tenant", (&tenants{
-			providerSide: provider, door: door.Options{Namespace: opts.Namespace, Client: c, Reader: mgr.GetAPIReader(), Now: opts.Now},
+			providerSide: provider, enrollment: enrollment.Options{Namespace: opts.Namespace, Client: c, Reader: mgr.GetAPIReader(), Now: opts.Now},
 		}).setup},
 		{"identity", (&identities{consumerSide: consumer}).setup},
 		// Resources.

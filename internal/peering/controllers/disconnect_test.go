@@ -18,11 +18,11 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
 )
 
-// TestRevokedConsumersAreDisconnected: what was negotiated with a consumer ends with its Tenant, also what lost its owner reference. What an administrator made
-// stays, and so does the network that this cluster asked that consumer for.
+// TestRevokedConsumersAreDisconnected: when a Tenant is deleted, the network objects negotiated with its consumer are deleted, also those without an owner
+// reference. Objects of an administrator stay, and so does the network that this cluster requested from that consumer.
 func TestRevokedConsumersAreDisconnected(t *testing.T) {
 	const namespace = "liqo-tenant-rome"
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
@@ -68,9 +68,9 @@ func TestRevokedConsumersAreDisconnected(t *testing.T) {
 	}
 }
 
-// TestDuplicateTenantsTakeNothingAlong: deleting a Tenant that was refused because another one is older leaves the older one's replicated objects, bindings and
-// tokens alone.
-func TestDuplicateTenantsTakeNothingAlong(t *testing.T) {
+// TestDeletingADuplicateTenantKeepsTheOlder: deleting a Tenant that was refused as a duplicate leaves the replicated objects, bindings and tokens of the older
+// Tenant.
+func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	const namespace = "liqo-tenant-rome"
 	now := time.Unix(1_800_000_000, 0)
 	tenant := func(name string, age time.Duration) *authv1beta1.Tenant {
@@ -91,11 +91,11 @@ func TestDuplicateTenantsTakeNothingAlong(t *testing.T) {
 	}
 	stay := []client.Object{local, wide, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs",
 		Labels: map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: "rome"}}}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorUsedKey: used}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: used}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(admitted, duplicate, secret).WithObjects(stay...).Build()
 	r := &tenants{
 		providerSide: providerSide{client: c, reader: c},
-		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
+		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	if err := r.end(t.Context(), duplicate); err != nil {
 		t.Fatal(err)
@@ -108,25 +108,25 @@ func TestDuplicateTenantsTakeNothingAlong(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, "rome", now); err != nil {
+	if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, "rome", now); err != nil {
 		t.Errorf("the token of the admitted cluster: %v", err)
 	}
 }
 
-// TestTokensEndWithTheTenant: when a Tenant ends, the tokens that its cluster used are spent before the Tenant disappears; a drain does not spend them.
+// TestTokensEndWithTheTenant: deleting a Tenant invalidates the tokens that its cluster used before the Tenant disappears. A drain does not invalidate them.
 func TestTokensEndWithTheTenant(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	now := time.Unix(1_800_000_000, 0)
 	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
-	book, err := peering.Redeem(nil, token, "rome", now)
+	usedTokens, err := peering.Redeem(nil, token, "rome", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorUsedKey: book}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: usedTokens}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, secret).Build()
 	r := &tenants{
 		providerSide: providerSide{client: c, reader: c},
-		door:         door.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
+		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	tenant.DeletionTimestamp = &metav1.Time{Time: now}
 	for _, step := range []struct {
@@ -144,7 +144,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, "rome", now); !errors.Is(err, step.want) {
+		if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, "rome", now); !errors.Is(err, step.want) {
 			t.Errorf("%s: the token that was used: %v, want %v", step.what, err, step.want)
 		}
 	}

@@ -12,19 +12,6 @@ import (
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reasons of events. The conditions of ResourceSlices have reasons of their own, which their events use.
-const (
-	eventNonceGenerated   = "NonceGenerated"
-	eventNonceSigned      = "NonceSigned"
-	eventKubeconfig       = "KubeconfigEnsured"
-	eventIdentity         = "IdentityEnsured"
-	eventRenewed          = "CertificateRenewed"
-	eventTenantReconciled = "Reconciled"
-
-	reasonSignature  = "SignatureVerificationFailed"
-	reasonInvalidCSR = "InvalidCSR"
-)
-
 // announce emits an event about an action on an object.
 func announce(to events.EventRecorder, about client.Object, reason, action, format string, args ...any) {
 	to.Eventf(about, nil, corev1.EventTypeNormal, reason, action, format, args...)

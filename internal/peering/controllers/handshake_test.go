@@ -167,7 +167,7 @@ func unpeer(t *testing.T, rome, milan *cluster) {
 	rome.delete(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, "resourceslice-milan")})
 }
 
-// TestPeeringOnAPIServer peers twice, with the objects made in opposite orders, and looks at what happens in between and after.
+// TestPeeringOnAPIServer peers twice, with the objects created in opposite orders, and checks the state in between and afterwards.
 func TestPeeringOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	rome.create(t, rome.tenantNamespace(milan))
@@ -245,7 +245,7 @@ func replicates(t *testing.T, rome, milan *cluster) {
 	eventually(t, rome, here, "told", func(m *offloadingv1beta1.NamespaceMap) bool {
 		return m.Status.CurrentMapping["bank"].Phase == "Accepted"
 	})
-	// A copy that somebody deleted is made again.
+	// A deleted copy is recreated.
 	uid := there.UID
 	milan.delete(t, there)
 	eventually(t, milan, there, "made again", func(m *offloadingv1beta1.NamespaceMap) bool { return m.UID != uid && m.DeletionTimestamp.IsZero() })
@@ -268,7 +268,7 @@ func survivesCut(t *testing.T, rome, milan *cluster) {
 	})
 	here := mapOf(rome, milan)
 	rome.delete(t, here)
-	// A second object goes through every step that the first could have gone through meanwhile.
+	// A second object takes every step that the first could have taken meanwhile.
 	probe := mapOf(rome, milan)
 	probe.Name = "probe"
 	rome.create(t, probe)
@@ -312,7 +312,7 @@ func drained(t *testing.T, rome, milan *cluster) {
 	})
 }
 
-// givenUp: the provider is gone for good, and an administrator says so.
+// givenUp: an administrator declares the provider permanently unreachable.
 func givenUp(t *testing.T, rome, milan *cluster) {
 	t.Helper()
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}

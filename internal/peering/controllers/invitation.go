@@ -13,11 +13,12 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/reasons"
 )
 
-// knockAgain is the time until the next enrollment request after the provider did not respond: the provider may not be running yet.
-const knockAgain = 5 * time.Second
+// enrollRetry is the time until the next enrollment request after the provider did not respond: the provider may not be running yet.
+const enrollRetry = 5 * time.Second
 
 // invited returns the invitation by which an Identity is to be obtained from its provider. It returns nil if the Identity already has a
 // certificate, is not a control-plane Identity, or has no invitation in its namespace.
@@ -41,38 +42,40 @@ func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity
 func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) error {
 	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
 	url := string(invitation.Data[peering.InvitationURLKey])
-	if err := peering.CheckDoorURL(url); err != nil {
-		return kube.Invalid("InvitationInvalid", "%s, data.%s: %v", where, peering.InvitationURLKey, err)
+	if err := peering.CheckEnrollmentURL(url); err != nil {
+		return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationURLKey, err)
 	}
 	text := string(invitation.Data[peering.InvitationTokenKey])
 	token, err := peering.ParseToken(text)
 	switch {
 	case err != nil:
-		return kube.Invalid("InvitationInvalid", "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
+		return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
 	case r.now().After(token.Expires):
-		return kube.Invalid("InvitationExpired", "%s: %v", where, peering.ErrTokenExpired)
+		return kube.Invalid(reasons.InvitationExpired, "%s: %v", where, peering.ErrTokenExpired)
 	case token.Consumer != "" && token.Consumer != r.own:
-		return kube.Invalid("InvitationInvalid", "%s: the token is for cluster %s, and this is %s", where, token.Consumer, r.own)
+		return kube.Invalid(reasons.InvitationInvalid,
+			"%s: the token is for cluster %s, and this is cluster %s: ask the provider for another one (liqoctl generate peer-command)",
+			where, token.Consumer, r.own)
 	}
-	application := &peering.Application{Knock: peering.Knock{Cluster: r.own, Token: text}}
+	enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: r.own, Token: text}}
 	if proxy := string(invitation.Data[peering.InvitationProxyKey]); proxy != "" {
 		if err := peering.CheckProxyURL(proxy); err != nil {
-			return kube.Invalid("InvitationInvalid", "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
+			return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
 		}
-		application.ProxyURL = &proxy
+		enrollRequest.ProxyURL = &proxy
 	}
 	if back := string(invitation.Data[peering.InvitationBackURLKey]); back != "" {
-		application.Invitation = &peering.Invitation{URL: back, Token: string(invitation.Data[peering.InvitationBackTokenKey])}
-		if err := application.Invitation.Check(identity.Spec.ClusterID); err != nil {
-			return kube.Invalid("InvitationInvalid", "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
+		enrollRequest.Invitation = &peering.Invitation{URL: back, Token: string(invitation.Data[peering.InvitationBackTokenKey])}
+		if err := enrollRequest.Invitation.Check(identity.Spec.ClusterID); err != nil {
+			return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
 		}
 	}
-	admission, err := r.apply(ctx, url, token, application, identity.Spec.ClusterID)
+	admission, err := r.apply(ctx, url, token, enrollRequest, identity.Spec.ClusterID)
 	switch {
-	case errors.Is(err, door.ErrRefused):
-		return kube.Invalid("InvitationRefused", "%v", err)
+	case errors.Is(err, enrollment.ErrRefused):
+		return kube.Invalid(reasons.InvitationRefused, "%v", err)
 	case err != nil:
-		return kube.WaitFor(knockAgain, "ProviderNotReached", "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
+		return kube.WaitFor(enrollRetry, reasons.ProviderUnreachable, "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
 	}
 	complete := identity.DeepCopy()
 	changed, err := kube.Ensure(ctx, r.client, complete, func() error {
@@ -83,19 +86,19 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 		return err
 	}
 	if changed {
-		announce(r.events, identity, eventIdentity, "Introduce", "cluster %s admitted this cluster through %s", identity.Spec.ClusterID, url)
+		announce(r.events, identity, reasons.IdentityEnsured, "Introduce", "cluster %s admitted this cluster through %s", identity.Spec.ClusterID, url)
 	}
-	return kube.Wait("Admitted", "waiting for the kubeconfig to be written")
+	return kube.Wait(reasons.WaitingForKubeconfig, "waiting for the controller manager to write the kubeconfig")
 }
 
-// apply requests a nonce, signs it, sends the application with the signature, and checks the provider's response.
-func (r *identities) apply(ctx context.Context, url string, token peering.Token, application *peering.Application, provider string) (*peering.Admission, error) {
+// apply requests a nonce, signs it, sends the enrollRequest with the signature, and checks the provider's response.
+func (r *identities) apply(ctx context.Context, url string, token peering.Token, enrollRequest *peering.EnrollRequest, provider string) (*peering.Admission, error) {
 	nonce := &peering.Nonce{}
-	if err := door.Ask(ctx, url, token, peering.DoorNoncePath, &application.Knock, nonce); err != nil {
+	if err := enrollment.Ask(ctx, url, token, peering.EnrollmentNoncePath, &enrollRequest.NonceRequest, nonce); err != nil {
 		return nil, err
 	}
 	if nonce.Cluster != provider {
-		return nil, fmt.Errorf("%w: %s is the door of cluster %q, not of %s: check the cluster ID of the peer command", door.ErrRefused, url, nonce.Cluster, provider)
+		return nil, fmt.Errorf("%w: %s is the authentication service of cluster %q, not of %s: check the cluster ID of the peer command", enrollment.ErrRefused, url, nonce.Cluster, provider)
 	}
 	key, err := r.keys.get(ctx)
 	if err != nil {
@@ -103,25 +106,25 @@ func (r *identities) apply(ctx context.Context, url string, token peering.Token,
 	}
 	signature, err := peering.Sign(key.signer, nonce.Nonce)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", door.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", enrollment.ErrRefused, err)
 	}
 	request, err := peering.NewRequest(r.random, key.signer, peering.ControlPlaneSubject(r.own))
 	if err != nil {
 		return nil, err
 	}
 	admission := &peering.Admission{}
-	application.PublicKey, application.CSR, application.Signature = key.publicPEM, request, signature
-	if err := door.Ask(ctx, url, token, peering.DoorTenantPath, application, admission); err != nil {
+	enrollRequest.PublicKey, enrollRequest.CSR, enrollRequest.Signature = key.publicPEM, request, signature
+	if err := enrollment.Ask(ctx, url, token, peering.EnrollmentTenantPath, enrollRequest, admission); err != nil {
 		return nil, err
 	}
 	if admission.Cluster != provider {
-		return nil, fmt.Errorf("%w: %s is the door of cluster %q, not of %s", door.ErrRefused, url, admission.Cluster, provider)
+		return nil, fmt.Errorf("%w: %s is the authentication service of cluster %q, not of %s", enrollment.ErrRefused, url, admission.Cluster, provider)
 	}
 	if err := peering.CheckAuthParams(&admission.AuthParams); err != nil {
-		return nil, fmt.Errorf("%w: it grants nothing that could be used: %w", door.ErrRefused, err)
+		return nil, fmt.Errorf("%w: it grants nothing that could be used: %w", enrollment.ErrRefused, err)
 	}
 	if err := peering.CheckHolder(admission.AuthParams.SignedCRT, key.signer); err != nil {
-		return nil, fmt.Errorf("%w: %w", door.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", enrollment.ErrRefused, err)
 	}
 	return admission, nil
 }

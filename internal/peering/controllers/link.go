@@ -91,7 +91,7 @@ func (k *link) run(ctx context.Context) {
 	k.all.done.Go(func() { _ = k.health.Run(ctx) }) // it returns nil when ctx ends
 	overdue := time.NewTimer(grace)
 	defer overdue.Stop()
-	rights := time.NewTimer(k.patience())
+	rights := time.NewTimer(k.rightsInterval())
 	defer rights.Stop()
 	stop := func() {}
 	defer func() { stop() }()
@@ -105,7 +105,7 @@ func (k *link) run(ctx context.Context) {
 			continue
 		case <-rights.C:
 			changed := k.askForRights(ctx)
-			rights.Reset(k.patience())
+			rights.Reset(k.rightsInterval())
 			if !changed {
 				continue
 			}
@@ -117,18 +117,27 @@ func (k *link) run(ctx context.Context) {
 			}
 		case <-changed:
 			state := k.health.State()
-			k.all.log.Info("a remote API server changed", "cluster", k.clusterID, "up", state.Up, "error", errorText(state.Err))
+			k.logReachable(state)
 			stop()
 			k.forget(ctx)
 			k.answered(state.Up)
 			if state.Up {
 				k.askForRights(ctx)
-				rights.Reset(k.patience())
+				rights.Reset(k.rightsInterval())
 				stop = k.startWatching(ctx)
 			}
 			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 		}
 		k.all.peers.announce(types.NamespacedName{Name: k.clusterID})
+	}
+}
+
+// logReachable logs a change of whether the provider's API server responds.
+func (k *link) logReachable(state remote.State) {
+	if state.Up {
+		k.all.log.Info("The API server of the provider responds", "clusterID", k.clusterID)
+	} else {
+		k.all.log.Info("The API server of the provider does not respond", "clusterID", k.clusterID, "error", errorText(state.Err))
 	}
 }
 
@@ -139,7 +148,7 @@ const (
 	rightsSoon  = time.Second
 )
 
-func (k *link) patience() time.Duration {
+func (k *link) rightsInterval() time.Duration {
 	if k.isRefused() {
 		return min(rightsSoon, k.all.rightsEvery)
 	}
@@ -202,7 +211,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		DefaultTransform:     cache.TransformStripManagedFields(),
 	})
 	if err != nil {
-		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID)
+		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
 	told := k.all.objects[kind.Name]
@@ -221,7 +230,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		})
 	}
 	if err != nil {
-		k.all.log.Error(err, "copies can't be watched", "cluster", k.clusterID, "kind", kind.Name)
+		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
 	k.all.done.Go(func() {
@@ -230,7 +239,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		}
 	})
 	if err := copies.Start(ctx); err != nil && ctx.Err() == nil {
-		k.all.log.Error(err, "watching copies ended", "cluster", k.clusterID)
+		k.all.log.Error(err, "Stopped watching the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // linkSecrets runs one link for each control-plane kubeconfig Secret, and keeps the Secret until nothing replicated with it is left. Only a
@@ -96,14 +97,14 @@ func (r *linkSecrets) sync(ctx context.Context, secret *corev1.Secret) error {
 	name := peering.IdentityOf(secret)
 	err := r.client.Get(ctx, types.NamespacedName{Namespace: secret.Namespace, Name: name}, identity)
 	if apierrors.IsNotFound(err) { // deleted, then the Secret soon is, too; or not in the cache yet, then its event requeues the Secret
-		return kube.Wait("IdentityNotFound", "waiting for Identity %s/%s", secret.Namespace, name)
+		return kube.Wait(reasons.IdentityNotFound, "waiting for Identity %s/%s", secret.Namespace, name)
 	}
 	if err != nil {
 		return fmt.Errorf("reading Identity %s/%s: %w", secret.Namespace, name, err)
 	}
 	if err := peering.CheckKubeconfigSecret(secret, identity); err != nil {
 		r.links.stop(client.ObjectKeyFromObject(secret))
-		return kube.Invalid("ForeignSecret", "%v", err)
+		return kube.Invalid(reasons.NameTaken, "%v", err)
 	}
 	if err := r.links.ensure(secret); err != nil {
 		return fmt.Errorf("opening the link to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
@@ -147,7 +148,7 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 				provider, count, peering.AnnotationUnreachable, provider, err)
 		}
 	}
-	return kube.Wait("RemovingCopies", "waiting for the copies of %d objects in cluster %s to be gone", count, provider)
+	return kube.Wait(reasons.DeletingCopies, "waiting for the deletion of the copies of %d objects in cluster %s", count, provider)
 }
 
 // resign deletes this cluster's Tenant in the provider, so that the provider revokes what it granted. It does nothing if the Tenant no
@@ -159,7 +160,7 @@ func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 	}
 	k := r.links.get(secret.Namespace)
 	if k == nil {
-		return kube.WaitFor(retrySoon, "Resigning", "waiting for the link to cluster %s", provider)
+		return kube.WaitFor(retrySoon, reasons.DeletingTenant, "waiting for the link to cluster %s", provider)
 	}
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
 	defer cancel()
@@ -168,7 +169,7 @@ func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return nil
 	}
-	return kube.WaitFor(knockAgain, "Resigning", "waiting for cluster %s to be told that the peering is over: %v", provider, err)
+	return kube.WaitFor(enrollRetry, reasons.DeletingTenant, "waiting to delete the Tenant of this cluster in cluster %s: %v", provider, err)
 }
 
 // held counts the sources in the Secret's namespace that a finalizer keeps until their copy is deleted.

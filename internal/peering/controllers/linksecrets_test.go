@@ -21,9 +21,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestUselessKubeconfigIsNotHeld: a Secret that leads nowhere can be deleted, unless a copy is left that only it leads to; then it is said
-// how to give that up.
-func TestUselessKubeconfigIsNotHeld(t *testing.T) {
+// TestUnusableKubeconfigCanBeDeleted: a Secret whose kubeconfig does not work can be deleted, unless a copy exists that only it reaches. Then the message says
+// how to give the copy up.
+func TestUnusableKubeconfigCanBeDeleted(t *testing.T) {
 	unreadable := func(*corev1.Secret) (*rest.Config, string, error) { return nil, "", errors.New("no kubeconfig in it") }
 	identity := controlPlaneOf("milan", "1")
 	secret, tenancy := secretOf(identity), tenantNamespace("milan")
@@ -42,8 +42,8 @@ func TestUselessKubeconfigIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestReleasedPassesDeletions: the API server announces an object that went with its last finalizer as it was before. A Secret that is not
-// told of it waits for ever.
+// TestReleasedPassesDeletions: when the removal of the last finalizer deletes an object, the event shows the object as it was before. The event must still
+// reach the Secret, which otherwise waits for ever.
 func TestReleasedPassesDeletions(t *testing.T) {
 	held, free := &offloadingv1beta1.NamespaceMap{}, &offloadingv1beta1.NamespaceMap{}
 	held.Finalizers = []string{peering.FinalizerReplicated}
@@ -87,9 +87,9 @@ func tenantNamespace(remote string) *corev1.Namespace {
 	}}
 }
 
-// TestOnlyIdentitiesLeadElsewhere: a Secret with the labels of a control-plane kubeconfig opens no link unless it is the one that an Identity of this
-// cluster became, in a tenant namespace. It is not held by a finalizer either, and its end ends no link of another Secret.
-func TestOnlyIdentitiesLeadElsewhere(t *testing.T) {
+// TestOnlyIdentitiesOpenLinks: a Secret with the labels of a control plane kubeconfig opens a link only if it belongs to an Identity of this cluster in a
+// tenant namespace. Other Secrets get no finalizer, and deleting one ends no link of another Secret.
+func TestOnlyIdentitiesOpenLinks(t *testing.T) {
 	identity := controlPlaneOf("milan", "1")
 	for name, row := range map[string]struct {
 		change func(*corev1.Secret)

@@ -25,7 +25,7 @@ func Metrics(c client.Reader, now func() time.Time, log logr.Logger) prometheus.
 		clusters, identities, nodes := &corev1beta1.ForeignClusterList{}, &authv1beta1.IdentityList{}, &corev1.NodeList{}
 		for _, list := range []client.ObjectList{clusters, identities, nodes} {
 			if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-				log.Error(err, "metrics about peers are missing")
+				log.Error(err, "Failed to compute the metrics about peers")
 				return
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // nonces is the provider's part of the handshake: it generates a nonce for each nonce Secret that has none.
@@ -45,7 +46,7 @@ func (n *nonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	}
 	changed, err := setKey(ctx, n.client, secret, authv1beta1.NonceKey, nonce)
 	if changed {
-		announce(n.events, secret, eventNonceGenerated, "Generate", "made a nonce for cluster %s", secret.Labels[api.LabelRemoteClusterID])
+		announce(n.events, secret, reasons.NonceGenerated, "Generate", "created a nonce for cluster %s", secret.Labels[api.LabelRemoteClusterID])
 	}
 	return err
 }
@@ -73,7 +74,7 @@ func (n *signedNonces) sync(ctx context.Context, secret *corev1.Secret) error {
 		return nil // the nonce is not written yet
 	}
 	if err := peering.CheckNonce(nonce); err != nil {
-		return kube.Invalid("InvalidNonce", "Secret %s/%s: %v", secret.Namespace, secret.Name, err)
+		return kube.Invalid(reasons.InvalidNonce, "Secret %s/%s: %v", secret.Namespace, secret.Name, err)
 	}
 	if err := checkNamespace(ctx, n.client, secret); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (n *signedNonces) sync(ctx context.Context, secret *corev1.Secret) error {
 	}
 	changed, err := setKey(ctx, n.client, secret, authv1beta1.SignedNonceKey, signature)
 	if changed {
-		announce(n.events, secret, eventNonceSigned, "Sign", "signed the nonce of cluster %s", secret.Labels[api.LabelRemoteClusterID])
+		announce(n.events, secret, reasons.NonceSigned, "Sign", "signed the nonce of cluster %s", secret.Labels[api.LabelRemoteClusterID])
 	}
 	return err
 }

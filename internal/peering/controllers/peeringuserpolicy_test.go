@@ -43,8 +43,8 @@ func holder(t *testing.T, config *rest.Config, authority *apitesting.Authority, 
 	return user
 }
 
-// TestPeeringUserPolicyOnAPIServer tries, as a peering user with its certificate, to get the token of a ServiceAccount or the content of another Secret
-// by way of the one Secret that it may create.
+// TestPeeringUserPolicyOnAPIServer tries, with the certificate of a peering user, to read a ServiceAccount token or another Secret by means of the one Secret
+// that it may create.
 func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
 	_, config, authority := apitesting.WithAuthority(t)
 	admin := apitesting.Client(t, config)

@@ -19,6 +19,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
@@ -76,7 +77,7 @@ func (r *renewals) sync(ctx context.Context, identity *authv1beta1.Identity) err
 	plan, err := peering.PlanRenewal(identity, renew, r.now())
 	switch {
 	case err != nil:
-		return kube.Invalid("InvalidAuthParams", "%v", err)
+		return kube.Invalid(reasons.InvalidAuthParams, "%v", err)
 	case plan.Adopt:
 		return r.adopt(ctx, identity.DeepCopy(), renew)
 	case plan.Ask:
@@ -104,7 +105,7 @@ func (r *renewals) adopt(ctx context.Context, identity *authv1beta1.Identity, re
 		return nil
 	})
 	if changed {
-		announce(r.events, identity, eventRenewed, "Renew", "cluster %s renewed the certificate", identity.Spec.ClusterID)
+		announce(r.events, identity, reasons.CertificateRenewed, "Renew", "cluster %s renewed the certificate", identity.Spec.ClusterID)
 	}
 	return err
 }
@@ -150,7 +151,7 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 		return err
 	}
 	if tenant == nil || !peering.IsCopy(renew, tenant.Spec.ClusterID) {
-		return kube.Wait("TenantNotFound", "waiting for the Tenant of namespace %s", renew.Namespace)
+		return kube.Wait(reasons.TenantNotFound, "waiting for the Tenant of namespace %s", renew.Namespace)
 	}
 	var slice *authv1beta1.ResourceSlice
 	if ref := renew.Spec.ResourceSliceRef; ref != nil {
@@ -165,7 +166,7 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 	}
 	subject, err := peering.CheckRenew(renew, tenant, slice)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("a renewal is refused", "consumer", tenant.Spec.ClusterID, "why", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Refused to renew a certificate", "clusterID", tenant.Spec.ClusterID, "reason", err.Error())
 		renew.Status.AuthParams = nil
 		return nil
 	}

@@ -105,8 +105,8 @@ func renewsAgain(t *testing.T, rome, milan *cluster) {
 	}
 }
 
-// TestRenewalsAreLookedAtInTime: at two thirds of a life of any length, and then now and then.
-func TestRenewalsAreLookedAtInTime(t *testing.T) {
+// TestRenewalsAreRequeuedInTime: a renewal is reconciled at two thirds of the certificate's lifetime, and periodically afterwards.
+func TestRenewalsAreRequeuedInTime(t *testing.T) {
 	authority, err := apitesting.NewAuthority()
 	if err != nil {
 		t.Fatal(err)

@@ -22,15 +22,15 @@ import (
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// stolen is what somebody holds who once read the kubeconfigs of a consumer, and what they are good for.
+// stolen holds the clients of a thief who once read the kubeconfigs of a consumer.
 type stolen struct {
 	controlPlane, slice client.Client
-	// twin is a namespace made for the consumer.
-	twin string
+	// remoteNamespace is a namespace created for the consumer.
+	remoteNamespace string
 }
 
 // steal copies the kubeconfigs that rome has for milan, and gives it rights in a namespace as the controller of NamespaceMaps does.
-func steal(t *testing.T, rome, milan *cluster, twin string) *stolen {
+func steal(t *testing.T, rome, milan *cluster, remoteNamespace string) *stolen {
 	t.Helper()
 	with := func(identity string) client.Client {
 		secret := eventually(t, rome, &corev1.Secret{ObjectMeta: rome.meta(milan, "kubeconfig-"+identity)}, "made", func(*corev1.Secret) bool { return true })
@@ -40,11 +40,11 @@ func steal(t *testing.T, rome, milan *cluster, twin string) *stolen {
 		}
 		return apitesting.Client(t, cfg)
 	}
-	s := &stolen{controlPlane: with("controlplane-milan"), slice: with("resourceslice-milan"), twin: twin}
-	milan.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}})
+	s := &stolen{controlPlane: with("controlplane-milan"), slice: with("resourceslice-milan"), remoteNamespace: remoteNamespace}
+	milan.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}})
 	milan.create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: twin, Name: "liqo-tenant-rome", Labels: map[string]string{api.LabelRemoteClusterID: rome.id, peering.LabelManagedBy: peering.ManagedBy},
+			Namespace: remoteNamespace, Name: "liqo-tenant-rome", Labels: map[string]string{api.LabelRemoteClusterID: rome.id, peering.LabelManagedBy: peering.ManagedBy},
 			Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/milan"},
 		},
 		RoleRef: clusterRole("liqo-virtual-kubelet-remote"), Subjects: subjects(rbacv1.GroupKind, rome.id),
@@ -72,15 +72,19 @@ func (s *stolen) may(t *testing.T, want bool) {
 			}}}
 			return s.controlPlane.Create(t.Context(), renew, client.DryRunAll)
 		},
-		"reading pods": func() error { return s.slice.List(t.Context(), &corev1.PodList{}, client.InNamespace(s.twin)) },
+		"reading pods": func() error {
+			return s.slice.List(t.Context(), &corev1.PodList{}, client.InNamespace(s.remoteNamespace))
+		},
 		"running pods": func() error {
 			pod := &offloadingv1beta1.ShadowPod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: s.twin, Name: "p"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.remoteNamespace, Name: "p"},
 				Spec:       offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
 			}
 			return s.slice.Create(t.Context(), pod, client.DryRunAll)
 		},
-		"reading secrets": func() error { return s.slice.List(t.Context(), &corev1.SecretList{}, client.InNamespace(s.twin)) },
+		"reading secrets": func() error {
+			return s.slice.List(t.Context(), &corev1.SecretList{}, client.InNamespace(s.remoteNamespace))
+		},
 	}
 	apitesting.Eventually(t, within, fmt.Sprintf("rome's certificates to be good for something: %t", want), func() error {
 		for what, try := range tries {
@@ -94,8 +98,8 @@ func (s *stolen) may(t *testing.T, want bool) {
 	})
 }
 
-// revoked: certificates outlive a drain, what they are good for does not; and the consumer is told. Somebody who holds them gains nothing once the
-// Tenant is gone, nor does a certificate that ended, ever.
+// revoked: a drain revokes the permissions of valid certificates, and the consumer gets a message. A thief with the certificates gains nothing after the
+// deletion of the Tenant, nor with an expired certificate.
 func revoked(t *testing.T, rome, milan *cluster) {
 	t.Helper()
 	thief := steal(t, rome, milan, "shop-rome")

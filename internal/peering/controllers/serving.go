@@ -23,6 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,verbs=approve,resourceNames=kubernetes.io/kubelet-serving
@@ -78,7 +79,7 @@ func pending(csr *certificatesv1.CertificateSigningRequest) bool {
 }
 
 // approvalReason is the condition reason by which this approver recognizes its own approvals.
-const approvalReason = "LiqoApproval"
+const approvalReason = reasons.LiqoApproval
 
 // approvedHere matches requests of virtual kubelets that this controller approved.
 func approvedHere(csr *certificatesv1.CertificateSigningRequest) bool {
@@ -126,10 +127,10 @@ func (r *servingCertificates) reconcile(ctx context.Context, req reconcile.Reque
 	err := r.check(ctx, csr)
 	switch {
 	case kube.IsWait(err), errors.Is(err, peering.ErrNotPodIP):
-		log.V(1).Info("a serving certificate waits", "why", err.Error()) // the event of the missing pod or VirtualNode requeues the request
+		log.V(1).Info("Waiting to approve a serving certificate", "reason", err.Error()) // the event of the missing pod or VirtualNode requeues the request
 		return reconcile.Result{}, nil
 	case kube.IsInvalid(err):
-		log.Info("a serving certificate is not approved", "requester", csr.Spec.Username, "why", err.Error())
+		log.Info("Did not approve a serving certificate", "requester", csr.Spec.Username, "reason", err.Error())
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -153,7 +154,7 @@ func (r *servingCertificates) check(ctx context.Context, csr *certificatesv1.Cer
 	node := &offloadingv1beta1.VirtualNode{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, node)
 	if apierrors.IsNotFound(err) {
-		return kube.Wait("VirtualNodeNotFound", "there is no VirtualNode %s/%s", namespace, name)
+		return kube.Wait(reasons.VirtualNodeNotFound, "waiting for VirtualNode %s/%s", namespace, name)
 	}
 	if err != nil {
 		return fmt.Errorf("reading VirtualNode %s/%s: %w", namespace, name, err)
@@ -169,7 +170,7 @@ func (r *servingCertificates) check(ctx context.Context, csr *certificatesv1.Cer
 		if errors.Is(err, peering.ErrNotPodIP) {
 			return err
 		}
-		return kube.Invalid("ServingCertificateRefused", "%v", err)
+		return kube.Invalid(reasons.InvalidCSR, "%v", err)
 	}
 	return nil
 }

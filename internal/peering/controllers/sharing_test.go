@@ -15,7 +15,7 @@ import (
 // sharingPolicy of the clusters of these tests.
 var sharingPolicy = peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 4, Defaults: resources("cpu", "4", "memory", "8Gi")}
 
-// node makes a Node that takes pods, with so much to allocate, or changes what it has.
+// node creates a schedulable Node with these allocatable resources, or changes them.
 func (c *cluster) node(t *testing.T, name string, allocatable ...string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -38,8 +38,8 @@ func (c *cluster) node(t *testing.T, name string, allocatable ...string) {
 	}
 }
 
-// What is stripped of a Pod changes nothing about what it takes, also when it is stripped again.
-func TestStrippedPodsTakeAsMuch(t *testing.T) {
+// TestStrippedPodsUseTheSameResources: stripping a Pod for the cache, also twice, does not change its resource usage.
+func TestStrippedPodsUseTheSameResources(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	requests := func(cpu string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: resources("cpu", cpu, "nvidia.com/gpu", "1")}
@@ -70,7 +70,7 @@ func TestStrippedPodsTakeAsMuch(t *testing.T) {
 	}
 }
 
-func TestNewsOfTheStock(t *testing.T) {
+func TestEventsThatChangeFreeResources(t *testing.T) {
 	strip := func(o client.Object) any {
 		out, err := stripPod(o)
 		if err == nil {

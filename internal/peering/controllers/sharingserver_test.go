@@ -49,7 +49,7 @@ func (c *cluster) copied(t *testing.T, consumer *cluster, name, class string, as
 	return slice
 }
 
-// gets waits until a ResourceSlice, and its Quota, has so much CPU, and returns what is said about it.
+// gets waits until a ResourceSlice and its Quota have that much CPU, and returns the message of the condition.
 func (c *cluster) gets(t *testing.T, slice *authv1beta1.ResourceSlice, cpu string) string {
 	t.Helper()
 	want := resource.MustParse(cpu)
@@ -65,7 +65,7 @@ func (c *cluster) gets(t *testing.T, slice *authv1beta1.ResourceSlice, cpu strin
 	return ""
 }
 
-// What consumers get follows nodes, pods, other consumers and offers while they change.
+// TestSharesOnAPIServer: shares follow nodes, pods, other consumers and ResourceOffers while these change.
 func TestSharesOnAPIServer(t *testing.T) {
 	milan := newCluster(t, "milan")
 	milan.run(t)
@@ -104,7 +104,7 @@ func TestSharesOnAPIServer(t *testing.T) {
 	milan.delete(t, offer)
 	milan.gets(t, big, "18")
 
-	// Other classes are somebody else's, and count; of too many the oldest are answered.
+	// ResourceSlices of other classes belong to other controllers, but count for the limit. Beyond the limit, the oldest ones are granted.
 	gold := milan.copied(t, rome, "gold", "gold", "cpu", "1")
 	milan.copied(t, rome, "third", "", "cpu", "1")
 	milan.copied(t, rome, "fourth", "", "cpu", "1")

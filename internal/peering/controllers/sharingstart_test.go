@@ -44,7 +44,7 @@ func (s *slowStock) List(context.Context, client.ObjectList, ...client.ListOptio
 	}
 }
 
-func TestTheFirstShareWaitsUntilAllIsKnown(t *testing.T) {
+func TestNoShareBeforeAllCachesAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := kube.NewScheme()
 		stock := &slowStock{FakeInformers: informertest.FakeInformers{Scheme: scheme}, begin: make(chan struct{})}

@@ -19,6 +19,7 @@ import (
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // newStock returns a cache of this cluster's Nodes and Pods, which is not started. Of each object it keeps only what shares depend on: of a
@@ -119,5 +120,5 @@ func (r *offers) sync(ctx context.Context, offer *sharingv1alpha1.ResourceOffer)
 			return nil
 		}
 	}
-	return kube.Wait("TenantNotFound", "no cluster %q is a consumer here yet: spec.clusterId names the cluster ID of a Tenant", offer.Spec.ClusterID)
+	return kube.Wait(reasons.TenantNotFound, "no cluster %q is a consumer here yet: spec.clusterId names the cluster ID of a Tenant", offer.Spec.ClusterID)
 }

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;delete
@@ -98,14 +99,16 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 		}
 		return certificate, err
 	}
-	waiting := kube.Wait("Signing", "waiting for the cluster's signer %s to answer CertificateSigningRequest %s", certificatesv1.KubeAPIServerClientSignerName, csr.Name)
+	waiting := kube.Wait(reasons.WaitingForSignature,
+		"waiting for signer %s to sign CertificateSigningRequest %s", certificatesv1.KubeAPIServerClientSignerName, csr.Name)
 	if found && !asks(csr, o.request) {
 		// Any user who may create CertificateSigningRequests can take this name. Approving another user's request would issue a certificate
 		// that was never checked.
 		if err := kube.Delete(ctx, s.client, csr); err != nil {
 			return nil, err
 		}
-		return nil, kube.Wait("Signing", "CertificateSigningRequest %s was made by %s for something else: it is deleted and made again", csr.Name, csr.Spec.Username)
+		return nil, kube.Wait(reasons.WaitingForSignature,
+			"CertificateSigningRequest %s of user %s was another request: Liqo deleted it and creates it again", csr.Name, csr.Spec.Username)
 	}
 	if !found {
 		if csr, err = s.ask(ctx, o, csr.Name); err != nil {
@@ -188,7 +191,7 @@ func (s *signing) ask(ctx context.Context, o order, name string) (*certificatesv
 }
 
 func (s *signing) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
-	return approve(ctx, s.client, csr, "IdentityManagerApproval", "the identity of a consumer, checked by Liqo", s.now())
+	return approve(ctx, s.client, csr, reasons.IdentityManagerApproval, "the identity of a consumer, checked by Liqo", s.now())
 }
 
 // approve approves a CertificateSigningRequest.

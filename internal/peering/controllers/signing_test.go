@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestCertificatesAreShort: nobody can revoke a certificate, so it is requested for a short time.
-func TestCertificatesAreShort(t *testing.T) {
+// TestCertificatesHaveAShortLifetime: a certificate cannot be revoked, so it is requested for a short time.
+func TestCertificatesHaveAShortLifetime(t *testing.T) {
 	private, _, err := peering.NewKey(peering.Ed25519, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func TestCertificatesAreShort(t *testing.T) {
 	}
 }
 
-// TestNamesOfUsersAreRefused: a Tenant is not admitted under the name of a group that has rights here.
-func TestNamesOfUsersAreRefused(t *testing.T) {
+// TestNamesWithPermissionsAreRefused: a Tenant is not admitted under the name of a group that has permissions in this cluster.
+func TestNamesWithPermissionsAreRefused(t *testing.T) {
 	wide := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "admins"}, RoleRef: clusterRole("cluster-admin"), Subjects: subjects(rbacv1.GroupKind, "developers"),
 	}
@@ -59,9 +59,9 @@ func TestNamesOfUsersAreRefused(t *testing.T) {
 	}
 }
 
-// TestVouchedTenantsTakeNobodysName: a Tenant without a certificate request, which an administrator vouches for, must not have the name of a user or a group with rights
-// here either. Rights that the administrator grants once it is admitted do not undo that.
-func TestVouchedTenantsTakeNobodysName(t *testing.T) {
+// TestVouchedTenantsTakeNoNameWithPermissions: a Tenant without a certificate request, for which an administrator vouches, must not have the name of a user or
+// group with permissions either. Permissions granted after the admission do not undo the admission.
+func TestVouchedTenantsTakeNoNameWithPermissions(t *testing.T) {
 	admins := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "admins"}, RoleRef: clusterRole("cluster-admin"), Subjects: subjects(rbacv1.GroupKind, "developers"),
 	}

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestOnlyOurRequestsAreApproved: a CertificateSigningRequest that somebody made under the name that is ours, for another subject, another signer or other usages, is
-// deleted and not approved.
+// TestOnlyOurRequestsAreApproved: a CertificateSigningRequest of another user under our name, for another subject, signer or usage, is deleted and not
+// approved.
 func TestOnlyOurRequestsAreApproved(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	request := []byte("rome's")

@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
@@ -66,7 +67,7 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 		return err
 	}
 	if tenant == nil || !peering.IsCopy(slice, tenant.Spec.ClusterID) {
-		return kube.Wait("TenantNotFound", "waiting for the Tenant of namespace %s", slice.Namespace)
+		return kube.Wait(reasons.TenantNotFound, "waiting for the Tenant of namespace %s", slice.Namespace)
 	}
 	now := metav1.NewTime(r.now())
 	grants := peering.GrantsOf(tenant)

@@ -23,6 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
@@ -151,11 +152,12 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 		}
 		left += n
 	}
-	if err := r.unbindTwins(ctx, tenant); err != nil {
+	if err := r.unbindRemoteNamespaces(ctx, tenant); err != nil {
 		return err
 	}
 	if left > 0 {
-		return kube.Wait("RemovingCopies", "waiting for %d objects that cluster %s replicated to namespace %s to be gone", left, tenant.Spec.ClusterID, tenant.Namespace)
+		return kube.Wait(reasons.DeletingCopies,
+			"waiting for the deletion of %d objects that cluster %s replicated to namespace %s", left, tenant.Spec.ClusterID, tenant.Namespace)
 	}
 	return r.disconnect(ctx, tenant)
 }
@@ -225,14 +227,14 @@ func (r *tenants) unbindLocal(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return nil
 }
 
-// unbindTwins deletes the bindings of the consumer in its remote namespaces.
-func (r *tenants) unbindTwins(ctx context.Context, tenant *authv1beta1.Tenant) error {
+// unbindRemoteNamespaces deletes the bindings of the consumer in its remote namespaces.
+func (r *tenants) unbindRemoteNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	list := &rbacv1.RoleBindingList{}
 	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: tenant.Spec.ClusterID}); err != nil {
 		return fmt.Errorf("listing the rights of cluster %s: %w", tenant.Spec.ClusterID, err)
 	}
 	for i := range list.Items {
-		if binding := &list.Items[i]; ofTwin(binding, tenant.Namespace) && binding.DeletionTimestamp.IsZero() {
+		if binding := &list.Items[i]; inRemoteNamespace(binding, tenant.Namespace) && binding.DeletionTimestamp.IsZero() {
 			if err := kube.Delete(ctx, r.client, binding); err != nil {
 				return err
 			}
@@ -241,9 +243,9 @@ func (r *tenants) unbindTwins(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return nil
 }
 
-// ofTwin reports whether a RoleBinding is in a remote namespace of the consumer with that tenant namespace, or of any consumer when
+// inRemoteNamespace reports whether a RoleBinding is in a remote namespace of the consumer with that tenant namespace, or of any consumer when
 // tenantNamespace is empty.
-func ofTwin(binding client.Object, tenantNamespace string) bool {
+func inRemoteNamespace(binding client.Object, tenantNamespace string) bool {
 	namespace, _, made := strings.Cut(binding.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	return made && (tenantNamespace == "" || namespace == tenantNamespace)
 }

@@ -19,7 +19,7 @@ import (
 
 const peeringUser = "liqo-peer-user-rome-0123456789abcdef0123456789abcdef"
 
-// TestTenantPolicyOnAPIServer tries, as a peering user and with its rights, to take back what the provider took back.
+// TestTenantPolicyOnAPIServer tries, with the permissions of a peering user, to regain what the provider revoked.
 func TestTenantPolicyOnAPIServer(t *testing.T) {
 	config := apitesting.APIServer(t)
 	admin := apitesting.Client(t, config)

@@ -23,8 +23,8 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// TestTenantQuotaIsCountedAtOnce: the usage of each kind is there before the consumer has rights, since the API server refuses every object until it is. What
-// Kubernetes counted stays.
+// TestTenantQuotaIsCountedAtOnce: the quota status has the usage of each kind before the consumer gets permissions, because the API server rejects every
+// object until then. Figures of Kubernetes stay.
 func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	present := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "milan"}}
@@ -74,8 +74,8 @@ func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
 	}
 }
 
-// TestTenantNamespacesAreBoundedOnAPIServer: a consumer, by its own name and rights, writes objects of each of its kinds until the API server refuses. Nothing counts quotas
-// here, so the test reports what is used, as the controller manager of Kubernetes does.
+// TestTenantNamespacesAreBoundedOnAPIServer: a consumer creates objects of each kind that it may create until the API server rejects one. Nothing counts
+// quotas here, so the test reports the usage, as kube-controller-manager does.
 func TestTenantNamespacesAreBoundedOnAPIServer(t *testing.T) {
 	config := liqotesting.APIServer(t)
 	admin := liqotesting.Client(t, config)

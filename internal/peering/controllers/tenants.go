@@ -23,7 +23,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;patch
@@ -63,8 +64,8 @@ func older(a, b client.Object) bool { return api.CompareAge(a, b) < 0 }
 // tenants admits consumers: it verifies their proof of identity, has their certificate signed and creates their role bindings.
 type tenants struct {
 	providerSide
-	// door is how to access the record of used tokens.
-	door door.Options
+	// enrollment is how to access the record of used tokens.
+	enrollment enrollment.Options
 }
 
 func (r *tenants) setup(mgr ctrl.Manager) error {
@@ -83,7 +84,7 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 			return requests(ctx, r.client, all(), client.InNamespace(namespace))
-		}), only(func(o client.Object) bool { return ofTwin(o, "") })).
+		}), only(func(o client.Object) bool { return inRemoteNamespace(o, "") })).
 		Complete(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
 			Sync: r.sync, Finalize: r.end,
@@ -124,7 +125,7 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 		return err
 	}
 	if tenant.Status.AuthParams == nil {
-		announce(r.events, tenant, eventTenantReconciled, "Admit", "admitted cluster %s: its identity is signed and bound", tenant.Spec.ClusterID)
+		announce(r.events, tenant, reasons.Reconciled, "Admit", "admitted cluster %s: signed its certificate and granted its permissions", tenant.Spec.ClusterID)
 	}
 	tenant.Status.AuthParams = params
 	return nil
@@ -143,7 +144,7 @@ func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.revoke(ctx, tenant); err != nil {
 		return err
 	}
-	return door.SpendTokens(ctx, &r.door, tenant.Spec.ClusterID, tenant.DeletionTimestamp.Time)
+	return enrollment.SpendTokens(ctx, &r.enrollment, tenant.Spec.ClusterID, tenant.DeletionTimestamp.Time)
 }
 
 // identify refuses a Tenant in the wrong namespace, and a second Tenant of a cluster or in a namespace. It also sets the label by which
@@ -155,7 +156,7 @@ func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) erro
 	if other, err := r.elder(ctx, tenant); err != nil {
 		return err
 	} else if other != nil {
-		return kube.Invalid("Duplicate", "Tenant %s/%s of cluster %q is older: there is one Tenant per cluster and per namespace",
+		return kube.Invalid(reasons.Duplicate, "Tenant %s/%s of cluster %q is older: there can be one Tenant per cluster and per namespace, so delete one of the two",
 			other.Namespace, other.Name, other.Spec.ClusterID)
 	}
 	if tenant.Labels[api.LabelRemoteClusterID] == tenant.Spec.ClusterID {
@@ -217,11 +218,11 @@ func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o orde
 	err = peering.CheckTenant(tenant, r.own, nonce, admitted)
 	switch {
 	case errors.Is(err, peering.ErrNoNonce):
-		return kube.Wait("NonceNotFound", "waiting for Secret %s/%s: %v", tenant.Namespace, authv1beta1.NonceSecret, err)
+		return kube.Wait(reasons.NonceNotFound, "waiting for Secret %s/%s: %v", tenant.Namespace, authv1beta1.NonceSecret, err)
 	case errors.Is(err, peering.ErrSignature):
-		return refuse(r.events, tenant, reasonSignature, err)
+		return refuse(r.events, tenant, reasons.SignatureVerificationFailed, err)
 	case err != nil:
-		return refuse(r.events, tenant, reasonInvalidCSR, err)
+		return refuse(r.events, tenant, reasons.InvalidCSR, err)
 	}
 	return nil
 }
@@ -253,7 +254,7 @@ func (r *tenants) free(ctx context.Context, consumer string) error {
 		bindings = append(bindings, peering.Binding{Name: b.Name, RoleRef: b.RoleRef, Subjects: b.Subjects})
 	}
 	if err := peering.CheckFreeSubject(consumer, bindings); err != nil {
-		return kube.Invalid("NameTaken", "%v", err)
+		return kube.Invalid(reasons.NameTaken, "%v", err)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;watch
@@ -92,13 +93,13 @@ func inTenantNamespace(ctx context.Context, c client.Reader, name, remoteCluster
 	namespace := &corev1.Namespace{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	if apierrors.IsNotFound(err) {
-		return kube.Wait("TenantNamespaceNotFound", "waiting for namespace %s to be known", name)
+		return kube.Wait(reasons.TenantNamespaceNotFound, "waiting for namespace %s to appear in the cache", name)
 	}
 	if err != nil {
 		return err
 	}
 	if err := peering.CheckTenantNamespace(namespace, remoteClusterID); err != nil {
-		return kube.Invalid("WrongNamespace", "%v", err)
+		return kube.Invalid(reasons.WrongNamespace, "%v", err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -146,7 +147,7 @@ func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []recon
 	}
 	var volumes corev1.PersistentVolumeList
 	if err := p.client.List(ctx, &volumes, client.MatchingLabels{api.LabelRemoteClusterID: node.Spec.ClusterID}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing volumes")
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the volumes in a provider", "clusterID", node.Spec.ClusterID)
 		return nil
 	}
 	var out []reconcile.Request
@@ -160,7 +161,7 @@ func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []recon
 func (p *provisioner) unbound(ctx context.Context, _ client.Object) []reconcile.Request {
 	var claims corev1.PersistentVolumeClaimList
 	if err := p.client.List(ctx, &claims); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing claims")
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the PersistentVolumeClaims")
 		return nil
 	}
 	var out []reconcile.Request
@@ -212,7 +213,7 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	p.forget(uid)
 	ctrl.LoggerFrom(ctx).Info("Step done", "step", step.Action.String(), "why", step.Why, "claim", key.String())
 	if step.Action == storage.CreateVolume {
-		p.events.Eventf(state.Claim, nil, corev1.EventTypeNormal, "ProvisioningSucceeded", "Provision",
+		p.events.Eventf(state.Claim, nil, corev1.EventTypeNormal, reasons.ProvisioningSucceeded, "Provision",
 			"Successfully provisioned volume %s", step.Object.GetName())
 	}
 	return reconcile.Result{}, nil

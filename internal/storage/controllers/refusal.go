@@ -8,11 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
 )
-
-// reasonRefused is the reason of Events about claims that get no volume. It is the reason that other provisioners use.
-const reasonRefused = "ProvisioningFailed"
 
 // refuse reports a message on a claim and on all pods that use it, on each of them once. uid is that of the reconciled request.
 func (p *provisioner) refuse(ctx context.Context, uid types.UID, claim *corev1.PersistentVolumeClaim, message string) error {
@@ -29,13 +27,13 @@ func (p *provisioner) refuse(ctx context.Context, uid types.UID, claim *corev1.P
 	if known == nil || known.message != message {
 		known = &refusal{message: message, pods: map[types.UID]bool{}}
 		p.told[uid] = known
-		p.events.Eventf(claim, nil, corev1.EventTypeWarning, reasonRefused, "Provision", "%s", message)
+		p.events.Eventf(claim, nil, corev1.EventTypeWarning, reasons.ProvisioningFailed, "Provision", "%s", message)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if storage.Uses(pod, claim.Name) && !known.pods[pod.UID] {
 			known.pods[pod.UID] = true
-			p.events.Eventf(pod, claim, corev1.EventTypeWarning, reasonRefused, "Provision", "PersistentVolumeClaim %s: %s", claim.Name, message)
+			p.events.Eventf(pod, claim, corev1.EventTypeWarning, reasons.ProvisioningFailed, "Provision", "PersistentVolumeClaim %s: %s", claim.Name, message)
 		}
 	}
 	return nil

@@ -11,14 +11,15 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // translationRetry is the requeue delay while the address of the consumer's API server is unknown. Configurations seldom change.
 const translationRetry = 2 * time.Second
 
-// leadHome (home: the consumer's cluster) sets, in a Pod to be created, the address under which this cluster sees the consumer's API server.
-func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
-	if r.addresses == nil || !offload.CallsHome(pod) {
+// setOriginAPIServer sets, in a Pod to be created, the address under which this cluster sees the consumer's API server.
+func (r *shadowPods) setOriginAPIServer(ctx context.Context, sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
+	if r.addresses == nil || !offload.UsesOriginAPIServer(pod) {
 		return nil
 	}
 	translate, waiting, err := r.addresses.Translation(ctx, r.Client, sp.Labels[api.LabelOrigin])
@@ -30,8 +31,8 @@ func (r *shadowPods) leadHome(ctx context.Context, sp *offloadingv1beta1.ShadowP
 	case translate == nil:
 		return nil
 	}
-	if err := offload.LeadHome(pod, translate); err != nil {
-		r.events.Eventf(sp, nil, corev1.EventTypeWarning, "FailedCreatePod", "Create", "%v", err)
+	if err := offload.SetOriginAPIServer(pod, translate); err != nil {
+		r.events.Eventf(sp, nil, corev1.EventTypeWarning, reasons.FailedCreatePod, "Create", "%v", err)
 		// Retry, because the Configuration may only lag behind.
 		return kube.WaitFor(foreignRetry, offloadingv1beta1.ReasonAddressRefused, "%v", err)
 	}

@@ -16,13 +16,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// books is a Ledger in a world: an API server, a cache that hears of it late and not of everything, and somebody who makes pods.
+// books is a UsageTracker with an API server, a cache that gets its events late and not all of them, and a client that creates pods.
 type books struct {
-	t      *testing.T
-	random *rand.Rand
-	ledger *Ledger
-	quota  offloadingv1beta1.QuotaSpec
-	now    time.Time
+	t       *testing.T
+	random  *rand.Rand
+	tracker *UsageTracker
+	quota   offloadingv1beta1.QuotaSpec
+	now     time.Time
 
 	pods    map[types.NamespacedName]entry // what there is
 	news    []func()                       // what the cache has not heard yet
@@ -39,7 +39,7 @@ const limit = 10
 
 func newBooks(t *testing.T, seed uint64) *books {
 	return &books{
-		t: t, random: rand.New(rand.NewPCG(seed, 1)), ledger: NewLedger(), now: time.Unix(1000, 0),
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), tracker: NewUsageTracker(), now: time.Unix(1000, 0),
 		quota: offloadingv1beta1.QuotaSpec{Resources: cpus(limit)},
 		pods:  map[types.NamespacedName]entry{}, cache: map[types.NamespacedName]entry{},
 		wanted: map[types.NamespacedName]entry{}, held: map[types.NamespacedName]bool{}, busy: map[types.NamespacedName]bool{},
@@ -50,7 +50,7 @@ func cpus(n int64) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(n, resource.DecimalSI)}
 }
 
-// wake puts those back to work that were refused for want of what was freed.
+// wake retries the requests that were refused for lack of the freed resources.
 func (b *books) wake(user string) {
 	for key := range b.held {
 		if user != "" && b.wanted[key].user == user {
@@ -73,14 +73,14 @@ func (b *books) hear(key types.NamespacedName, pod entry, there bool) {
 			b.hear(key, entry{}, false)
 		}
 		b.cache[key] = pod
-		b.behind = append(b.behind, func() { b.wake(b.ledger.See(key, pod.uid, pod.user, pod.usage)) })
+		b.behind = append(b.behind, func() { b.wake(b.tracker.Observe(key, pod.uid, pod.user, pod.usage)) })
 	case had:
 		delete(b.cache, key)
-		b.behind = append(b.behind, func() { b.wake(b.ledger.Miss(key, before.uid)) })
+		b.behind = append(b.behind, func() { b.wake(b.tracker.Forget(key, before.uid)) })
 	}
 }
 
-// relist is what a cache does whose watch broke: it hears of nothing in between.
+// relist is what a cache does after an interrupted watch: it misses the events in between.
 func (b *books) relist() {
 	b.news = nil
 	for key := range maps.Clone(b.cache) {
@@ -99,26 +99,26 @@ func (b *books) make(key types.NamespacedName) {
 	if !wanted || b.busy[key] || b.held[key] {
 		return
 	}
-	if b.ledger.Writing(key) {
+	if b.tracker.IsPending(key) {
 		b.settle(key)
 		return
 	}
 	if _, there := b.cache[key]; there {
 		return // an earlier one of that name
 	}
-	if err := Exceeded(&b.quota, b.ledger.Used(want.user, key), want.usage); err != nil {
+	if err := Exceeded(&b.quota, b.tracker.Used(want.user, key), want.usage); err != nil {
 		b.held[key] = true
 		return
 	}
-	b.wake(b.ledger.Begin(key, want.user, want.usage, b.now))
+	b.wake(b.tracker.Reserve(key, want.user, want.usage, b.now))
 	b.busy[key] = true
 	taken := false
 	switch b.random.IntN(5) {
 	case 0: // refused
-		b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) })
+		b.answers = append(b.answers, func() { b.wake(b.tracker.Release(key)) })
 	case 1, 2, 3:
 		if _, taken = b.pods[key]; taken {
-			b.answers = append(b.answers, func() { b.wake(b.ledger.Failed(key)) }) // the cache has not heard of an earlier one: next time
+			b.answers = append(b.answers, func() { b.wake(b.tracker.Release(key)) }) // the cache does not have an earlier one yet: next time
 			break
 		}
 		uid := b.create(key, want)
@@ -126,7 +126,7 @@ func (b *books) make(key types.NamespacedName) {
 			b.answers = append(b.answers, func() {})
 			break
 		}
-		b.answers = append(b.answers, func() { b.wake(b.ledger.Made(key, uid)) })
+		b.answers = append(b.answers, func() { b.wake(b.tracker.Confirm(key, uid)) })
 	default: // it never arrived, and nobody knows
 		b.answers = append(b.answers, func() {})
 	}
@@ -150,10 +150,10 @@ func (b *books) settle(key types.NamespacedName) {
 		return
 	}
 	if pod, there := b.pods[key]; there {
-		b.wake(b.ledger.Made(key, pod.uid))
+		b.wake(b.tracker.Confirm(key, pod.uid))
 		return
 	}
-	b.wake(b.ledger.Failed(key))
+	b.wake(b.tracker.Release(key))
 }
 
 func next(queue *[]func()) {
@@ -203,7 +203,7 @@ func (b *books) step() {
 			b.relist()
 		}
 	case 8:
-		for _, key := range b.ledger.Open(b.now.Add(time.Second)) {
+		for _, key := range b.tracker.Pending(b.now.Add(time.Second)) {
 			b.settle(key)
 		}
 	}
@@ -235,62 +235,63 @@ func (b *books) sums() map[string]corev1.ResourceList {
 	return sums
 }
 
-// TestLedgerLaws lets news and answers arrive in any order, late, twice or never: nobody ever has more than granted, the account ends up
-// telling what there is, and who is still refused then is so for want of room.
-func TestLedgerLaws(t *testing.T) {
+// TestUsageTrackerLaws: events and responses arrive in any order, late, twice or never. No consumer ever has more than granted, the account ends with the actual
+// usage, and requests still refused then lack room.
+func TestUsageTrackerLaws(t *testing.T) {
 	for seed := range uint64(400) {
 		b := newBooks(t, seed)
 		for range 300 {
 			b.step()
 		}
-		for len(b.answers)+len(b.news)+len(b.behind)+len(b.ledger.ahead) > 0 {
+		for len(b.answers)+len(b.news)+len(b.behind)+len(b.tracker.ahead) > 0 {
 			next(&b.answers)
 			next(&b.news)
 			next(&b.behind)
-			for _, key := range b.ledger.Open(b.now.Add(time.Second)) {
+			for _, key := range b.tracker.Pending(b.now.Add(time.Second)) {
 				b.settle(key)
 			}
 			b.check()
 		}
-		if got, want := b.ledger.used, b.sums(); !equality.Semantic.DeepEqual(got, want) || len(b.ledger.ahead) > 0 {
-			t.Fatalf("seed %d: the account says %v, there is %v, %d are open", seed, got, want, len(b.ledger.ahead))
+		if got, want := b.tracker.used, b.sums(); !equality.Semantic.DeepEqual(got, want) || len(b.tracker.ahead) > 0 {
+			t.Fatalf("seed %d: the account says %v, there is %v, %d are open", seed, got, want, len(b.tracker.ahead))
 		}
 		for key := range b.held {
 			want := b.wanted[key]
-			if Exceeded(&b.quota, b.ledger.Used(want.user, key), want.usage) == nil {
+			if Exceeded(&b.quota, b.tracker.Used(want.user, key), want.usage) == nil {
 				t.Fatalf("seed %d: %s is held though there is room", seed, key)
 			}
 		}
 	}
 }
 
-func TestLedgerForgets(t *testing.T) {
-	l := NewLedger()
+func TestUsageTrackerForgets(t *testing.T) {
+	l := NewUsageTracker()
 	key := types.NamespacedName{Namespace: "shop", Name: "web"}
-	l.Begin(key, "rome", cpus(2), time.Unix(0, 0))
+	l.Reserve(key, "rome", cpus(2), time.Unix(0, 0))
 	if used := l.Used("rome", key); len(used) > 0 {
 		t.Errorf("its own name counts: %v", used)
 	}
-	l.Made(key, "a")
-	l.See(key, "a", "rome", cpus(2))
-	if freed := l.See(key, "a", "rome", nil); freed != "rome" {
+	l.Confirm(key, "a")
+	l.Observe(key, "a", "rome", cpus(2))
+	if freed := l.Observe(key, "a", "rome", nil); freed != "rome" {
 		t.Errorf("it finished, and gave room to %q", freed)
 	}
-	l.See(key, "a", "rome", cpus(2))
-	if freed := l.Miss(key, "b"); freed != "" {
+	l.Observe(key, "a", "rome", cpus(2))
+	if freed := l.Forget(key, "b"); freed != "" {
 		t.Errorf("another one of that name went, and gave room to %q", freed)
 	}
-	l.Miss(key, "a")
+	l.Forget(key, "a")
 	if len(l.seen)+len(l.ahead)+len(l.used) > 0 {
 		t.Errorf("what is left: %+v", l)
 	}
 }
 
-// A pod that was made smaller, and that its node has not made smaller yet, is made greater again: what it has does not become free by that.
-func TestLedgerFreesNothingThatIsStillThere(t *testing.T) {
-	l, key := NewLedger(), types.NamespacedName{Namespace: "shop", Name: "web"}
-	l.See(key, "a", "rome", cpus(8))
-	if freed := l.Begin(key, "rome", cpus(2), time.Unix(0, 0)); freed != "" {
+// TestUsageTrackerFreesNothingBeforeTheNode: a Pod was resized down, its node has not done it yet, and the Pod is resized up again: its resources do not become free
+// meanwhile.
+func TestUsageTrackerFreesNothingBeforeTheNode(t *testing.T) {
+	l, key := NewUsageTracker(), types.NamespacedName{Namespace: "shop", Name: "web"}
+	l.Observe(key, "a", "rome", cpus(8))
+	if freed := l.Reserve(key, "rome", cpus(2), time.Unix(0, 0)); freed != "" {
 		t.Errorf("a resize gave room to %q", freed)
 	}
 	used := func(want int64) {
@@ -303,7 +304,7 @@ func TestLedgerFreesNothingThatIsStillThere(t *testing.T) {
 	if rest := l.Used("rome", key); len(rest) > 0 {
 		t.Errorf("its own name counts: %v", rest)
 	}
-	if freed := l.See(key, "a", "rome", cpus(1)); freed != "rome" {
+	if freed := l.Observe(key, "a", "rome", cpus(1)); freed != "rome" {
 		t.Errorf("its node made it smaller, and gave room to %q", freed)
 	}
 	used(2)

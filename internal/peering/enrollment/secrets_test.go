@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"context"
@@ -39,8 +39,8 @@ func tenantNamespaceOf(name string) *corev1.Namespace {
 	}}}
 }
 
-// TestATokenIsIssuedWhileOthersAreUsed: a cluster that enrolls may write the record of used tokens between the read and the write of Issue.
-func TestATokenIsIssuedWhileOthersAreUsed(t *testing.T) {
+// TestTokenIsIssuedDuringEnrollments: an enrollment may write the record of used tokens between the read and the write of Issue.
+func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 	var options Options
 	other := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
 	conflicts := 2
@@ -53,11 +53,11 @@ func TestATokenIsIssuedWhileOthersAreUsed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], other, "naples", time.Now())
+		usedTokens, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], other, "naples", time.Now())
 		if err != nil {
 			return err
 		}
-		if err := WriteBook(ctx, c, secret, book); err != nil {
+		if err := WriteUsedTokens(ctx, c, secret, usedTokens); err != nil {
 			return err
 		}
 		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, o.GetName(), errors.New("the object has been modified"))
@@ -72,19 +72,19 @@ func TestATokenIsIssuedWhileOthersAreUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peering.CheckToken(secret.Data[peering.DoorSecretKey], text, "rome", time.Now()); err != nil {
+	if _, err := peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], text, "rome", time.Now()); err != nil {
 		t.Errorf("the token: %v", err)
 	}
 	for _, recorded := range []peering.Token{token, other} {
-		if _, err := peering.Redeem(secret.Data[peering.DoorUsedKey], recorded, "thief", time.Now()); !errors.Is(err, peering.ErrTokenTaken) {
+		if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], recorded, "thief", time.Now()); !errors.Is(err, peering.ErrTokenTaken) {
 			t.Errorf("the record of token %s: %v, want %v", recorded.ID, err, peering.ErrTokenTaken)
 		}
 	}
 }
 
-// TestNoTokenIsLostToAnEarlierPeering: the end of a Tenant spends the tokens of its cluster. While a Tenant is being deleted, no token is made for its
-// cluster and none is recorded as used by it, so that the end spends no token of the next peering.
-func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
+// TestTokensOfTheNextPeeringStayValid: deleting a Tenant invalidates the tokens of its cluster. Meanwhile no token is issued for the cluster or recorded as
+// used by it, so the deletion invalidates no token of the next peering.
+func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Minute))
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", DeletionTimestamp: &began, Finalizers: []string{peering.FinalizerTenant}},
@@ -100,9 +100,9 @@ func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	knock := &peering.Knock{Cluster: "rome", Token: text}
+	nonceRequest := &peering.NonceRequest{Cluster: "rome", Token: text}
 	told := &refusal{}
-	if err := d.admit(t.Context(), knock); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
+	if err := d.admit(t.Context(), nonceRequest); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
 		t.Errorf("rome enrolls: %v, want that it tries again later", err)
 	}
 	if err := SpendTokens(t.Context(), &options, "rome", began.Time); err != nil {
@@ -113,7 +113,7 @@ func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
 	if err := options.Client.Patch(t.Context(), tenant, before); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.admit(t.Context(), knock); err != nil {
+	if err := d.admit(t.Context(), nonceRequest); err != nil {
 		t.Errorf("rome enrolls after the end: %v", err)
 	}
 	if _, err := Issue(t.Context(), &options, &forRome); err != nil {
@@ -121,9 +121,9 @@ func TestNoTokenIsLostToAnEarlierPeering(t *testing.T) {
 	}
 }
 
-// TestIssuerMayNotListTenants: who may make tokens, but not list Tenants, makes one for any cluster. For a token for one cluster the error names the right
-// and what gives it.
-func TestIssuerMayNotListTenants(t *testing.T) {
+// TestIssuerWithoutPermissionToListTenants: a user who may issue tokens but not list Tenants can issue tokens for any cluster. For a token of one cluster, the
+// error names the missing permission and how to get it.
+func TestIssuerWithoutPermissionToListTenants(t *testing.T) {
 	options := serviceOf(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "authentication.liqo.io", Resource: "tenants"}, "", errors.New("cannot list resource"))
 	}})
@@ -138,9 +138,9 @@ func TestIssuerMayNotListTenants(t *testing.T) {
 	}
 }
 
-// TestOneOfSeveral: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the administrator
-// chooses, as for liqoctl.
-func TestOneOfSeveral(t *testing.T) {
+// TestOldestTenantCounts: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the administrator
+// chooses one, as with liqoctl.
+func TestOldestTenantCounts(t *testing.T) {
 	var objects []client.Object
 	for i, name := range []string{"z-young", "m-oldest", "a-younger"} {
 		objects = append(objects, &authv1beta1.Tenant{

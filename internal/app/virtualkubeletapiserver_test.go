@@ -14,7 +14,8 @@ import (
 	liqotesting "liqo.io/liqo/internal/testing"
 )
 
-// TestHowPodsReachTheAPIServer: by the flags, else by the IP object of the address by which we reach it ourselves.
+// TestHowPodsReachTheAPIServer: pods reach the API server of their origin as the flags say, or through the IP object of the address that the virtual kubelet
+// uses itself.
 func TestHowPodsReachTheAPIServer(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")
@@ -48,7 +49,7 @@ func TestHowPodsReachTheAPIServer(t *testing.T) {
 			for _, object := range test.ips {
 				b = b.WithObjects(object)
 			}
-			h := newHome(o, func() bool { return test.network }, func() {})
+			h := newOriginServer(o, func() bool { return test.network }, func() {})
 			go func() { _ = h.run(t.Context(), listing{WithWatch: b.Build()}) }()
 			liqotesting.Eventually(t, 10*time.Second, "the IP objects", func() error {
 				if !h.ips.Synced() {

@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestPlain(t *testing.T) {
 	go func() {
 		done <- New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Plain: true}).Serve(ctx, listener)
 	}()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+peering.DoorNoncePath, strings.NewReader("hello"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+peering.EnrollmentNoncePath, strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,9 @@ import (
 // plannedMark stands for a value that only the API server assigns to a persisted object, such as the resource version.
 const plannedMark = "planned"
 
-// planner is a client for dry runs. It persists no write: the API server only validates it. Later reads return the result as if the writes
+// dryRunClient is a client for dry runs. It persists no write: the API server only validates it. Later reads return the result as if the writes
 // had been made, so that a command can run to its end: a created object exists afterwards, and a deleted object does not.
-type planner struct {
+type dryRunClient struct {
 	client.Client // a dry-run client: its writes are only validated
 	watcher       client.WithWatch
 	out           *console.Console
@@ -53,17 +53,17 @@ type plannedObject struct {
 	gone, made bool
 }
 
-func newPlanner(c client.WithWatch, out *console.Console, changes *atomic.Int32) *planner {
-	return &planner{Client: client.NewDryRunClient(c), watcher: c, out: out, changes: changes, planned: map[plannedKey]*plannedObject{}}
+func newDryRunClient(c client.WithWatch, out *console.Console, changes *atomic.Int32) *dryRunClient {
+	return &dryRunClient{Client: client.NewDryRunClient(c), watcher: c, out: out, changes: changes, planned: map[plannedKey]*plannedObject{}}
 }
 
-func (c *planner) key(object client.Object, key client.ObjectKey) (plannedKey, error) {
+func (c *dryRunClient) key(object client.Object, key client.ObjectKey) (plannedKey, error) {
 	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	return plannedKey{gvk.GroupKind(), key}, err
 }
 
 // at returns the planned state of an object, or nil if it has none. It returns a NotFound error if the object would be deleted.
-func (c *planner) at(object client.Object, name client.ObjectKey) (*plannedObject, error) {
+func (c *dryRunClient) at(object client.Object, name client.ObjectKey) (*plannedObject, error) {
 	key, err := c.key(object, name)
 	if err != nil {
 		return nil, err
@@ -79,13 +79,13 @@ func (c *planner) at(object client.Object, name client.ObjectKey) (*plannedObjec
 }
 
 // without reports whether a namespace would be deleted with all its objects. The caller must hold the lock.
-func (c *planner) without(namespace string) bool {
+func (c *dryRunClient) without(namespace string) bool {
 	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
 	return planned != nil && planned.gone
 }
 
 // making reports whether the dry run would create a namespace.
-func (c *planner) making(namespace string) bool {
+func (c *dryRunClient) making(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
@@ -93,7 +93,7 @@ func (c *planner) making(namespace string) bool {
 }
 
 // remember stores the planned state of the object. made means that the API server does not have the object.
-func (c *planner) remember(object client.Object, made bool) error {
+func (c *dryRunClient) remember(object client.Object, made bool) error {
 	key, err := c.key(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *planner) remember(object client.Object, made bool) error {
 }
 
 // forget records the object as deleted.
-func (c *planner) forget(object client.Object) error {
+func (c *dryRunClient) forget(object client.Object) error {
 	key, err := c.key(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *planner) forget(object client.Object) error {
 }
 
 // Get reads the planned state of an object, or else the object itself.
-func (c *planner) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *dryRunClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	planned, err := c.at(object, key)
 	switch {
 	case err != nil:
@@ -133,7 +133,7 @@ func (c *planner) Get(ctx context.Context, key client.ObjectKey, object client.O
 }
 
 // List reads objects as they would be after the planned writes.
-func (c *planner) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *dryRunClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := c.Client.List(ctx, list, options...); err != nil {
 		return err
 	}
@@ -192,12 +192,12 @@ func newItem(list client.ObjectList) (runtime.Object, error) {
 }
 
 // Watch calls the client. A dry run does not wait for changes.
-func (c *planner) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (c *dryRunClient) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	return c.watcher.Watch(ctx, list, options...)
 }
 
 // Create has the API server validate the object, if its namespace exists there. A SelfSubjectAccessReview is sent as it is.
-func (c *planner) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+func (c *dryRunClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
 		return c.Client.Create(ctx, object, options...)
 	}
@@ -226,12 +226,12 @@ func (c *planner) Create(ctx context.Context, object client.Object, options ...c
 }
 
 // Update has the API server validate the object.
-func (c *planner) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+func (c *dryRunClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	return c.change(object, "", func() error { return c.Client.Update(ctx, object, options...) })
 }
 
 // Patch has the API server validate the change.
-func (c *planner) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (c *dryRunClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (c *planner) Patch(ctx context.Context, object client.Object, patch client.
 
 // change stores the wanted state of an object after the API server has validated it. An object that the API server does not have is not
 // validated.
-func (c *planner) change(object client.Object, what string, check func() error) error {
+func (c *dryRunClient) change(object client.Object, what string, check func() error) error {
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func changedFields(patch []byte) string {
 }
 
 // Delete has the API server check whether the object can be deleted.
-func (c *planner) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+func (c *dryRunClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -304,17 +304,17 @@ func (c *planner) Delete(ctx context.Context, object client.Object, options ...c
 }
 
 // SubResource returns a client for a subresource, whose updates are only validated too.
-func (c *planner) SubResource(of string) client.SubResourceClient {
-	return &plannedPart{SubResourceClient: c.Client.SubResource(of), planner: c, of: of}
+func (c *dryRunClient) SubResource(of string) client.SubResourceClient {
+	return &plannedPart{SubResourceClient: c.Client.SubResource(of), dryRunClient: c, of: of}
 }
 
 type plannedPart struct {
 	client.SubResourceClient
-	planner *planner
-	of      string
+	dryRunClient *dryRunClient
+	of           string
 }
 
 // Update has the API server validate the subresource.
 func (p *plannedPart) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
-	return p.planner.change(object, p.of, func() error { return p.SubResourceClient.Update(ctx, object, options...) })
+	return p.dryRunClient.change(object, p.of, func() error { return p.SubResourceClient.Update(ctx, object, options...) })
 }

@@ -20,10 +20,10 @@ type entry struct {
 // entries maps names of objects to what they were given. It includes objects without a value.
 type entries map[types.NamespacedName]entry
 
-// book decides whether the cache is fresh enough for a plan: with a cache that lacks a given value, the same value could be given
+// pendingAllocations decides whether the cache is fresh enough for a plan: with a cache that lacks a given value, the same value could be given
 // twice. It only holds values that the cache does not show yet: the writes of this process, and the answer of the last live read.
 // A new process reads the API server once.
-type book struct {
+type pendingAllocations struct {
 	mu sync.Mutex
 	// trusted is true if the outcome of every write since the last live read is known.
 	trusted bool
@@ -34,13 +34,13 @@ type book struct {
 	waits int
 }
 
-// patience is the number of passes after which book reads the API server again, because the missing values may have been deleted
+// maxWaits is the number of passes after which pendingAllocations reads the API server again, because the missing values may have been deleted
 // meanwhile. With the growing pauses between passes, that is some seconds.
-const patience = 10
+const maxWaits = 10
 
 // current reports whether the cached objects show all given values. If not, pause is the time to wait before the next pass. live
 // reads the objects from the API server.
-func (b *book) current(ctx context.Context, cached entries, live func(context.Context) (entries, error)) (current bool, pause time.Duration, err error) {
+func (b *pendingAllocations) current(ctx context.Context, cached entries, live func(context.Context) (entries, error)) (current bool, pause time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.trusted {
@@ -62,14 +62,14 @@ func (b *book) current(ctx context.Context, cached entries, live func(context.Co
 		b.waits = 0
 		return true, 0, nil
 	}
-	pause = min(behindDelay<<min(b.waits, patience), longestDelay)
+	pause = min(behindDelay<<min(b.waits, maxWaits), longestDelay)
 	b.waits++
-	b.trusted = b.waits%patience != 0
+	b.trusted = b.waits%maxWaits != 0
 	return false, pause, nil
 }
 
 // wrote records the outcome of writing a value to an object.
-func (b *book) wrote(key types.NamespacedName, given entry, err error) {
+func (b *pendingAllocations) wrote(key types.NamespacedName, given entry, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -1,10 +1,10 @@
-// Package door implements the authentication service of a provider ("the door"), and the client with which consumers call it. It is for
+// Package enrollment implements the authentication service of a provider, and the client with which consumers call it. It is for
 // consumers that share no kubeconfig with the provider.
 //
 // The service is no separate protocol: it drives the same handshake that can be done by applying objects. For a client with a valid token,
 // it has the provider generate a nonce. Once the client has proved that it holds its key, the service applies a Tenant for it and returns
 // what the Tenant is granted. From then on, the consumer uses that identity.
-package door
+package enrollment
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// Options configures a Door.
+// Options configures a Service.
 type Options struct {
 	// ClusterID is the ID of this cluster, the provider.
 	ClusterID string
@@ -57,8 +57,8 @@ const (
 	endTimeout    = 2 * time.Second
 )
 
-// Door is the authentication service: it serves the handshake over HTTPS, or HTTP behind a proxy, in every replica.
-type Door struct {
+// Service is the authentication service: it serves the handshake over HTTPS, or HTTP behind a proxy, in every replica.
+type Service struct {
 	Options
 	certificate *certificate
 	// knocks are the rate limits of requests: one for each source, one for all sources together.
@@ -69,8 +69,8 @@ type Door struct {
 	complaints rate.Sometimes
 }
 
-// New returns a Door that is not started yet.
-func New(opts Options) *Door {
+// New returns a Service that is not started yet.
+func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -80,7 +80,7 @@ func New(opts Options) *Door {
 	if opts.Patience == 0 {
 		opts.Patience = 10 * time.Second
 	}
-	return &Door{
+	return &Service{
 		Options: opts, certificate: &certificate{Options: &opts},
 		knocks: newLimits(1, 20, 20, 100), working: make(chan struct{}, maxAtOnce),
 		complaints: rate.Sometimes{First: 1, Interval: time.Second},
@@ -88,10 +88,10 @@ func New(opts Options) *Door {
 }
 
 // NeedLeaderElection returns false, so that the manager starts the service in every replica.
-func (d *Door) NeedLeaderElection() bool { return false }
+func (d *Service) NeedLeaderElection() bool { return false }
 
 // Start creates the Secrets of the service if they are missing, listens on Address, and serves until ctx ends.
-func (d *Door) Start(ctx context.Context) error {
+func (d *Service) Start(ctx context.Context) error {
 	if _, err := EnsureSecret(ctx, &d.Options); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (d *Door) Start(ctx context.Context) error {
 }
 
 // Serve serves on the listener until ctx ends. Unlike Start, it creates missing Secrets only when a request needs them.
-func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
+func (d *Service) Serve(ctx context.Context, listener net.Listener) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true) // HTTP/2 has a larger attack surface, and a handshake needs no streams
 	server := &http.Server{
@@ -143,9 +143,9 @@ func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 // Handler returns the handler of the service's requests.
-func (d *Door) Handler() http.Handler {
+func (d *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+peering.DoorNoncePath, d.bounded(d.nonce))
-	mux.HandleFunc("POST "+peering.DoorTenantPath, d.bounded(d.tenant))
+	mux.HandleFunc("POST "+peering.EnrollmentNoncePath, d.bounded(d.nonce))
+	mux.HandleFunc("POST "+peering.EnrollmentTenantPath, d.bounded(d.tenant))
 	return mux
 }

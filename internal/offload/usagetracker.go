@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ledger accounts for the resources that the pods of each user use. Its sources are the events of a cache, and the writes of its holder that the cache has
-// not observed yet. It keeps no durable state: a new Ledger that gets the existing pods is equivalent.
+// UsageTracker accounts for the resources that the pods of each user use. Its sources are the events of a cache, and the writes of its holder that the cache has
+// not observed yet. It keeps no durable state: a new UsageTracker that gets the existing pods is equivalent.
 //
 // Each name counts for one pod. A pending write (creation or increase) and the pod last observed under the same name are combined: the greater amount of
 // each resource counts.
 //
-// The zero value is not usable. A Ledger is not safe for concurrent use.
-type Ledger struct {
+// The zero value is not usable. A UsageTracker is not safe for concurrent use.
+type UsageTracker struct {
 	seen  map[types.NamespacedName]entry
 	ahead map[types.NamespacedName]writing
 	used  map[string]corev1.ResourceList
@@ -34,13 +34,13 @@ type writing struct {
 	since time.Time
 }
 
-// NewLedger returns an empty Ledger.
-func NewLedger() *Ledger {
-	return &Ledger{seen: map[types.NamespacedName]entry{}, ahead: map[types.NamespacedName]writing{}, used: map[string]corev1.ResourceList{}}
+// NewUsageTracker returns an empty UsageTracker.
+func NewUsageTracker() *UsageTracker {
+	return &UsageTracker{seen: map[types.NamespacedName]entry{}, ahead: map[types.NamespacedName]writing{}, used: map[string]corev1.ResourceList{}}
 }
 
 // Used returns the resources that the pods of a user use, without the pod named except, whose usage is about to be replaced. The list must not be changed.
-func (l *Ledger) Used(user string, except types.NamespacedName) corev1.ResourceList {
+func (l *UsageTracker) Used(user string, except types.NamespacedName) corev1.ResourceList {
 	own := l.at(except)
 	if own.user != user || len(own.usage) == 0 {
 		return l.used[user]
@@ -51,15 +51,15 @@ func (l *Ledger) Used(user string, except types.NamespacedName) corev1.ResourceL
 }
 
 // User returns the user that the observed pod of that UID counts for, empty if unknown.
-func (l *Ledger) User(key types.NamespacedName, uid types.UID) string {
+func (l *UsageTracker) User(key types.NamespacedName, uid types.UID) string {
 	if seen := l.seen[key]; seen.uid == uid {
 		return seen.user
 	}
 	return ""
 }
 
-// See records that the cache has a pod, and the pod's usage, which is empty once it has finished. It returns the user whose usage decreased, if any.
-func (l *Ledger) See(key types.NamespacedName, uid types.UID, user string, usage corev1.ResourceList) string {
+// Observe records that the cache has a pod, and the pod's usage, which is empty once it has finished. It returns the user whose usage decreased, if any.
+func (l *UsageTracker) Observe(key types.NamespacedName, uid types.UID, user string, usage corev1.ResourceList) string {
 	return l.change(key, func() {
 		l.seen[key] = entry{uid: uid, user: user, usage: usage}
 		if l.ahead[key].uid == uid {
@@ -68,8 +68,8 @@ func (l *Ledger) See(key types.NamespacedName, uid types.UID, user string, usage
 	})
 }
 
-// Miss records that the cache no longer has a pod. It returns the user whose usage decreased, if any.
-func (l *Ledger) Miss(key types.NamespacedName, uid types.UID) string {
+// Forget records that the cache no longer has a pod. It returns the user whose usage decreased, if any.
+func (l *UsageTracker) Forget(key types.NamespacedName, uid types.UID) string {
 	return l.change(key, func() {
 		if l.seen[key].uid == uid {
 			delete(l.seen, key)
@@ -77,15 +77,15 @@ func (l *Ledger) Miss(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Begin records that a pod is about to be created or increased. The usage last observed under that name stays reserved until the cache reports otherwise: a
-// pod that was shrunk may still hold its former resources. The caller must report the result with Made or Failed before the next Begin of that name. Begin
+// Reserve records that a pod is about to be created or increased. The usage last observed under that name stays reserved until the cache reports otherwise: a
+// pod that was shrunk may still hold its former resources. The caller must report the result with Confirm or Release before the next Reserve of that name. Reserve
 // returns the user whose usage decreased, if any.
-func (l *Ledger) Begin(key types.NamespacedName, user string, usage corev1.ResourceList, now time.Time) string {
+func (l *UsageTracker) Reserve(key types.NamespacedName, user string, usage corev1.ResourceList, now time.Time) string {
 	return l.change(key, func() { l.ahead[key] = writing{entry: entry{user: user, usage: usage}, since: now} })
 }
 
-// Made records that the pod of Begin exists. It returns the user whose usage decreased, if any.
-func (l *Ledger) Made(key types.NamespacedName, uid types.UID) string {
+// Confirm records that the pod of Reserve exists. It returns the user whose usage decreased, if any.
+func (l *UsageTracker) Confirm(key types.NamespacedName, uid types.UID) string {
 	return l.change(key, func() {
 		w, open := l.ahead[key]
 		if l.seen[key].uid == uid { // the cache observed it first
@@ -97,20 +97,20 @@ func (l *Ledger) Made(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Failed records that the pod of Begin was not created, or no longer exists. It returns the user whose usage decreased, if any.
-func (l *Ledger) Failed(key types.NamespacedName) string {
+// Release records that the pod of Reserve was not created, or no longer exists. It returns the user whose usage decreased, if any.
+func (l *UsageTracker) Release(key types.NamespacedName) string {
 	return l.change(key, func() { delete(l.ahead, key) })
 }
 
-// Writing tells whether a write is pending: a pod is being created or increased, or the cache has not observed the result yet.
-func (l *Ledger) Writing(key types.NamespacedName) bool {
+// IsPending tells whether a write is pending: a pod is being created or increased, or the cache has not observed the result yet.
+func (l *UsageTracker) IsPending(key types.NamespacedName) bool {
 	_, open := l.ahead[key]
 	return open
 }
 
-// Open returns the names whose pending write began before a time. Either the API server has not responded, or the pod was deleted before the cache observed
-// it or before the response arrived. The caller has to read these pods, and to report each with Made or Failed.
-func (l *Ledger) Open(before time.Time) []types.NamespacedName {
+// Pending returns the names whose pending write began before a time. Either the API server has not responded, or the pod was deleted before the cache observed
+// it or before the response arrived. The caller has to read these pods, and to report each with Confirm or Release.
+func (l *UsageTracker) Pending(before time.Time) []types.NamespacedName {
 	var keys []types.NamespacedName
 	for key, w := range l.ahead {
 		if w.since.Before(before) {
@@ -121,7 +121,7 @@ func (l *Ledger) Open(before time.Time) []types.NamespacedName {
 }
 
 // at returns the usage that counts under a name. A pending write for another user than that of the observed pod counts alone.
-func (l *Ledger) at(key types.NamespacedName) entry {
+func (l *UsageTracker) at(key types.NamespacedName) entry {
 	w, open := l.ahead[key]
 	seen := l.seen[key]
 	switch {
@@ -134,7 +134,7 @@ func (l *Ledger) at(key types.NamespacedName) entry {
 }
 
 // change applies do to the entry of a name, updates the sums and returns the user whose usage decreased, if any.
-func (l *Ledger) change(key types.NamespacedName, do func()) (freed string) {
+func (l *UsageTracker) change(key types.NamespacedName, do func()) (freed string) {
 	before := l.at(key)
 	do()
 	after := l.at(key)

@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"context"
@@ -38,22 +38,22 @@ const (
 
 // EnsureSecret returns the Secret with the HMAC key of tokens. It creates the Secret if it is missing, and fills it if its key is missing.
 func EnsureSecret(ctx context.Context, o *Options) (*corev1.Secret, error) {
-	return ensure(ctx, o, peering.DoorSecret, corev1.SecretTypeOpaque, peering.DoorSecretKey, func() (map[string][]byte, error) {
+	return ensure(ctx, o, peering.DoorSecret, corev1.SecretTypeOpaque, peering.EnrollmentSecretKey, func() (map[string][]byte, error) {
 		raw := make([]byte, secretSize)
 		if _, err := io.ReadFull(o.Random, raw); err != nil {
 			return nil, fmt.Errorf("reading %d random bytes: %w", secretSize, err)
 		}
-		return map[string][]byte{peering.DoorSecretKey: []byte(hex.EncodeToString(raw))}, nil
+		return map[string][]byte{peering.EnrollmentSecretKey: []byte(hex.EncodeToString(raw))}, nil
 	})
 }
 
-// WriteBook stores the record of used tokens in the Secret that it was read from. It fails with a conflict if the Secret has changed since.
-func WriteBook(ctx context.Context, c client.Client, secret *corev1.Secret, book []byte) error {
-	if string(secret.Data[peering.DoorUsedKey]) == string(book) {
+// WriteUsedTokens stores the record of used tokens in the Secret that it was read from. It fails with a conflict if the Secret has changed since.
+func WriteUsedTokens(ctx context.Context, c client.Client, secret *corev1.Secret, usedTokens []byte) error {
+	if string(secret.Data[peering.EnrollmentUsedKey]) == string(usedTokens) {
 		return nil
 	}
 	before := secret.DeepCopy()
-	secret.Data[peering.DoorUsedKey] = book
+	secret.Data[peering.EnrollmentUsedKey] = usedTokens
 	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
@@ -84,14 +84,14 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 		if err != nil {
 			return err
 		}
-		book, err := peering.Reserve(secret.Data[peering.DoorUsedKey], *token, o.Now())
+		usedTokens, err := peering.Reserve(secret.Data[peering.EnrollmentUsedKey], *token, o.Now())
 		if err != nil {
 			return unreadable(o, err)
 		}
-		if err := WriteBook(ctx, o.Client, secret, book); err != nil {
+		if err := WriteUsedTokens(ctx, o.Client, secret, usedTokens); err != nil {
 			return fmt.Errorf("recording a new token in Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
 		}
-		text = token.Text(secret.Data[peering.DoorSecretKey])
+		text = token.Text(secret.Data[peering.EnrollmentSecretKey])
 		return nil
 	})
 	return text, err
@@ -100,7 +100,7 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 // unreadable returns the error for a record of used tokens that can't be read.
 func unreadable(o *Options, err error) error {
 	return fmt.Errorf("data.%s of Secret %s/%s: %w; delete the Secret, then no token admits anybody any more",
-		peering.DoorUsedKey, o.Namespace, peering.DoorSecret, err)
+		peering.EnrollmentUsedKey, o.Namespace, peering.DoorSecret, err)
 }
 
 // SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before,
@@ -109,17 +109,17 @@ func unreadable(o *Options, err error) error {
 func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Time) error {
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
-	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[peering.DoorUsedKey]) == 0) {
+	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[peering.EnrollmentUsedKey]) == 0) {
 		return nil // no token is recorded
 	}
 	if err != nil {
 		return fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
 	}
-	book, err := peering.SpendTokens(secret.Data[peering.DoorUsedKey], consumer, ended, o.Now())
+	usedTokens, err := peering.SpendTokens(secret.Data[peering.EnrollmentUsedKey], consumer, ended, o.Now())
 	if err != nil {
 		return unreadable(o, err)
 	}
-	if err := WriteBook(ctx, o.Client, secret, book); err != nil {
+	if err := WriteUsedTokens(ctx, o.Client, secret, usedTokens); err != nil {
 		return fmt.Errorf("recording that the tokens of cluster %s are spent: %w", consumer, err)
 	}
 	return nil
@@ -127,7 +127,7 @@ func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Ti
 
 // EnsureCertificate returns the serving certificate of the authentication service, and creates it if there is none.
 func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error) {
-	secret, err := ensure(ctx, o, peering.DoorCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {
+	secret, err := ensure(ctx, o, peering.EnrollmentCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {
 		return newCertificate(o.Now(), o.Random)
 	})
 	if err != nil {
@@ -180,8 +180,8 @@ func newCertificate(now time.Time, random io.Reader) (map[string][]byte, error) 
 		return nil, fmt.Errorf("making the key of the authentication service: %w", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: peering.DoorService},
-		DNSNames: []string{peering.DoorService}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: peering.EnrollmentService},
+		DNSNames: []string{peering.EnrollmentService}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(random, template, template, key.Public(), key)
@@ -221,7 +221,7 @@ func (c *certificate) get(ctx context.Context) (*tls.Certificate, error) {
 	}
 	c.read = now
 	if err != nil {
-		c.Log.Error(err, "the certificate of the authentication service can't be read: the one before stays")
+		c.Log.Error(err, "Failed to read the certificate of the authentication service: the previous certificate stays in use")
 		return c.pair, nil
 	}
 	c.pair = &pair

@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"bytes"
@@ -24,20 +24,20 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestForgedTokensTakeNothingFromOthers: what all sources may ask together counts only requests whose token was sealed here, so that many sources without a token
-// can't shut out one that has one.
-func TestForgedTokensTakeNothingFromOthers(t *testing.T) {
+// TestForgedTokensDoNotExhaustTheLimit: only requests with a token that this cluster issued count for the limit of all sources, so that clients without a
+// token cannot shut out a client that has one.
+func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.DoorSecretKey: key}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentSecretKey: key}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).Build()
 	d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Patience: 50 * time.Millisecond})
 	handler := d.Handler()
 	ask := func(source int, token string) int {
-		body, err := json.Marshal(&peering.Knock{Cluster: "rome", Token: token})
+		body, err := json.Marshal(&peering.NonceRequest{Cluster: "rome", Token: token})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peering.DoorNoncePath, bytes.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peering.EnrollmentNoncePath, bytes.NewReader(body))
 		r.RemoteAddr = fmt.Sprintf("198.51.%d.%d:1", 100+source/250, source%250)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
@@ -65,17 +65,17 @@ func TestForgedTokensTakeNothingFromOthers(t *testing.T) {
 	}
 }
 
-// TestSpentTokens: a token whose peering has ended admits nobody, also when the Tenant disappears between the check of the token and the list of Tenants.
+// TestSpentTokens: a token of an ended peering admits nobody, even if the Tenant disappears between the check of the token and the list of Tenants.
 func TestSpentTokens(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
-	book, err := peering.Redeem(nil, token, "rome", time.Now())
+	usedTokens, err := peering.Redeem(nil, token, "rome", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret},
-		Data:       map[string][]byte{peering.DoorSecretKey: key, peering.DoorUsedKey: book},
+		Data:       map[string][]byte{peering.EnrollmentSecretKey: key, peering.EnrollmentUsedKey: usedTokens},
 	}
 	var options Options
 	ends := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -101,19 +101,19 @@ func TestSpentTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	application := &peering.Application{Knock: peering.Knock{Cluster: "rome", Token: token.Text(key)}}
-	if _, err := d.apply(t.Context(), "liqo-tenant-rome", application, &corev1.Secret{}); !errors.Is(err, peering.ErrTokenSpent) {
+	enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: "rome", Token: token.Text(key)}}
+	if _, err := d.apply(t.Context(), "liqo-tenant-rome", enrollRequest, &corev1.Secret{}); !errors.Is(err, peering.ErrTokenSpent) {
 		t.Errorf("the Tenant ended while the request was served: error %v, want %v", err, peering.ErrTokenSpent)
 	}
-	if err := d.admit(t.Context(), &application.Knock); !errors.Is(err, peering.ErrTokenSpent) {
+	if err := d.admit(t.Context(), &enrollRequest.NonceRequest); !errors.Is(err, peering.ErrTokenSpent) {
 		t.Errorf("the Tenant ended before: error %v, want %v", err, peering.ErrTokenSpent)
 	}
 	for _, another := range []string{unused, forAny} {
-		if err := d.admit(t.Context(), &peering.Knock{Cluster: "rome", Token: another}); !errors.Is(err, peering.ErrTokenSpent) {
+		if err := d.admit(t.Context(), &peering.NonceRequest{Cluster: "rome", Token: another}); !errors.Is(err, peering.ErrTokenSpent) {
 			t.Errorf("another token, made before the end: error %v, want %v", err, peering.ErrTokenSpent)
 		}
 	}
-	if err := d.admit(t.Context(), &peering.Knock{Cluster: "turin", Token: forAny}); err != nil {
+	if err := d.admit(t.Context(), &peering.NonceRequest{Cluster: "turin", Token: forAny}); err != nil {
 		t.Errorf("a cluster that never had a peering, with the token for any cluster: %v", err)
 	}
 	third := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
@@ -125,7 +125,7 @@ func TestSpentTokens(t *testing.T) {
 	if err := SpendTokens(t.Context(), &options, "naples", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.stillGood(t.Context(), &peering.Knock{Cluster: "rome", Token: anew}); err != nil {
+	if err := d.stillGood(t.Context(), &peering.NonceRequest{Cluster: "rome", Token: anew}); err != nil {
 		t.Errorf("a token made after the end: %v", err)
 	}
 	if err := c.Delete(t.Context(), secret); err != nil {

@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"context"
@@ -29,14 +29,14 @@ import (
 const lookAgain = 100 * time.Millisecond
 
 // admit checks the token of a request and records that it was used. A request that it refuses causes no changes.
-func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
-	if problems := validation.IsDNS1123Label(knock.Cluster); len(problems) > 0 {
-		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %.70q is no cluster ID: %s", knock.Cluster, problems[0]))
+func (d *Service) admit(ctx context.Context, nonceRequest *peering.NonceRequest) error {
+	if problems := validation.IsDNS1123Label(nonceRequest.Cluster); len(problems) > 0 {
+		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %.70q is no cluster ID: %s", nonceRequest.Cluster, problems[0]))
 	}
-	if knock.Cluster == d.ClusterID {
+	if nonceRequest.Cluster == d.ClusterID {
 		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %s is this very cluster: a cluster can't peer with itself", d.ClusterID))
 	}
-	secret, token, err := d.token(ctx, knock)
+	secret, token, err := d.token(ctx, nonceRequest)
 	if err != nil {
 		return err
 	}
@@ -45,23 +45,23 @@ func (d *Door) admit(ctx context.Context, knock *peering.Knock) error {
 	if !d.knocks.all.Allow() {
 		return refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds"))
 	}
-	known, err := d.known(ctx, knock.Cluster)
+	known, err := d.known(ctx, nonceRequest.Cluster)
 	if err != nil {
 		return err
 	}
-	if err := peering.CheckEntry(token, knock.Cluster, known); err != nil {
+	if err := peering.CheckEntry(token, nonceRequest.Cluster, known); err != nil {
 		return refuse(http.StatusForbidden, err)
 	}
-	return d.redeem(ctx, secret, token, knock.Cluster)
+	return d.redeem(ctx, secret, token, nonceRequest.Cluster)
 }
 
 // token checks the token of a request. It returns the token, and the Secret with the record of used tokens.
-func (d *Door) token(ctx context.Context, knock *peering.Knock) (*corev1.Secret, peering.Token, error) {
+func (d *Service) token(ctx context.Context, nonceRequest *peering.NonceRequest) (*corev1.Secret, peering.Token, error) {
 	secret, err := EnsureSecret(ctx, &d.Options)
 	if err != nil {
 		return nil, peering.Token{}, err
 	}
-	token, err := peering.CheckToken(secret.Data[peering.DoorSecretKey], knock.Token, knock.Cluster, d.Now())
+	token, err := peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], nonceRequest.Token, nonceRequest.Cluster, d.Now())
 	if err != nil {
 		return nil, peering.Token{}, refuse(http.StatusUnauthorized, err)
 	}
@@ -69,8 +69,8 @@ func (d *Door) token(ctx context.Context, knock *peering.Knock) (*corev1.Secret,
 }
 
 // redeem records that a token is used. It refuses a token that another cluster has used, or whose peering has ended.
-func (d *Door) redeem(ctx context.Context, secret *corev1.Secret, token peering.Token, consumer string) error {
-	book, err := peering.Redeem(secret.Data[peering.DoorUsedKey], token, consumer, d.Now())
+func (d *Service) redeem(ctx context.Context, secret *corev1.Secret, token peering.Token, consumer string) error {
+	usedTokens, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, consumer, d.Now())
 	if errors.Is(err, peering.ErrTokenTaken) || errors.Is(err, peering.ErrTokenSpent) {
 		return refuse(http.StatusUnauthorized, err)
 	}
@@ -78,27 +78,27 @@ func (d *Door) redeem(ctx context.Context, secret *corev1.Secret, token peering.
 		return err
 	}
 	// The optimistic lock lets only one of two clusters that use the same token at the same time succeed.
-	if err := WriteBook(ctx, d.Client, secret, book); err != nil {
+	if err := WriteUsedTokens(ctx, d.Client, secret, usedTokens); err != nil {
 		return fmt.Errorf("noting that a token is used: %w", err)
 	}
 	return nil
 }
 
 // nonce serves the first request: it returns a nonce for the consumer to sign.
-func (d *Door) nonce(ctx context.Context, body []byte) (any, error) {
-	knock := &peering.Knock{}
-	if err := decode(body, knock); err != nil {
+func (d *Service) nonce(ctx context.Context, body []byte) (any, error) {
+	nonceRequest := &peering.NonceRequest{}
+	if err := decode(body, nonceRequest); err != nil {
 		return nil, err
 	}
-	if err := d.admit(ctx, knock); err != nil {
+	if err := d.admit(ctx, nonceRequest); err != nil {
 		return nil, err
 	}
-	namespace, err := d.namespace(ctx, knock.Cluster)
+	namespace, err := d.namespace(ctx, nonceRequest.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: authv1beta1.NonceSecret, Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: knock.Cluster},
+		Namespace: namespace, Name: authv1beta1.NonceSecret, Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: nonceRequest.Cluster},
 	}}
 	if err := d.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("asking for a nonce: %w", err)
@@ -116,29 +116,29 @@ func (d *Door) nonce(ctx context.Context, body []byte) (any, error) {
 }
 
 // tenant serves the second request: it returns what the consumer's Tenant is granted.
-func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
-	application := &peering.Application{}
-	if err := decode(body, application); err != nil {
+func (d *Service) tenant(ctx context.Context, body []byte) (any, error) {
+	enrollRequest := &peering.EnrollRequest{}
+	if err := decode(body, enrollRequest); err != nil {
 		return nil, err
 	}
-	if err := d.admit(ctx, &application.Knock); err != nil {
+	if err := d.admit(ctx, &enrollRequest.NonceRequest); err != nil {
 		return nil, err
 	}
-	if back := application.Invitation; back != nil {
+	if back := enrollRequest.Invitation; back != nil {
 		if err := back.Check(d.ClusterID); err != nil {
-			return nil, refuse(http.StatusBadRequest, fmt.Errorf("the invitation by which cluster %s lets %s use it: %w", application.Cluster, d.ClusterID, err))
+			return nil, refuse(http.StatusBadRequest, fmt.Errorf("the invitation by which cluster %s lets %s use it: %w", enrollRequest.Cluster, d.ClusterID, err))
 		}
 	}
-	namespace, err := d.namespace(ctx, application.Cluster)
+	namespace, err := d.namespace(ctx, enrollRequest.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	nonce := &corev1.Secret{}
 	err = d.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: authv1beta1.NonceSecret}, nonce)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the nonce of cluster %s: %w", application.Cluster, err)
+		return nil, fmt.Errorf("reading the nonce of cluster %s: %w", enrollRequest.Cluster, err)
 	}
-	tenant, err := d.apply(ctx, namespace, application, nonce)
+	tenant, err := d.apply(ctx, namespace, enrollRequest, nonce)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.keep(ctx, tenant, application.Invitation); err != nil {
+	if err := d.keep(ctx, tenant, enrollRequest.Invitation); err != nil {
 		return nil, err
 	}
 	return &peering.Admission{Cluster: d.ClusterID, Namespace: tenant.Status.TenantNamespace, AuthParams: *tenant.Status.AuthParams}, nil
@@ -165,7 +165,7 @@ func (d *Door) tenant(ctx context.Context, body []byte) (any, error) {
 
 // keep stores the invitation of a consumer, if there is one, until its Tenant is deleted. An invitation that an administrator of this cluster put
 // there belongs to nobody, and stays.
-func (d *Door) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peering.Invitation) error {
+func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peering.Invitation) error {
 	if back == nil {
 		return nil
 	}
@@ -194,18 +194,18 @@ func (d *Door) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peeri
 	return nil
 }
 
-// apply creates the consumer's Tenant, or changes the existing one as the application requires.
-func (d *Door) apply(ctx context.Context, namespace string, application *peering.Application, nonce *corev1.Secret) (*authv1beta1.Tenant, error) {
-	present, err := d.tenantOf(ctx, namespace, application.Cluster)
+// apply creates the consumer's Tenant, or changes the existing one as the enrollRequest requires.
+func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *peering.EnrollRequest, nonce *corev1.Secret) (*authv1beta1.Tenant, error) {
+	present, err := d.tenantOf(ctx, namespace, enrollRequest.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	if present == nil {
-		if err := d.stillGood(ctx, &application.Knock); err != nil {
+		if err := d.stillGood(ctx, &enrollRequest.NonceRequest); err != nil {
 			return nil, err
 		}
 	}
-	spec, err := peering.Apply(application, present, d.ClusterID, nonce.Data[authv1beta1.NonceKey])
+	spec, err := peering.Apply(enrollRequest, present, d.ClusterID, nonce.Data[authv1beta1.NonceKey])
 	if errors.Is(err, peering.ErrNoNonce) {
 		return nil, refuse(http.StatusConflict, errors.New("there is no nonce for this cluster any more: ask for one first"))
 	}
@@ -215,36 +215,36 @@ func (d *Door) apply(ctx context.Context, namespace string, application *peering
 	if present == nil {
 		tenant := &authv1beta1.Tenant{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: application.Cluster, Labels: map[string]string{api.LabelRemoteClusterID: application.Cluster},
+				Namespace: namespace, Name: enrollRequest.Cluster, Labels: map[string]string{api.LabelRemoteClusterID: enrollRequest.Cluster},
 			},
 			Spec: *spec,
 		}
 		if err := d.Client.Create(ctx, tenant); err != nil {
-			return nil, fmt.Errorf("making the Tenant of cluster %s: %w", application.Cluster, err)
+			return nil, fmt.Errorf("making the Tenant of cluster %s: %w", enrollRequest.Cluster, err)
 		}
 		return tenant, d.spend(ctx, tenant, nonce)
 	}
 	before := present.DeepCopy()
 	present.Spec = *spec
 	if err := d.Client.Patch(ctx, present, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return nil, fmt.Errorf("changing the Tenant of cluster %s: %w", application.Cluster, err)
+		return nil, fmt.Errorf("changing the Tenant of cluster %s: %w", enrollRequest.Cluster, err)
 	}
 	return present, nil
 }
 
 // stillGood checks a token again, after the list of Tenants was read. The controller of Tenants marks the tokens of a consumer as spent
 // before the consumer's Tenant disappears. This check therefore sees the mark if the Tenant was deleted after admit had checked the token.
-func (d *Door) stillGood(ctx context.Context, knock *peering.Knock) error {
-	secret, token, err := d.token(ctx, knock)
+func (d *Service) stillGood(ctx context.Context, nonceRequest *peering.NonceRequest) error {
+	secret, token, err := d.token(ctx, nonceRequest)
 	if err != nil {
 		return err
 	}
-	return d.redeem(ctx, secret, token, knock.Cluster)
+	return d.redeem(ctx, secret, token, nonceRequest.Cluster)
 }
 
 // spend makes the Tenant an owner of the nonce that admitted it. The nonce is deleted with the Tenant, and the next Tenant must sign
 // another one.
-func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *corev1.Secret) error {
+func (d *Service) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *corev1.Secret) error {
 	before := nonce.DeepCopy()
 	if err := controllerutil.SetOwnerReference(tenant, nonce, d.Client.Scheme()); err != nil {
 		return fmt.Errorf("tying the nonce of cluster %s to its Tenant: %w", tenant.Spec.ClusterID, err)
@@ -257,7 +257,7 @@ func (d *Door) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *cor
 
 // known returns what this cluster knows of the cluster that enrolls; nil when there is no tenant namespace for it. It returns an error while
 // an earlier peering of that cluster ends: the end would spend the token that admit is about to record.
-func (d *Door) known(ctx context.Context, consumer string) (*peering.Known, error) {
+func (d *Service) known(ctx context.Context, consumer string) (*peering.Known, error) {
 	namespace, err := d.tenantNamespace(ctx, consumer)
 	if namespace == nil || err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (d *Door) known(ctx context.Context, consumer string) (*peering.Known, erro
 
 // tenantNamespace returns the tenant namespace of a consumer; nil when there is none. It refuses several, as liqoctl does: only the
 // administrator knows which one is meant. While one is being deleted, the client has to retry later.
-func (d *Door) tenantNamespace(ctx context.Context, consumer string) (*corev1.Namespace, error) {
+func (d *Service) tenantNamespace(ctx context.Context, consumer string) (*corev1.Namespace, error) {
 	list := &corev1.NamespaceList{}
 	if err := d.Reader.List(ctx, list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}); err != nil {
 		return nil, fmt.Errorf("looking for the tenant namespace of cluster %s: %w", consumer, err)
@@ -300,7 +300,7 @@ func (d *Door) tenantNamespace(ctx context.Context, consumer string) (*corev1.Na
 
 // tenantOf returns the Tenant of a consumer in its tenant namespace; nil when there is none. While it is being deleted, the client has to
 // retry later.
-func (d *Door) tenantOf(ctx context.Context, namespace, consumer string) (*authv1beta1.Tenant, error) {
+func (d *Service) tenantOf(ctx context.Context, namespace, consumer string) (*authv1beta1.Tenant, error) {
 	tenant, err := oldestTenant(ctx, d.Reader, consumer, client.InNamespace(namespace))
 	if err != nil {
 		return nil, err
@@ -327,7 +327,7 @@ func oldestTenant(ctx context.Context, reader client.Reader, consumer string, op
 }
 
 // namespace returns the name of the consumer's tenant namespace, and creates the namespace if there is none.
-func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
+func (d *Service) namespace(ctx context.Context, consumer string) (string, error) {
 	found, err := d.tenantNamespace(ctx, consumer)
 	if err != nil {
 		return "", err
@@ -353,7 +353,7 @@ func (d *Door) namespace(ctx context.Context, consumer string) (string, error) {
 }
 
 // until reads an object repeatedly until why returns "". After Patience it returns the reason as an error that tells the client to retry.
-func (d *Door) until(ctx context.Context, object client.Object, why func() string) error {
+func (d *Service) until(ctx context.Context, object client.Object, why func() string) error {
 	key := client.ObjectKeyFromObject(object)
 	deadline := time.After(d.Patience)
 	for {

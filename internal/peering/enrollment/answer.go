@@ -1,4 +1,4 @@
-package door
+package enrollment
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func later(cause error) error { return &refusal{http.StatusServiceUnavailable, c
 
 // bounded returns an HTTP handler that reads a request, serves it and writes the response. It limits the rate of requests of one source,
 // the size of a request, and the number of requests served at the same time.
-func (d *Door) bounded(serve func(context.Context, []byte) (any, error)) http.HandlerFunc {
+func (d *Service) bounded(serve func(context.Context, []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !d.knocks.of(sourceOf(r.RemoteAddr)).Allow() { // the limit for all sources together applies after the check of the token only: see admit
 			d.answer(w, r, nil, refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds")))
@@ -61,18 +61,20 @@ func (d *Door) bounded(serve func(context.Context, []byte) (any, error)) http.Ha
 }
 
 // answer writes the response and logs errors. Neither the token nor any other content of the request gets into the log.
-func (d *Door) answer(w http.ResponseWriter, r *http.Request, out any, err error) {
+func (d *Service) answer(w http.ResponseWriter, r *http.Request, out any, err error) {
 	status := http.StatusOK
 	told := &refusal{}
 	switch {
 	case errors.As(err, &told):
 		status, out = told.status, &answer{Error: told.Error()}
 		d.complaints.Do(func() {
-			d.Log.Info("a request is refused", "from", sourceOf(r.RemoteAddr), "path", r.URL.Path, "why", told.Error())
+			d.Log.Info("Rejected an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path, "reason", told.Error())
 		})
 	case err != nil:
 		status, out = http.StatusInternalServerError, &answer{Error: "the provider can't answer at present: its controller manager's log tells why"}
-		d.complaints.Do(func() { d.Log.Error(err, "a request failed", "from", sourceOf(r.RemoteAddr), "path", r.URL.Path) })
+		d.complaints.Do(func() {
+			d.Log.Error(err, "Failed to handle an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path)
+		})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -10,17 +10,21 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// CallsHome tells whether a consumer's Pod has a host alias for the consumer's API server.
-func CallsHome(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Spec.HostAliases, leadsHome) }
+// UsesOriginAPIServer tells whether a consumer's Pod has a host alias for the consumer's API server.
+func UsesOriginAPIServer(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.HostAliases, namesOriginAPIServer)
+}
 
-func leadsHome(a corev1.HostAlias) bool { return slices.Contains(a.Hostnames, kinds.HomeAPIServer) }
+func namesOriginAPIServer(a corev1.HostAlias) bool {
+	return slices.Contains(a.Hostnames, kinds.OriginAPIServer)
+}
 
-// LeadHome translates the consumer's API server address in the Pod's host aliases to the address that this cluster sees. The consumer reports the address
+// SetOriginAPIServer translates the consumer's API server address in the Pod's host aliases to the address that this cluster sees. The consumer reports the address
 // as used on the wire between the clusters. An address that can't belong to the consumer is an error.
-func LeadHome(pod *corev1.Pod, translate func(netip.Addr) (netip.Addr, error)) error {
+func SetOriginAPIServer(pod *corev1.Pod, translate func(netip.Addr) (netip.Addr, error)) error {
 	for i := range pod.Spec.HostAliases {
 		alias := &pod.Spec.HostAliases[i]
-		if !leadsHome(*alias) {
+		if !namesOriginAPIServer(*alias) {
 			continue
 		}
 		address, err := netip.ParseAddr(alias.IP)

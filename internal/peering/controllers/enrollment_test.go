@@ -27,18 +27,19 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/peering/door"
+	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/reasons"
 	apitesting "liqo.io/liqo/internal/testing"
 )
 
-// opened is the door of a cluster, as its administrator knows it.
+// opened is the authentication service of a cluster, as its administrator knows it.
 type opened struct {
-	options door.Options
+	options enrollment.Options
 	url     string
 	log     *bytes.Buffer
 }
 
-// open serves the cluster's door, with the rights of its controller manager.
+// open runs the cluster's authentication service, with the permissions of its controller manager.
 func (c *cluster) open(t *testing.T) *opened {
 	t.Helper()
 	as := rest.CopyConfig(c.config)
@@ -50,7 +51,7 @@ func (c *cluster) open(t *testing.T) *opened {
 	}
 	o := &opened{url: "https://" + listener.Addr().String(), log: &bytes.Buffer{}}
 	lines := make(chan string, 1000)
-	o.options = door.Options{
+	o.options = enrollment.Options{
 		ClusterID: c.id, Namespace: api.Namespace, Client: own, Reader: own, Now: c.now, Random: rand.Reader,
 		Log: funcr.New(func(_, args string) {
 			select {
@@ -61,11 +62,11 @@ func (c *cluster) open(t *testing.T) *opened {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- door.New(o.options).Serve(ctx, listener) }()
+	go func() { done <- enrollment.New(o.options).Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the door of %s ended: %v", c.id, err)
+			t.Errorf("the enrollment of %s ended: %v", c.id, err)
 		}
 		close(lines)
 		for line := range lines {
@@ -80,7 +81,7 @@ func (c *cluster) open(t *testing.T) *opened {
 // token makes one as liqoctl generate peer-command does.
 func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	t.Helper()
-	pair, err := door.EnsureCertificate(t.Context(), &o.options)
+	pair, err := enrollment.EnsureCertificate(t.Context(), &o.options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +93,14 @@ func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	if change != nil {
 		change(&token)
 	}
-	text, err := door.Issue(t.Context(), &o.options, &token)
+	text, err := enrollment.Issue(t.Context(), &o.options, &token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
 }
 
-// invite gives rome what lets it knock at milan's door, and an Identity to be completed.
+// invite gives rome an invitation of milan, and an Identity to be completed.
 func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv1beta1.Identity {
 	t.Helper()
 	if err := rome.Create(t.Context(), rome.tenantNamespace(milan)); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -117,8 +118,8 @@ func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv
 	return identity
 }
 
-// TestDoorOnAPIServer: a token is all that two administrators exchange; what follows is the peering that there is without a door.
-func TestDoorOnAPIServer(t *testing.T) {
+// TestEnrollmentOnAPIServer: a token is all that two administrators exchange, and the result is the same peering as without enrollment.
+func TestEnrollmentOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	token := entry.token(t, nil)
@@ -161,8 +162,8 @@ func TestDoorOnAPIServer(t *testing.T) {
 	})
 }
 
-// TestEvictedConsumersOnAPIServer: when the provider ends a Tenant, the consumer that still holds the token is not admitted with it again, nor with one that was
-// made for it or for any cluster before and that it has not used, and is told the cure.
+// TestEvictedConsumersOnAPIServer: when the provider deletes a Tenant, tokens issued before do not admit its consumer again, whether it used them or not. The
+// error names the cure.
 func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
@@ -185,7 +186,8 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 		identity = anew(before)
 		eventually(t, rome, identity, "refused, with the cure", func(i *authv1beta1.Identity) bool {
 			ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
-			return ready != nil && ready.Reason == "InvitationRefused" && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message, "liqoctl generate peer-command")
+			return ready != nil && ready.Reason == reasons.InvitationRefused && strings.Contains(ready.Message, "has ended") && strings.Contains(ready.Message,
+				"liqoctl generate peer-command")
 		})
 	}
 	if err := milan.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); !apierrors.IsNotFound(err) {
@@ -196,8 +198,8 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	eventually(t, rome, identity, "a kubeconfig by another token", granted)
 }
 
-// TestStrangersAtTheDoorOnAPIServer is the table of attacks: what comes of it, and that nothing is made for it.
-func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
+// TestAttacksOnEnrollmentOnAPIServer lists attacks on the authentication service with the response, and checks that the provider creates nothing for them.
+func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	milan := newCluster(t, "milan")
 	milan.run(t)
 	entry := milan.open(t)
@@ -209,16 +211,16 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	knock := func(cluster, token string) (*peering.Nonce, error) {
+	requestNonce := func(cluster, token string) (*peering.Nonce, error) {
 		parsed, err := peering.ParseToken(token)
 		if err != nil {
 			parsed = peering.Token{Pin: pinOf(t, entry)}
 		}
 		nonce := &peering.Nonce{}
-		return nonce, door.Ask(t.Context(), entry.url, parsed, peering.DoorNoncePath, &peering.Knock{Cluster: cluster, Token: token}, nonce)
+		return nonce, enrollment.Ask(t.Context(), entry.url, parsed, peering.EnrollmentNoncePath, &peering.NonceRequest{Cluster: cluster, Token: token}, nonce)
 	}
-	apply := func(cluster, token string, change func(*peering.Application)) error {
-		nonce, err := knock(cluster, token)
+	apply := func(cluster, token string, change func(*peering.EnrollRequest)) error {
+		nonce, err := requestNonce(cluster, token)
 		if err != nil {
 			return err
 		}
@@ -230,15 +232,15 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		application := &peering.Application{Knock: peering.Knock{Cluster: cluster, Token: token}, PublicKey: public, CSR: request, Signature: signature}
+		enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: cluster, Token: token}, PublicKey: public, CSR: request, Signature: signature}
 		if change != nil {
-			change(application)
+			change(enrollRequest)
 		}
 		parsed, err := peering.ParseToken(token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return door.Ask(t.Context(), entry.url, parsed, peering.DoorTenantPath, application, &peering.Admission{})
+		return enrollment.Ask(t.Context(), entry.url, parsed, peering.EnrollmentTenantPath, enrollRequest, &peering.Admission{})
 	}
 	admitted := entry.token(t, nil)
 	if err := apply("naples", admitted, nil); err != nil {
@@ -258,37 +260,37 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 		want string
 	}{
 		"a guessed token": {func() error {
-			_, err := knock("thief", peering.Token{ID: "AAECAwQFBgcI", Expires: milan.now().Add(time.Hour), Pin: pinOf(t, entry)}.Text([]byte("guess")))
+			_, err := requestNonce("thief", peering.Token{ID: "AAECAwQFBgcI", Expires: milan.now().Add(time.Hour), Pin: pinOf(t, entry)}.Text([]byte("guess")))
 			return err
 		}, "not known here"},
-		"no token": {func() error { _, err := knock("thief", ""); return err }, "no token"},
+		"no token": {func() error { _, err := requestNonce("thief", ""); return err }, "no token"},
 		"an expired token": {func() error {
-			_, err := knock("thief", entry.token(t, func(t *peering.Token) { t.Expires = milan.now().Add(-time.Second) }))
+			_, err := requestNonce("thief", entry.token(t, func(t *peering.Token) { t.Expires = milan.now().Add(-time.Second) }))
 			return err
 		}, "expired"},
-		"a stolen token": {func() error { _, err := knock("thief", admitted); return err }, "another one has used it"},
+		"a stolen token": {func() error { _, err := requestNonce("thief", admitted); return err }, "another one has used it"},
 		"one for another": {func() error {
-			_, err := knock("thief", entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }))
+			_, err := requestNonce("thief", entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }))
 			return err
 		}, "made for another cluster"},
-		"a name of ours":      {func() error { _, err := knock("milan", entry.token(t, nil)); return err }, "this very cluster"},
-		"a name that is none": {func() error { _, err := knock("../kube-system", entry.token(t, nil)); return err }, "no cluster ID"},
+		"a name of ours":      {func() error { _, err := requestNonce("milan", entry.token(t, nil)); return err }, "this very cluster"},
+		"a name that is none": {func() error { _, err := requestNonce("../kube-system", entry.token(t, nil)); return err }, "no cluster ID"},
 		"the place of naples": {func() error {
 			_, other, err := peering.NewKey(peering.Ed25519, rand.Reader)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return apply("naples", entry.token(t, nil), func(a *peering.Application) { a.PublicKey = other })
+			return apply("naples", entry.token(t, nil), func(a *peering.EnrollRequest) { a.PublicKey = other })
 		}, "with another key"},
 		"the name of a provider":                 {func() error { return apply("turin", entry.token(t, nil), nil) }, "--consumer-cluster-id turin"},
-		"the name of a cluster that is expected": {func() error { _, err := knock("paris", entry.token(t, nil)); return err }, "--consumer-cluster-id paris"},
+		"the name of a cluster that is expected": {func() error { _, err := requestNonce("paris", entry.token(t, nil)); return err }, "--consumer-cluster-id paris"},
 		"another's signature": {func() error {
-			return apply("naples", admitted, func(a *peering.Application) { a.Signature[3] ^= 1 })
+			return apply("naples", admitted, func(a *peering.EnrollRequest) { a.Signature[3] ^= 1 })
 		}, "signature"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := attack.do()
-			if !errors.Is(err, door.ErrRefused) || !strings.Contains(err.Error(), attack.want) {
+			if !errors.Is(err, enrollment.ErrRefused) || !strings.Contains(err.Error(), attack.want) {
 				t.Errorf("error %v, want a refusal with %q", err, attack.want)
 			}
 		})
@@ -297,27 +299,27 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 		t.Errorf("there are %d Tenants and tenant namespaces, want %d as before", after, before)
 	}
 
-	t.Run("somebody in between", func(t *testing.T) {
+	t.Run("a man in the middle", func(t *testing.T) {
 		text := entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) })
 		token, err := peering.ParseToken(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = door.Ask(t.Context(), entry.url, token, peering.DoorNoncePath, &peering.Knock{Cluster: "venice", Token: text}, &peering.Nonce{})
-		if !errors.Is(err, peering.ErrPin) || !errors.Is(err, door.ErrRefused) {
+		err = enrollment.Ask(t.Context(), entry.url, token, peering.EnrollmentNoncePath, &peering.NonceRequest{Cluster: "venice", Token: text}, &peering.Nonce{})
+		if !errors.Is(err, peering.ErrPin) || !errors.Is(err, enrollment.ErrRefused) {
 			t.Errorf("error %v, want %v", err, peering.ErrPin)
 		}
-		if _, err := door.EnsureSecret(t.Context(), &entry.options); err != nil {
+		if _, err := enrollment.EnsureSecret(t.Context(), &entry.options); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Run("a token of before the Secret was replaced", func(t *testing.T) {
+	t.Run("a token older than the Secret", func(t *testing.T) {
 		old := entry.token(t, nil)
 		milan.delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}})
-		if _, err := knock("venice", old); !errors.Is(err, door.ErrRefused) || !strings.Contains(err.Error(), "not known here") {
+		if _, err := requestNonce("venice", old); !errors.Is(err, enrollment.ErrRefused) || !strings.Contains(err.Error(), "not known here") {
 			t.Errorf("error %v, want a refusal", err)
 		}
-		if _, err := knock("venice", entry.token(t, nil)); err != nil {
+		if _, err := requestNonce("venice", entry.token(t, nil)); err != nil {
 			t.Errorf("a new one: %v", err)
 		}
 	})
@@ -338,20 +340,20 @@ func TestStrangersAtTheDoorOnAPIServer(t *testing.T) {
 		return answer.StatusCode, err
 	}
 	t.Run("a huge body", func(t *testing.T) {
-		status, err := post(peering.DoorTenantPath, strings.NewReader(strings.Repeat(" ", 1<<20)))
+		status, err := post(peering.EnrollmentTenantPath, strings.NewReader(strings.Repeat(" ", 1<<20)))
 		if err == nil && status != http.StatusRequestEntityTooLarge {
 			t.Errorf("status %d, want %d or a closed connection", status, http.StatusRequestEntityTooLarge)
 		}
 	})
 	t.Run("no JSON", func(t *testing.T) {
-		if status, err := post(peering.DoorNoncePath, strings.NewReader("<xml/>")); err != nil || status != http.StatusBadRequest {
+		if status, err := post(peering.EnrollmentNoncePath, strings.NewReader("<xml/>")); err != nil || status != http.StatusBadRequest {
 			t.Errorf("status %d, error %v, want %d", status, err, http.StatusBadRequest)
 		}
 	})
 	t.Run("a flood", func(t *testing.T) {
 		refused := 0
 		for range 60 {
-			if status, err := post(peering.DoorNoncePath, strings.NewReader("{}")); err != nil || status == http.StatusTooManyRequests {
+			if status, err := post(peering.EnrollmentNoncePath, strings.NewReader("{}")); err != nil || status == http.StatusTooManyRequests {
 				refused++
 			}
 		}
@@ -380,8 +382,8 @@ func count(t *testing.T, c *cluster) int {
 	return len(tenants.Items) + len(namespaces.Items)
 }
 
-// TestInvitationsThatLeadNowhereOnAPIServer: the Identity says what is wrong with them.
-func TestInvitationsThatLeadNowhereOnAPIServer(t *testing.T) {
+// TestInvalidInvitationsOnAPIServer: the condition of the Identity says what is wrong with the invitation.
+func TestInvalidInvitationsOnAPIServer(t *testing.T) {
 	rome, milan, naples := newCluster(t, "rome"), newCluster(t, "milan"), newCluster(t, "naples")
 	rome.run(t)
 	milan.run(t)
@@ -400,14 +402,14 @@ func TestInvitationsThatLeadNowhereOnAPIServer(t *testing.T) {
 		reason, within string
 		proxy          string
 	}{
-		"no URL":               {milan, "milan", entry.token(t, nil), "InvitationInvalid", "want https://host[:port]", ""},
-		"no token":             {milan, entry.url, "secret", "InvitationInvalid", "data.token", ""},
-		"expired":              {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), "InvitationExpired", "generate peer-command", ""},
-		"another's":            {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), "InvitationInvalid", "for cluster venice", ""},
-		"another cluster":      {naples, entry.url, entry.token(t, nil), "InvitationRefused", `door of cluster "milan"`, ""},
-		"another pin":          {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), "InvitationRefused", "nothing was sent", ""},
-		"nobody there":         {milan, nobody, entry.token(t, nil), "ProviderNotReached", strings.TrimPrefix(nobody, "https://"), ""},
-		"a proxy that is none": {milan, entry.url, entry.token(t, nil), "InvitationInvalid", "data.proxyURL", "10.71.0.9"},
+		"no URL":               {milan, "milan", entry.token(t, nil), reasons.InvitationInvalid, "want https://host[:port]", ""},
+		"no token":             {milan, entry.url, "secret", reasons.InvitationInvalid, "data.token", ""},
+		"expired":              {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), reasons.InvitationExpired, "generate peer-command", ""},
+		"another's":            {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), reasons.InvitationInvalid, "for cluster venice", ""},
+		"another cluster":      {naples, entry.url, entry.token(t, nil), reasons.InvitationRefused, `authentication service of cluster "milan"`, ""},
+		"another pin":          {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), reasons.InvitationRefused, "nothing was sent", ""},
+		"nobody there":         {milan, nobody, entry.token(t, nil), reasons.ProviderUnreachable, strings.TrimPrefix(nobody, "https://"), ""},
+		"a proxy that is none": {milan, entry.url, entry.token(t, nil), reasons.InvitationInvalid, "data.proxyURL", "10.71.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			identity := invite(t, rome, test.provider, test.url, test.token, test.proxy)

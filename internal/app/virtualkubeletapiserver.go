@@ -19,9 +19,9 @@ import (
 // defaultAPIServerPort is the port of Service kubernetes if it is not set otherwise.
 const defaultAPIServerPort = "443"
 
-// homeServer determines how offloaded pods reach the API server of this cluster, the origin cluster. That is what the flags say,
+// originServer determines how offloaded pods reach the API server of this cluster, the origin cluster. That is what the flags say,
 // or else the IP object that exposes the API server to peers.
-type homeServer struct {
+type originServer struct {
 	// on is false if no pod gets tokens.
 	on bool
 	// host and port are set by flags; host may be empty.
@@ -33,8 +33,8 @@ type homeServer struct {
 	ips     *reflect.View
 }
 
-func newHome(o *virtualKubeletOptions, network func() bool, changed func()) *homeServer {
-	h := &homeServer{
+func newOriginServer(o *virtualKubeletOptions, network func() bool, changed func()) *originServer {
+	h := &originServer{
 		on: o.apiServerSupport && o.workers("serviceaccount") > 0, host: o.homeAPIServerHost, port: o.homeAPIServerPort,
 		own: os.Getenv("KUBERNETES_SERVICE_HOST"), ownPort: os.Getenv("KUBERNETES_SERVICE_PORT"), network: network,
 	}
@@ -48,13 +48,13 @@ func newHome(o *virtualKubeletOptions, network func() bool, changed func()) *hom
 	return h
 }
 
-func (h *homeServer) run(ctx context.Context, local client.WithWatch) error {
+func (h *originServer) run(ctx context.Context, local client.WithWatch) error {
 	return h.ips.Run(ctx, local, "")
 }
 
 // apiServer returns how pods reach the API server now. Any user may create an IP object with that label, so only an IP with the
 // API server's own address counts.
-func (h *homeServer) apiServer() kinds.APIServer {
+func (h *originServer) apiServer() kinds.APIServer {
 	switch {
 	case !h.on:
 		return kinds.APIServer{}
@@ -79,5 +79,5 @@ func (h *homeServer) apiServer() kinds.APIServer {
 	case address == "":
 		return kinds.APIServer{Waiting: "the IP object of the API server has no address yet"}
 	}
-	return kinds.APIServer{Host: kinds.HomeAPIServer, Port: h.port, Address: address}
+	return kinds.APIServer{Host: kinds.OriginAPIServer, Port: h.port, Address: address}
 }

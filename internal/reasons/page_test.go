@@ -1,0 +1,59 @@
+package reasons
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the reference page")
+
+// TestReferenceOfReasons: the page lists every reason as it is defined.
+func TestReferenceOfReasons(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "reference", "events.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(Page()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Page(), string(have)); diff != "" {
+		t.Errorf("%s is not what the definitions say (go test ./internal/reasons -update writes it) (-want +have):\n%s", path, diff)
+	}
+}
+
+// TestReasons: each reason is listed once, has a name that Kubernetes accepts, and says what it means. Each constant is in the list.
+func TestReasons(t *testing.T) {
+	name := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	listed := map[string]bool{}
+	for _, area := range Areas() {
+		for _, r := range area.Reasons {
+			for one := range strings.SplitSeq(r.Name, ", ") {
+				if listed[one] || !name.MatchString(one) {
+					t.Errorf("%s is listed twice or is no CamelCase name", one)
+				}
+				listed[one] = true
+			}
+			if r.Objects == "" || r.Shown == "" || !strings.HasSuffix(r.Meaning, ".") || strings.Contains(r.Meaning, "|") {
+				t.Errorf("%s lacks its objects, its place or a sentence that says what it means", r.Name)
+			}
+		}
+	}
+	source, err := os.ReadFile("reasons.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, constant := range regexp.MustCompile(`(?m)^\t(\w+) += "(\w+)"$`).FindAllStringSubmatch(string(source), -1) {
+		if value := constant[2]; !listed[value] && !(strings.HasPrefix(constant[1], "Counted") && listed[value+"NotReady"]) {
+			t.Errorf("%s is not in the list", value)
+		}
+	}
+}
