@@ -91,10 +91,9 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema, the b
 	@go run ./charts/reference charts/liqo docs/reference/values.md
 	@go run ./charts/boards charts/liqo/files/boards
 	@go run ./cmd/liqoctl docs docs/reference/liqoctl
-	@if command -v npm >/dev/null; then $(MAKE) page; else echo "the page of liqoctl dashboard stays as it is: there is no Node.js" >&2; fi
 
 .PHONY: page
-page: ## The page of liqoctl dashboard from its sources. Needs Node.js and a registry of npm packages.
+page: ## The page of liqoctl dashboard, after its sources changed. Needs Node.js and a registry of npm packages.
 	@cd internal/dashboard/page && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && npm run --silent check && npm run --silent build
 
 ##@ Test

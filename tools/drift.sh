@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Fails when generated code differs from what the sources generate.
+# Fails when generated code differs from what the sources generate. The page of liqoctl dashboard needs Node.js: a unit test checks its checksums instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-generated=(api charts/liqo docs/reference internal/dashboard/page/dist)
+generated=(api charts/liqo docs/reference)
 cp -a --parents "${generated[@]}" "$copy"
 make generate
 for dir in "${generated[@]}"; do

@@ -1,5 +1,6 @@
 // Builds the page into the folder that is named as the argument. The result depends on the sources and the lock file only.
 import { build } from 'esbuild'
+import { createHash } from 'node:crypto'
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
@@ -29,3 +30,13 @@ for (const name of [...packages].sort()) {
   licences += `${name}\n\n${(await readFile(join(folder, file), 'utf8')).trim()}\n\n\n`
 }
 await writeFile(join(out, 'licenses.txt'), licences.trimEnd() + '\n')
+
+// SHA256SUMS lists what the page was built from and what was built, as `sha256sum` does. A test in Go compares it with the files.
+const sources = (await readdir('src')).map((name) => `src/${name}`)
+const built = (await readdir(out)).map((name) => `dist/${name}`)
+let sums = ''
+for (const name of [...sources, ...built, 'build.mjs', 'package.json', 'package-lock.json', 'tsconfig.json'].sort()) {
+  const file = name.startsWith('dist/') ? join(out, name.slice('dist/'.length)) : name
+  sums += `${createHash('sha256').update(await readFile(file)).digest('hex')}  ${name}\n`
+}
+await writeFile(join(out, 'SHA256SUMS'), sums)

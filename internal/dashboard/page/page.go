@@ -1,5 +1,5 @@
 // Package page holds the built files of the dashboard's page. Its sources are in folder src. `make page` builds them into folder dist, which is
-// checked in: a build of liqoctl needs no Node.js.
+// checked in: a build of liqoctl needs no Node.js. dist/SHA256SUMS lists the sources and the built files, so that a test notices an outdated build.
 package page
 
 import (
