@@ -94,7 +94,8 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema, the b
 
 .PHONY: page
 page: ## The page of liqoctl dashboard, after its sources changed. Needs Node.js and a registry of npm packages.
-	@cd internal/dashboard/page && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && npm run --silent check && npm run --silent build
+	@cd internal/dashboard/page && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && \
+		npm run --silent check && npm run --silent build
 
 ##@ Test
 

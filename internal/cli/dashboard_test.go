@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -21,12 +20,12 @@ import (
 	"liqo.io/liqo/internal/dashboard"
 )
 
-// opened is a dashboard of two clusters in memory, and a browser that has opened it.
+// opened is a dashboard of two clusters in memory, and the session of a browser that has opened it.
 type opened struct {
 	*testing.T
 	world   *world
 	address string
-	browser *http.Client
+	session string
 	stop    func() int // interrupts the command, and returns its exit code
 	updates *bufio.Reader
 	shown   dashboard.Documents
@@ -64,17 +63,19 @@ func openDashboard(t *testing.T) *opened {
 	if err != nil {
 		t.Fatalf("no address is printed, code %d: %v", <-ended, err)
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	address, token, _ := strings.Cut(strings.TrimSpace(printed), "#")
-	o := &opened{T: t, world: w, address: address, browser: &http.Client{Jar: jar}, shown: dashboard.Documents{}}
+	o := &opened{T: t, world: w, address: address, shown: dashboard.Documents{}}
 	o.stop = sync.OnceValue(func() int { cancel(); return <-ended })
-	response, err := o.browser.Post(address+"api/session", "application/json", strings.NewReader(fmt.Sprintf("{%q:%q}", "token", token)))
-	if err != nil || response.StatusCode != http.StatusNoContent {
-		t.Fatalf("exchanging the token of %q: %v, %v", printed, response, err)
+	response, err := http.Post(address+"api/session", "application/json", strings.NewReader(fmt.Sprintf("{%q:%q}", "token", token)))
+	if err != nil {
+		t.Fatalf("exchanging the token of %q: %v", printed, err)
 	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	var body struct{ Session string }
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Session == "" {
+		t.Fatalf("exchanging the token of %q: %s, %v", printed, response.Status, err)
+	}
+	o.session = body.Session
 	stream := o.get("api/stream")
 	o.updates = bufio.NewReader(stream.Body)
 	return o
@@ -86,7 +87,8 @@ func (o *opened) get(path string) *http.Response {
 	if err != nil {
 		o.Fatal(err)
 	}
-	response, err := o.browser.Do(request)
+	request.Header.Set("Authorization", "Bearer "+o.session)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		o.Fatal(err)
 	}

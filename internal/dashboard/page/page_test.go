@@ -39,3 +39,24 @@ func TestDistIsBuiltFromTheSources(t *testing.T) {
 		t.Errorf("folder dist was not built from these sources: run `make page` and commit the result: %v (-now +built):\n%s", err, diff)
 	}
 }
+
+// TestTextIsNeverHTML: names and messages come from clusters of others. The page has no statement that makes a browser read text as HTML or run it.
+func TestTextIsNeverHTML(t *testing.T) {
+	sources, err := filepath.Glob("src/*.ts*")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("the sources are %v, %v", sources, err)
+	}
+	for _, name := range sources {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{
+			"innerHTML", "InnerHTML", "outerHTML", "insertAdjacentHTML", "srcdoc", "document.write", "DOMParser", "createContextualFragment", "eval(", "new Function",
+		} {
+			if strings.Contains(string(content), statement) {
+				t.Errorf("%s has %s: let Preact render the text instead", name, statement)
+			}
+		}
+	}
+}

@@ -1,8 +1,10 @@
 // Package server serves the page of the dashboard on a loopback address, to the one browser that has the token.
 //
 // The page itself holds nothing secret, and is served to everybody on this machine. Everything about the clusters needs a session: the page
-// exchanges the token, which is valid once, for a cookie. Requests with another Host header are refused, so that no web site can reach the server
-// under a name of its own (DNS rebinding). No response allows other origins to read it. The server changes nothing in any cluster.
+// exchanges the token, which is valid once, for the key of the session, and sends the key in the Authorization header. It is no cookie: browsers
+// send the cookies of 127.0.0.1 to the servers of all its ports, and those may belong to other users. Requests with another Host header are refused,
+// so that no web site can reach the server under a name of its own (DNS rebinding). No response allows other origins to read it. The server changes
+// nothing in any cluster.
 package server
 
 import (
@@ -116,13 +118,7 @@ func refuse(w http.ResponseWriter, code int, format string, args ...any) {
 	http.Error(w, fmt.Sprintf(format, args...), code)
 }
 
-// cookie is the name of the session's cookie. Cookies do not distinguish ports, so the name does.
-func (s *Server) cookie() string {
-	_, port, _ := net.SplitHostPort(s.options.Address) // New has checked it
-	return "liqo-dashboard-" + port
-}
-
-// openSession exchanges the token for a cookie.
+// openSession exchanges the token for the key of the session.
 func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token string `json:"token"`
@@ -138,21 +134,21 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.token, s.session = "", rand.Text()
-	http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	w.WriteHeader(http.StatusNoContent)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, "{%q:%q}\n", "session", s.session) // the browser has gone
 }
 
 // same compares secrets in a time that says nothing about them.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// authorized calls the handler if the request has the cookie of the session.
+// authorized calls the handler if the request has the key of the session.
 func (s *Server) authorized(handler http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		session := s.session
 		s.mu.Unlock()
-		given, err := r.Cookie(s.cookie())
-		if err != nil || session == "" || !same(given.Value, session) {
+		given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !is || session == "" || !same(given, session) {
 			refuse(w, http.StatusUnauthorized, "open the address that liqoctl dashboard has printed")
 			return
 		}

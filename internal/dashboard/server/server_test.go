@@ -62,15 +62,20 @@ func request(t *testing.T, s *Server, method, path, body string, headers ...stri
 	return w.Result()
 }
 
-// login exchanges the token, and returns the header with the cookie.
+// login exchanges the token, and returns the header with the key of the session.
 func login(t *testing.T, s *Server) string {
 	t.Helper()
 	response := request(t, s, http.MethodPost, "/api/session", `{"token":"`+token(s)+`"}`)
-	if response.StatusCode != http.StatusNoContent || len(response.Cookies()) != 1 {
-		t.Fatalf("exchanging the token: %s, %v", response.Status, response.Cookies())
+	return "Authorization: Bearer " + sessionOf(t, response)
+}
+
+func sessionOf(t *testing.T, response *http.Response) string {
+	t.Helper()
+	var body struct{ Session string }
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil || response.StatusCode != http.StatusOK || body.Session == "" {
+		t.Fatalf("exchanging the token: %s, %v", response.Status, err)
 	}
-	cookie := response.Cookies()[0]
-	return "Cookie: " + cookie.Name + "=" + cookie.Value
+	return body.Session
 }
 
 func text(t *testing.T, response *http.Response) string {
@@ -82,11 +87,11 @@ func text(t *testing.T, response *http.Response) string {
 	return string(data)
 }
 
-// TestOnlyTheTokenOpensASession: once, and for a cookie that scripts can not read and other sites do not send.
+// TestOnlyTheTokenOpensASession: once, and without a cookie, which browsers would send to the servers of other ports too.
 func TestOnlyTheTokenOpensASession(t *testing.T) {
 	s := newServer(t)
 	for _, body := range []string{`{"token":"wrong"}`, `{"token":""}`, `{}`} {
-		if response := request(t, s, http.MethodPost, "/api/session", body); response.StatusCode != http.StatusUnauthorized || len(response.Cookies()) > 0 {
+		if response := request(t, s, http.MethodPost, "/api/session", body); response.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: %s", body, response.Status)
 		}
 	}
@@ -97,15 +102,8 @@ func TestOnlyTheTokenOpensASession(t *testing.T) {
 	}
 	once := `{"token":"` + token(s) + `"}`
 	response := request(t, s, http.MethodPost, "/api/session", once)
-	if response.StatusCode != http.StatusNoContent || len(response.Cookies()) != 1 {
-		t.Fatalf("the token: %s", response.Status)
-	}
-	cookie := response.Cookies()[0]
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Domain != "" || cookie.Name != "liqo-dashboard-8088" {
-		t.Errorf("the cookie is %s", cookie)
-	}
-	if strings.Contains(once, cookie.Value) {
-		t.Error("the session is the token")
+	if session := sessionOf(t, response); strings.Contains(once, session) || len(response.Cookies()) > 0 {
+		t.Errorf("the session is %s, with cookies %v", session, response.Cookies())
 	}
 	if response := request(t, s, http.MethodPost, "/api/session", once); response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the token again: %s", response.Status)
@@ -119,21 +117,21 @@ func TestOnlyTheTokenOpensASession(t *testing.T) {
 	}
 }
 
-// TestClustersNeedASession: everything about them, whatever the path and the cookie.
+// TestClustersNeedASession: everything about them, whatever the path and the header.
 func TestClustersNeedASession(t *testing.T) {
 	s := newServer(t)
-	for _, cookie := range []string{"", "Cookie: liqo-dashboard-8088=", "Cookie: liqo-dashboard-8088=wrong", "Cookie: other=1"} {
+	for _, header := range []string{"", "Authorization: Bearer ", "Authorization: Bearer wrong", "Authorization: " + token(s), "Cookie: session="} {
 		for _, path := range []string{"/api/stream", "/api/explain?from=a&to=b", "/api/", "/api/other", "/api/session"} {
-			if response := request(t, s, http.MethodGet, path, "", cookie); response.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s with %q: %s", path, cookie, response.Status)
+			if response := request(t, s, http.MethodGet, path, "", header); response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s with %q: %s", path, header, response.Status)
 			}
 		}
 	}
-	cookie := login(t, s)
-	if response := request(t, s, http.MethodGet, "/api/explain?from=a&to=b", "", cookie); response.StatusCode != http.StatusOK {
+	session := login(t, s)
+	if response := request(t, s, http.MethodGet, "/api/explain?from=a&to=b", "", session); response.StatusCode != http.StatusOK {
 		t.Errorf("with the session: %s", response.Status)
 	}
-	if response := request(t, newServer(t), http.MethodGet, "/api/explain?from=a&to=b", "", cookie); response.StatusCode != http.StatusUnauthorized {
+	if response := request(t, newServer(t), http.MethodGet, "/api/explain?from=a&to=b", "", session); response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("with the session of another server: %s", response.Status)
 	}
 }
@@ -154,13 +152,13 @@ func TestThePageIsForEverybody(t *testing.T) {
 // TestOtherHostsAreRefused: a name of an attacker that resolves to this machine leads nowhere, also with the session.
 func TestOtherHostsAreRefused(t *testing.T) {
 	s := newServer(t)
-	cookie := login(t, s)
+	session := login(t, s)
 	for host, want := range map[string]int{
 		address: http.StatusOK, "localhost:8088": http.StatusOK, "127.0.0.1": http.StatusMisdirectedRequest, "127.0.0.1:80": http.StatusMisdirectedRequest,
 		"evil.example:8088": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest, "localhost:8088.evil.example": http.StatusMisdirectedRequest,
 	} {
 		for _, path := range []string{"/", "/api/explain?from=a&to=b"} {
-			if response := request(t, s, http.MethodGet, path, "", "Host: "+host, cookie); response.StatusCode != want {
+			if response := request(t, s, http.MethodGet, path, "", "Host: "+host, session); response.StatusCode != want {
 				t.Errorf("host %q, %s: %s, want %d", host, path, response.Status, want)
 			}
 		}
@@ -170,11 +168,11 @@ func TestOtherHostsAreRefused(t *testing.T) {
 // TestOtherSitesAreRefused: a page of another port, or of the internet, uses no session and learns nothing.
 func TestOtherSitesAreRefused(t *testing.T) {
 	s := newServer(t)
-	cookie := login(t, s)
+	session := login(t, s)
 	for site, want := range map[string]int{
 		"same-origin": http.StatusOK, "same-site": http.StatusForbidden, "cross-site": http.StatusForbidden, "none": http.StatusForbidden,
 	} {
-		response := request(t, s, http.MethodGet, "/api/explain?from=a&to=b", "", cookie, "Sec-Fetch-Site: "+site, "Origin: http://127.0.0.1:9")
+		response := request(t, s, http.MethodGet, "/api/explain?from=a&to=b", "", session, "Sec-Fetch-Site: "+site, "Origin: http://127.0.0.1:9")
 		if response.StatusCode != want {
 			t.Errorf("%s: %s, want %d", site, response.Status, want)
 		}
@@ -204,12 +202,12 @@ func TestEveryResponseIsProtected(t *testing.T) {
 // TestOnlyReading: no method but GET does anything, except for the exchange of the token.
 func TestOnlyReading(t *testing.T) {
 	s := newServer(t)
-	cookie := login(t, s)
+	session := login(t, s)
 	for _, method := range []string{
 		http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace,
 	} {
 		for _, path := range []string{"/", "/app.js", "/api/stream", "/api/explain?from=a&to=b", "/api/other"} {
-			if response := request(t, s, method, path, "", cookie); response.StatusCode != http.StatusMethodNotAllowed {
+			if response := request(t, s, method, path, "", session); response.StatusCode != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %s", method, path, response.Status)
 			}
 		}
@@ -218,7 +216,7 @@ func TestOnlyReading(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	s := newServer(t)
-	cookie := login(t, s)
+	session := login(t, s)
 	for query, want := range map[string]struct {
 		code int
 		text string
@@ -227,7 +225,7 @@ func TestExplain(t *testing.T) {
 		"from=nobody&to=b":             {http.StatusUnprocessableEntity, "there is no pod nobody\n"},
 		"from=a":                       {http.StatusBadRequest, "want two ends, from and to, each [cluster/]namespace/pod or [cluster/]address\n"},
 	} {
-		response := request(t, s, http.MethodGet, "/api/explain?"+query, "", cookie)
+		response := request(t, s, http.MethodGet, "/api/explain?"+query, "", session)
 		if got := text(t, response); response.StatusCode != want.code || got != want.text {
 			t.Errorf("%s: %s, %s", query, response.Status, got)
 		}
@@ -260,7 +258,7 @@ func (p pipe) Flush()              {}
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
-		cookie := strings.TrimPrefix(login(t, s), "Cookie: ")
+		session := strings.TrimPrefix(login(t, s), "Authorization: ")
 		documents := func(pods string) dashboard.Documents {
 			return dashboard.Documents{"cluster/rome": json.RawMessage(`1`), "pod/" + pods: json.RawMessage(`2`)}
 		}
@@ -269,7 +267,7 @@ func TestStream(t *testing.T) {
 		reader, writer := io.Pipe()
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/stream", nil)
 		r.Host = address
-		r.Header.Set("Cookie", cookie)
+		r.Header.Set("Authorization", session)
 		response := pipe{writer, http.Header{}}
 		done := make(chan struct{})
 		go func() {

@@ -6,42 +6,22 @@ import { Graph } from './graph'
 import { Store, type Lists, type Update } from './model'
 import { Section } from './parts'
 import { endOf, Path, type Ends } from './path'
+import { follow, type Link } from './session'
 import { Events, Findings, Namespaces, Nodes, Peerings, type Choose } from './sections'
 
-type Link = 'opening' | 'live' | 'lost' | 'refused'
-
-/** Exchanges the token in the address for a cookie. Without one, an earlier session may still be open. */
-async function openSession(): Promise<void> {
-  const token = location.hash.slice(1)
-  if (!/^[A-Z2-7]{26}$/.test(token)) return
-  history.replaceState(null, '', location.pathname) // the token is valid once, and nobody should copy it from the address bar
-  await fetch('api/session', { method: 'POST', body: JSON.stringify({ token }) })
-}
-
-/** Follows the stream of documents. */
+/** Follows the documents. */
 function useDocuments(): [Lists, Link] {
   const store = useMemo(() => new Store(), [])
   const [lists, setLists] = useState(store.lists)
   const [link, setLink] = useState<Link>('opening')
   useEffect(() => {
-    let source: EventSource | undefined
-    let ended = false
-    const follow = () => {
-      if (ended) return
-      source = new EventSource('api/stream')
-      source.onopen = () => setLink('live')
-      source.onmessage = (message) => {
-        store.apply(JSON.parse(message.data) as Update)
-        setLists(store.lists)
-      }
-      // A browser closes a stream that was refused, and tries again where nobody responded.
-      source.onerror = () => setLink(source!.readyState === EventSource.CLOSED ? 'refused' : 'lost')
+    const ended = new AbortController()
+    const apply = (update: Update) => {
+      store.apply(update)
+      setLists(store.lists)
     }
-    openSession().catch(() => undefined).then(follow)
-    return () => {
-      ended = true
-      source?.close()
-    }
+    void follow(ended.signal, apply, setLink)
+    return () => ended.abort()
   }, [])
   return [lists, link]
 }
@@ -72,6 +52,7 @@ function App() {
     document.getElementById('path')?.scrollIntoView()
   }
   const diagnosis = lists.diagnosis[0]
+  const reading = lists.cluster.some((c) => c.reading && !c.message)
   // A section is computed again only when one of its documents has changed.
   const topology = useMemo(() => (
     <Section id="topology" title="Topology" note={`${plural(lists.cluster.length, 'cluster')}, ${plural(lists.peering.length, 'peering')}`}>
@@ -79,15 +60,17 @@ function App() {
     </Section>
   ), [lists.cluster, lists.peering])
   const findings = useMemo(() => <Findings diagnosis={diagnosis} />, [diagnosis])
-  const peerings = useMemo(() => <Peerings peerings={lists.peering} />, [lists.peering])
-  const nodes = useMemo(() => <Nodes nodes={lists.node} />, [lists.node])
-  const namespaces = useMemo(() => <Namespaces namespaces={lists.namespace} pods={lists.pod} choose={choose} />, [lists.namespace, lists.pod])
+  const peerings = useMemo(() => <Peerings peerings={lists.peering} reading={reading} />, [lists.peering, reading])
+  const nodes = useMemo(() => <Nodes nodes={lists.node} reading={reading} />, [lists.node, reading])
+  const namespaces = useMemo(() => (
+    <Namespaces namespaces={lists.namespace} pods={lists.pod} reading={reading} choose={choose} />
+  ), [lists.namespace, lists.pod, reading])
   const path = useMemo(() => <Path pods={lists.pod} ends={ends} setEnds={setEnds} />, [lists.pod, ends])
-  const events = useMemo(() => <Events events={lists.event} />, [lists.event])
+  const events = useMemo(() => <Events events={lists.event} reading={reading} />, [lists.event, reading])
 
   return (
     <>
-      <a class="skip" href="#topology">Skip to the topology</a>
+      <a class="skip" href="#content">Skip to the content</a>
       <header>
         <h1>Liqo</h1>
         <p role="status" class={`link ${link}`}>{links[link]}</p>
@@ -96,7 +79,7 @@ function App() {
           <ul>{sections.map(([id, title]) => <li key={id}><a href={`#${id}`}>{title}</a></li>)}</ul>
         </nav>
       </header>
-      <main>
+      <main id="content" tabIndex={-1}>
         {link === 'refused' ? (
           <section aria-labelledby="refused">
             <h2 id="refused">This page is closed</h2>

@@ -18,7 +18,7 @@ export const seconds = (value: number) => (value < 1 ? `${digits(value * 1000)} 
 /** An amount of a resource: bytes for memory and storage, else a number. */
 export function amount(resource: string, value: number): string {
   const isBytes = /memory|storage|hugepages/.test(resource)
-  return isBytes ? bytes(value) : digits(Math.round(value * 1000) / 1000)
+  return isBytes ? bytes(value) : value.toLocaleString('en', { maximumFractionDigits: 3 })
 }
 
 /** The time of day, with the date if it is not today. */

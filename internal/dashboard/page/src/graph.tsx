@@ -1,12 +1,14 @@
 // The graph of the topology: clusters, and the peerings between them.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { perSecond, plural, seconds } from './format'
+import { arrange, shorten, type Label } from './labels'
 import { layout, type Spot } from './layout'
-import type { Cluster, Peering } from './model'
+import type { Cluster, Keyed, Peering } from './model'
+import { worstFirst } from './parts'
 
 const height = 360
-// Above these numbers, only what is chosen has a text next to it.
-const manyPeerings = 8, manyClusters = 30
+// Among more lines than these it is not clear which one a figure belongs to: only those of tunnels in trouble, and of the chosen one, are shown.
+const manyPeerings = 12
 const steps: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }
 
 /** The text that says all about a peering. */
@@ -37,9 +39,7 @@ function useWidth() {
   return [ref, width] as const
 }
 
-export const keyOf = (p: Peering) => `peering-${p.a}-${p.b}`
-
-export function Graph({ clusters, peerings }: { clusters: Cluster[]; peerings: Peering[] }) {
+export function Graph({ clusters, peerings }: { clusters: (Cluster & Keyed)[]; peerings: (Peering & Keyed)[] }) {
   const [ref, width] = useWidth()
   const [chosen, choose] = useState('')
   const [at, setAt] = useState(0) // the element that Tab leads to; the arrow keys change it
@@ -51,13 +51,13 @@ export function Graph({ clusters, peerings }: { clusters: Cluster[]; peerings: P
     return (places.current = layout([...known], links, places.current))
   }, [topology])
 
-  const radius = clusters.length > manyClusters ? 9 : clusters.length > 12 ? 16 : 26
-  const margin = { x: Math.min(90, radius + 60, width / 5), y: radius + 34 }
+  const radius = Math.max(5, Math.min(26, 0.2 * Math.sqrt((width * height) / Math.max(1, clusters.length))))
+  const margin = { x: Math.min(radius + 50, width / 5), y: radius + 24 }
   const place = (id: string) => {
     const spot = spots.get(id) ?? { x: 0.5, y: 0.5 }
     return { x: margin.x + spot.x * (width - 2 * margin.x), y: margin.y + spot.y * (height - 2 * margin.y) }
   }
-  const items = [...clusters.map((c) => `cluster-${c.id}`), ...peerings.map(keyOf)]
+  const items = [...clusters, ...peerings].map((document) => document.key)
   const group = useRef<SVGSVGElement>(null)
   const move = (event: KeyboardEvent) => {
     const step = steps[event.key]
@@ -66,10 +66,12 @@ export function Graph({ clusters, peerings }: { clusters: Cluster[]; peerings: P
     const next = (at + step + items.length) % items.length
     setAt(next)
     choose(items[next]!)
-    group.current?.querySelector<SVGElement>(`[data-item="${items[next]}"]`)?.focus()
+    group.current?.querySelector<SVGElement>(`[data-item="${next}"]`)?.focus()
   }
+  // Attributes of SVG elements are case-sensitive: it is tabindex, not tabIndex.
   const item = (key: string) => ({
-    'data-item': key, role: 'button' as const, tabIndex: items.indexOf(key) === Math.min(at, items.length - 1) ? 0 : -1, 'aria-pressed': chosen === key,
+    'data-item': items.indexOf(key), role: 'button' as const, 'aria-pressed': chosen === key,
+    tabindex: items.indexOf(key) === Math.min(at, items.length - 1) ? 0 : -1,
     onClick: () => { choose(chosen === key ? '' : key); setAt(items.indexOf(key)) },
     onKeyDown: (event: KeyboardEvent) => {
       if (event.key === 'Enter' || event.key === ' ') {
@@ -79,31 +81,54 @@ export function Graph({ clusters, peerings }: { clusters: Cluster[]; peerings: P
     },
   })
 
+  const labels = [
+    ...worstFirst(clusters).map((c) => labelOf(c, place(c.id), radius)),
+    ...worstFirst(peerings).filter((p) => peerings.length <= manyPeerings || (p.tunnel && p.tunnel.health !== 'ok') || p.key === chosen)
+      .map((p) => ({ key: p.key, text: figures(p), places: along(place(p.a), place(p.b), radius) })),
+  ].sort((a, b) => Number(b.key === chosen) - Number(a.key === chosen))
+  const texts = arrange(labels, clusters.map((c) => ({ ...place(c.id), r: radius })), width, chosen)
+
   return (
     <div ref={ref} class="graph">
       {width > 0 && (
-        <svg ref={group} width={width} height={height} role="group" aria-label="Topology: arrow keys move between clusters and peerings" onKeyDown={move}>
+        <svg ref={group} class={radius < 12 ? 'small' : ''} width={width} height={height} role="group" onKeyDown={move}
+          aria-label="Topology: arrow keys move between clusters and peerings">
           {peerings.map((p) => (
-            <Edge key={keyOf(p)} peering={p} a={place(p.a)} b={place(p.b)} radius={radius} chosen={chosen === keyOf(p)}
-              labelled={peerings.length <= manyPeerings || chosen === keyOf(p)} item={item(keyOf(p))} />
+            <Edge key={p.key} peering={p} a={place(p.a)} b={place(p.b)} radius={radius} item={item(p.key)} />
           ))}
           {clusters.map((c) => {
             const { x, y } = place(c.id)
-            const labelled = clusters.length <= manyClusters || c.given || chosen === `cluster-${c.id}`
             return (
-              <g key={c.id} class={`vertex ${c.health} ${c.given ? '' : 'foreign'}`} transform={`translate(${x} ${y})`} {...item(`cluster-${c.id}`)}
+              <g key={c.key} class={`vertex ${c.health} ${c.given ? '' : 'foreign'}`} transform={`translate(${x} ${y})`} font-size={Math.min(18, 1.4 * radius)}
+                {...item(c.key)}
                 aria-label={`Cluster ${c.id}${c.local ? ', the local one' : ''}: ${summary(c)}`}>
                 <circle r={radius} />
-                <text class="symbol" aria-hidden="true" dy="0.35em">{c.health === 'fail' ? '✖' : c.health === 'warn' ? '!' : c.local ? '⌂' : ''}</text>
-                {labelled && <text class="label" aria-hidden="true" y={radius + 18}>{c.id}</text>}
+                <text class="symbol" aria-hidden="true" dy="0.35em">{symbol(c)}</text>
               </g>
             )
           })}
+          <g class="labels" aria-hidden="true">
+            {labels.map(({ key, text }) => texts.has(key) && <text key={key} x={texts.get(key)!.x} y={texts.get(key)!.y}>{text}</text>)}
+          </g>
         </svg>
       )}
       <p class="chosen" aria-live="polite">{explain(chosen, clusters, peerings)}</p>
     </div>
   )
+}
+
+const symbol = (c: Cluster) => (c.health === 'fail' ? '✖' : c.health === 'warn' ? '!' : c.local ? '⌂' : '')
+
+/** The name of a cluster stands below its circle, or else at another side. */
+function labelOf(c: Cluster & Keyed, { x, y }: Spot, radius: number): Label {
+  const text = shorten(c.id), aside = radius + 6 + 4 * text.length
+  return { key: c.key, text, places: [{ x, y: y + radius + 18 }, { x, y: y - radius - 8 }, { x: x + aside, y: y + 5 }, { x: x - aside, y: y + 5 }] }
+}
+
+/** The figures of a peering stand next to the middle of its line, or else closer to one of its ends. */
+function along(a: Spot, b: Spot, radius: number): Spot[] {
+  const aside = [-8, 20, -radius - 10, radius + 22]
+  return [0.5, 0.6, 0.4, 0.7, 0.3].flatMap((t) => aside.map((dy) => ({ x: a.x + t * (b.x - a.x), y: a.y + t * (b.y - a.y) + dy })))
 }
 
 function summary(c: Cluster): string {
@@ -112,33 +137,33 @@ function summary(c: Cluster): string {
   return c.reading ? 'being read' : `${plural(c.nodes, 'node')}, ${plural(c.pods, 'pod')}, Liqo ${c.version || 'of unknown version'}`
 }
 
-function explain(chosen: string, clusters: Cluster[], peerings: Peering[]): string {
-  const cluster = clusters.find((c) => `cluster-${c.id}` === chosen)
+function explain(chosen: string, clusters: (Cluster & Keyed)[], peerings: (Peering & Keyed)[]): string {
+  const cluster = clusters.find((c) => c.key === chosen)
   if (cluster) return `${cluster.id}${cluster.local ? ' (local)' : ''}: ${summary(cluster)}`
-  const peering = peerings.find((p) => keyOf(p) === chosen)
+  const peering = peerings.find((p) => p.key === chosen)
   return peering ? describe(peering) : 'Choose a cluster or a peering. An arrow leads from a consumer to its provider.'
 }
 
 interface EdgeProps {
-  peering: Peering; a: Spot; b: Spot; radius: number; chosen: boolean; labelled: boolean; item: Record<string, unknown>
+  peering: Peering; a: Spot; b: Spot; radius: number; item: Record<string, unknown>
 }
 
-function Edge({ peering, a, b, radius, chosen, labelled, item }: EdgeProps) {
+function Edge({ peering, a, b, radius, item }: EdgeProps) {
+  const size = Math.min(12, radius)
   const length = Math.hypot(b.x - a.x, b.y - a.y) || 1
   const [ux, uy] = [(b.x - a.x) / length, (b.y - a.y) / length]
   const arrow = (towards: Spot, sign: number, health: string) => {
     const tip = { x: towards.x - sign * ux * (radius + 4), y: towards.y - sign * uy * (radius + 4) }
-    const back = { x: tip.x - sign * ux * 12, y: tip.y - sign * uy * 12 }
-    const points = [[tip.x, tip.y], [back.x - uy * 6, back.y + ux * 6], [back.x + uy * 6, back.y - ux * 6]]
+    const back = { x: tip.x - sign * ux * size, y: tip.y - sign * uy * size }
+    const points = [[tip.x, tip.y], [back.x - (uy * size) / 2, back.y + (ux * size) / 2], [back.x + (uy * size) / 2, back.y - (ux * size) / 2]]
     return <polygon class={`arrow ${health}`} points={points.map((p) => p.map((v) => v.toFixed(1)).join(',')).join(' ')} />
   }
   const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y }
   return (
-    <g class={`edge ${peering.health} ${chosen ? 'chosen' : ''}`} aria-label={describe(peering)} {...item}>
+    <g class={`edge ${peering.health}`} aria-label={describe(peering)} {...item}>
       <line class="touch" {...line} />
       <line class={`line ${peering.tunnel ? peering.tunnel.health : 'none'}`} {...line} />
       {peering.uses.map((u) => (u.provider === peering.b ? arrow(b, 1, u.health) : arrow(a, -1, u.health)))}
-      {labelled && <text class="label" aria-hidden="true" x={(a.x + b.x) / 2} y={(a.y + b.y) / 2 - 8}>{figures(peering)}</text>}
     </g>
   )
 }

@@ -40,8 +40,11 @@ type Kind = keyof Kinds
 /** A message of the stream. The first one of a connection replaces everything. */
 export interface Update { first?: boolean; set?: Record<string, unknown>; removed?: string[] }
 
+/** Keyed is a document with its key, by which the page knows it again. */
+export interface Keyed { key: string }
+
 /** All documents by kind, each list in the order of its keys. A list keeps its identity while none of its documents changes. */
-export type Lists = { [K in Kind]: Kinds[K][] }
+export type Lists = { [K in Kind]: (Kinds[K] & Keyed)[] }
 
 const kinds: Kind[] = ['cluster', 'peering', 'node', 'namespace', 'pod', 'event', 'diagnosis']
 
@@ -63,7 +66,7 @@ export class Store {
         touched.add(kind)
       }
     }
-    for (const [key, document] of Object.entries(update.set ?? {})) of(key)?.set(key, document)
+    for (const [key, document] of Object.entries(update.set ?? {})) of(key)?.set(key, { ...(document as object), key })
     for (const key of update.removed ?? []) of(key)?.delete(key)
     const lists: Record<string, unknown[]> = { ...this.lists }
     for (const kind of touched) {

@@ -1,6 +1,7 @@
 // Small parts of the page.
-import type { ComponentChildren } from 'preact'
-import type { Health, Point } from './model'
+import type { ComponentChildren, VNode } from 'preact'
+import { useState } from 'preact/hooks'
+import type { Health, Keyed, Point } from './model'
 
 const symbols: Record<Health, string> = { ok: '✔', warn: '!', fail: '✖', none: '–' }
 const words: Record<Health, string> = { ok: 'well', warn: 'warning', fail: 'failed', none: 'nothing to judge' }
@@ -61,6 +62,31 @@ export function Section({ id, title, note, children }: { id: string; title: stri
   )
 }
 
-export function Empty({ children }: { children: ComponentChildren }) {
-  return <p class="empty">{children}</p>
+/** Says that a list is empty, unless its content is not known yet. */
+export function Empty({ reading, children }: { reading?: boolean; children: ComponentChildren }) {
+  return <p class="empty">{reading ? 'The clusters are being read.' : children}</p>
+}
+
+const cardLimit = 30
+const urgency: Record<Health, number> = { fail: 0, warn: 1, ok: 2, none: 2 }
+
+/** The worst come first: those are looked for. */
+export const worstFirst = <T extends { health: Health }>(items: T[]) => [...items].sort((a, b) => urgency[a.health] - urgency[b.health])
+
+/** A list of cards. If it is long, only its beginning is shown until more is wanted. */
+export function Cards<T extends Keyed & { health: Health }>({ items, what, card }: { items: T[]; what: string; card: (item: T) => VNode }) {
+  const [all, setAll] = useState(false)
+  const ordered = worstFirst(items)
+  return (
+    <>
+      <ul class="cards">{(all ? ordered : ordered.slice(0, cardLimit)).map((item) => <li key={item.key} class="card">{card(item)}</li>)}</ul>
+      {items.length > cardLimit && (
+        <p class="more">
+          <button type="button" aria-expanded={all} onClick={() => setAll(!all)}>
+            {all ? `Show ${cardLimit} ${what} only` : `Show all ${items.length} ${what}`}
+          </button>
+        </p>
+      )}
+    </>
+  )
 }

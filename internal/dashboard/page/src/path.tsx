@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { Pod } from './model'
 import { Badge, Section } from './parts'
+import { request } from './session'
 
 interface Hop { cluster?: string; kind: string; name?: string; steps: { before: string; after: string; by: string }[] }
 interface End { cluster: string; name?: string; address: string; node?: string }
@@ -21,7 +22,7 @@ export function Path({ pods, ends, setEnds }: { pods: Pod[]; ends: Ends; setEnds
     event.preventDefault()
     setAnswer({ busy: true })
     try {
-      const response = await fetch(`api/explain?${new URLSearchParams({ from: ends.from.trim(), to: ends.to.trim() })}`)
+      const response = await request(`api/explain?${new URLSearchParams({ from: ends.from.trim(), to: ends.to.trim() })}`)
       setAnswer(response.ok ? { explanation: await response.json() } : { error: await response.text() })
     } catch {
       setAnswer({ error: 'liqoctl does not respond: is it still running?' })
