@@ -17,6 +17,8 @@ IMAGES := controller-manager virtual-kubelet gateway fabric proxy
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 GOBUILD := go build -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
+# The other modules with sources of ours.
+MODULES := playground test/monitoring tools/release
 # A level prints how long it took.
 timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"
 
@@ -76,6 +78,27 @@ images: components binaries ## OCI archives of our components in bin/images.
 	@$(BIN)/playground build-image --name $(REGISTRY)/testserver:$(VERSION) --output $(BIN)/images/testserver.tar --entrypoint /testserver \
 		$(BIN)/testserver:/testserver
 
+# The folder that users download the files of a release from.
+DOWNLOADS ?= https://liqo.io/releases/$(VERSION)
+.PHONY: bin/release/release
+bin/release/release:
+	@cd tools/release && go build -o $(BIN)/release/release .
+
+.PHONY: release
+release: bin/release/release ## Everything of a release into dist/: make release VERSION=v1.2.3. SNAPSHOT=1 builds what is not committed, too.
+ifeq ($(origin VERSION),file)
+	@echo "make release needs a version: make release VERSION=v1.2.3" >&2; exit 1
+endif
+	$(call timed,release $(VERSION),bin/release/release build --version '$(VERSION)' --registry '$(REGISTRY)' --downloads '$(DOWNLOADS)' \
+		--work $(BIN)/release $(if $(SNAPSHOT),--snapshot) --platforms '$(PLATFORMS)')
+
+.PHONY: push
+push: bin/release/release ## The images and the chart of dist/ into a registry: make push REGISTRY=registry.example.org/liqo
+ifeq ($(origin REGISTRY),file)
+	@echo "make push needs a registry: make push REGISTRY=registry.example.org/liqo" >&2; exit 1
+endif
+	@bin/release/release push --registry '$(REGISTRY)'
+
 .PHONY: previous
 previous: components ## The release before this one, from its kept sources into bin/previous.
 	@tools/previous.sh
@@ -107,7 +130,7 @@ check: lint unit ## What to run before each commit: lint, drift of generated cod
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/govulncheck ## Format, vet, linters, drift of generated code, known vulnerabilities.
-	$(call timed,lint,bin/tools/golangci-lint run --allow-parallel-runners ./... && $(foreach module,playground test/monitoring,(cd $(module) && $(CURDIR)/bin/tools/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...) &&) true)
+	$(call timed,lint,bin/tools/golangci-lint run --allow-parallel-runners ./... && $(foreach module,$(MODULES),(cd $(module) && $(CURDIR)/bin/tools/golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...) &&) true)
 	$(call timed,generated code,tools/drift.sh)
 	$(call timed,vulnerabilities,tools/vulnerabilities.sh)
 
@@ -122,7 +145,7 @@ unit: ## Levels 0 and 1: pure and faked, needs nothing. Of some packages only: m
 ifdef PACKAGE
 	$(call timed,levels 0 and 1 of $(PACKAGE),go test $(PACKAGE) -skip OnAPIServer)
 else
-	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')) && (cd test/monitoring && go test ./...))
+	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer && (cd playground && go test $$(go list ./... | grep -v '/test$$')) && (cd test/monitoring && go test ./...) && (cd tools/release && go test ./...))
 endif
 
 .PHONY: coverage
@@ -179,4 +202,4 @@ bin/tools/controller-gen bin/tools/govulncheck: tools/go.mod
 
 .PHONY: clean
 clean: ## Remove what was built here; the playground's cache stays.
-	@rm -rf $(BIN)
+	@rm -rf $(BIN) dist

@@ -86,6 +86,24 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// TestManualPagesHaveAllCommands: each command that help lists has a manual page. The date of the pages is the given one, so that releases are reproducible.
+func TestManualPagesHaveAllCommands(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	dir := t.TempDir()
+	if code, _, errOut := run(t, "docs", "--man", dir); code != 0 {
+		t.Fatal(errOut)
+	}
+	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+		if !command.IsAvailableCommand() || strings.Contains(command.CommandPath(), " help") {
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(command.CommandPath(), " ", "-")+".1"))
+		if err != nil || !strings.Contains(string(page), "Nov 2023") {
+			t.Errorf("%s: no page of the given date: %v", command.CommandPath(), err)
+		}
+	}
+}
+
 // TestOptions: the flags of every command are listed once, and not in the help of each.
 func TestOptions(t *testing.T) {
 	_, options, _ := run(t, "options")

@@ -7,19 +7,27 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"liqo.io/liqo/internal/version"
 )
 
 // docsCommand writes the reference of all commands from their help texts.
 func (a *app) docsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "docs DIRECTORY",
-		Hidden:  true,
-		Short:   "Write the reference of all commands",
-		Long:    "Write the reference of all commands as Markdown into a directory, a page for each command with its subcommands.",
+	man := false
+	command := &cobra.Command{
+		Use:    "docs DIRECTORY",
+		Hidden: true,
+		Short:  "Write the reference of all commands",
+		Long: "Write the reference of all commands as Markdown into a directory, a page for each command with its subcommands. " +
+			"With --man, write manual pages.",
 		Example: example("\t%[1]s docs docs/reference/liqoctl"),
 		Args:    exactlyOne("the directory to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if man {
+				return manual(cmd.Root(), args[0])
+			}
 			for name, text := range reference(cmd.Root()) {
 				if err := os.WriteFile(filepath.Join(args[0], name), []byte(text), 0o644); err != nil { //nolint:gosec // a page for everybody to read
 					return fmt.Errorf("writing the reference: %w", err)
@@ -28,6 +36,19 @@ func (a *app) docsCommand() *cobra.Command {
 			return nil
 		},
 	}
+	command.Flags().BoolVar(&man, "man", false, "Write manual pages, dated by the environment variable SOURCE_DATE_EPOCH")
+	return command
+}
+
+// manual writes a manual page for each command that is not hidden. The pages differ only by the date, which SOURCE_DATE_EPOCH sets.
+func manual(root *cobra.Command, directory string) error {
+	root.InitDefaultCompletionCmd()
+	root.DisableAutoGenTag = true
+	header := &doc.GenManHeader{Section: "1", Source: "Liqo " + version.Version, Manual: "Liqo"}
+	if err := doc.GenManTree(root, header, directory); err != nil {
+		return fmt.Errorf("writing the manual pages: %w", err)
+	}
+	return nil
 }
 
 // reference returns the text of each page, keyed by file name.

@@ -61,10 +61,14 @@ annotations:
 {{/* Image of a component: (dict "ctx" . "image" .Values.x.image). */}}
 {{- define "liqo.image" -}}
 {{- $version := .image.version | default .ctx.Values.tag | default .ctx.Chart.AppVersion -}}
+{{- $name := .image.name -}}
+{{- with .ctx.Values.registry -}}
+{{- $name = printf "%s/%s" . (base $name) -}}
+{{- end -}}
 {{- if hasPrefix "sha256:" $version -}}
-{{- printf "%s@%s" .image.name $version -}}
+{{- printf "%s@%s" $name $version -}}
 {{- else -}}
-{{- printf "%s:%s" .image.name $version -}}
+{{- printf "%s:%s" $name $version -}}
 {{- end -}}
 {{- end -}}
 

@@ -152,6 +152,20 @@ func TestImagesAreOfOneVersion(t *testing.T) {
 	}
 }
 
+// TestOneValueChoosesTheRegistry: value registry applies to the images of all containers, and keeps their names and tags.
+func TestOneValueChoosesTheRegistry(t *testing.T) {
+	const registry = "registry.example.org:5000/team/liqo"
+	there := pods(t, minimal+"\nregistry: "+registry)
+	for component, pod := range pods(t, minimal) {
+		for i, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			got := slices.Concat(there[component].InitContainers, there[component].Containers)[i].Image
+			if want := registry + c.Image[strings.LastIndex(c.Image, "/"):]; got != want {
+				t.Errorf("%s: container %s runs image %s, want %s", component, c.Name, got, want)
+			}
+		}
+	}
+}
+
 // TestUpgradeJob: what brings definitions to the version of the chart is a hook that only exists where it was asked for, and may write ours only.
 func TestUpgradeJob(t *testing.T) {
 	chart, err := Chart("")
