@@ -66,10 +66,10 @@ func TestMetricsOfReflection(t *testing.T) {
 			event = fmt.Sprintf(`liqo_virtual_kubelet_reflection_item_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Event"} %d`, done)
 		}
 		want := fmt.Sprintf(`
-			# HELP liqo_virtual_kubelet_reflected_items Resources that the provider has at this moment, whichever virtual kubelet reflects them.
+			# HELP liqo_virtual_kubelet_reflected_items Reflected resources that exist in the provider now, whichever virtual kubelet reflects them.
 			# TYPE liqo_virtual_kubelet_reflected_items gauge
 			liqo_virtual_kubelet_reflected_items{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Pod"} %d
-			# HELP liqo_virtual_kubelet_reflection_error_counter Writes that failed and are tried again.
+			# HELP liqo_virtual_kubelet_reflection_error_counter Failed writes to the other cluster, which are retried.
 			# TYPE liqo_virtual_kubelet_reflection_error_counter counter
 			liqo_virtual_kubelet_reflection_error_counter{cluster_id="milan",namespace="shop",node_name="pool",reflector_resource="Service"} 1
 			# HELP liqo_virtual_kubelet_reflection_item_counter Resources that this virtual kubelet created or changed in the other cluster.

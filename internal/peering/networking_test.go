@@ -82,7 +82,7 @@ func TestNetworkOfAForeignCluster(t *testing.T) {
 		"connected, it said long ago": {facts{Configurations: []networkingv1beta1.Configuration{conf}, Connections: []networkingv1beta1.Connection{connection("Connected", "1.2ms", 31)}},
 			"NetworkConfigurationStatus=Ready (NetworkConfigurationPresence: the address ranges are configured)\n" +
 				"NetworkGatewayPresence=NotReady (GatewayMissing: waiting for a GatewayServer or GatewayClient)\n" +
-				"NetworkConnectionStatus=Error (ConnectionError: gateway gw-milan does not report since " + at(-31*time.Second).UTC().Format(time.RFC3339) + ")\n"},
+				"NetworkConnectionStatus=Error (ConnectionError: gateway gw-milan has not reported since " + at(-31*time.Second).UTC().Format(time.RFC3339) + ")\n"},
 		"the peer does not answer": {facts{Configurations: []networkingv1beta1.Configuration{conf}, Connections: []networkingv1beta1.Connection{told, connection("Connected", "1ms", 1)}},
 			"NetworkConfigurationStatus=Ready (NetworkConfigurationPresence: the address ranges are configured)\n" +
 				"NetworkGatewayPresence=NotReady (GatewayMissing: waiting for a GatewayServer or GatewayClient)\n" +

@@ -62,7 +62,7 @@ func TestDrainEnds(t *testing.T) {
 		says  []string
 		stuck []string
 	}{
-		{0, []string{"waiting for 3 pods", "removed by force at 2026-05-01T12:01:00Z", "shop/guarded (a disruption budget refuses the eviction)"}, nil},
+		{0, []string{"waiting for 3 pods", "deleted by force at 2026-05-01T12:01:00Z", "shop/guarded (a disruption budget refuses the eviction)"}, nil},
 		{time.Second, []string{"waiting for 2 pods", "shop/held (held by finalizers example.org/never)"}, nil},
 		{limit, []string{"without them at 2026-05-01T12:01:30Z"}, nil},
 		{limit + time.Second, []string{"waiting for 1 pods", "shop/held"}, nil},

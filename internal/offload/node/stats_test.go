@@ -134,7 +134,7 @@ func TestResourceUsageOfPods(t *testing.T) {
 			t.Errorf("a provider that tells nothing: %s", text)
 		}
 	}
-	if n := strings.Count(logged.String(), "does not tell"); n != 1 {
+	if n := strings.Count(logged.String(), "Failed to read the resource usage"); n != 1 {
 		t.Errorf("it was logged %d times:\n%s", n, &logged)
 	}
 	broken.Store(false)

@@ -147,7 +147,7 @@ func stub(t *testing.T, script string) (program *Program, calls func() string) {
 // TestTheRepositoryIsCreatedOnce: a sender that runs again uses the repository that is there, and reports the checksum of the volume.
 func TestTheRepositoryIsCreatedOnce(t *testing.T) {
 	root := filled(t)
-	for script, inits := range map[string]int{"[ $1 != cat ]": 1, "true": 0} {
+	for script, inits := range map[string]int{"[ $1 != cat ] || exit 10": 1, "true": 0} {
 		program, calls := stub(t, script)
 		result, err := program.Run(t.Context(), []string{"send", root})
 		if err != nil || *result != *sum(t, root) {
