@@ -70,7 +70,7 @@ func openDashboard(t *testing.T) *opened {
 	if err != nil {
 		t.Fatalf("exchanging the token of %q: %v", printed, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	var body struct{ Session string }
 	if err := json.NewDecoder(response.Body).Decode(&body); err != nil || body.Session == "" {
 		t.Fatalf("exchanging the token of %q: %s, %v", printed, response.Status, err)

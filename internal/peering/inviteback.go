@@ -2,10 +2,11 @@ package peering
 
 import "fmt"
 
+// Optional keys of a consumer's invitation Secret: what the consumer sends to the provider when it enrolls.
 const (
-	// InvitationBackURLKey and InvitationBackTokenKey are keys of a consumer's invitation Secret. They hold what the consumer sends to the provider
-	// when it enrolls: the URL of its own authentication service, and a token for the provider. Both are optional.
-	InvitationBackURLKey   = "backURL"
+	// InvitationBackURLKey is the key of the URL of the consumer's own authentication service.
+	InvitationBackURLKey = "backURL"
+	// InvitationBackTokenKey is the key of a token for the provider.
 	InvitationBackTokenKey = "backToken"
 )
 

@@ -45,7 +45,7 @@ const (
 	annotationRefused = "storage.liqo.io/refused-at"
 )
 
-// AnnotationMove, on a claim, holds its virtual volume back: the backing claim is created, and pods wait until its data is complete. Its value is the name of
+// AnnotationMove on a claim holds its virtual volume back: the backing claim is created, and pods wait until its data is complete. Its value is the name of
 // the volume that the data comes from. On a virtual volume, the annotation has the record of the move of its data, see package move.
 const AnnotationMove = "storage.liqo.io/move"
 

@@ -101,7 +101,7 @@ func sharing(s *story.Story) {
 			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "second"}},
 		}}))
 		s.Must(rome.Delete(s.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "second"}}))
-		drains(s, "second", ns+"/second-", "a disruption budget refuses the eviction", "removed by force at")
+		drains(s, "second", ns+"/second-", "a disruption budget refuses the eviction", "deleted by force at")
 		s.PodsReady(rome, ns, 2, start)
 	})
 	s.Step("the budget is lifted: the node goes", func() {
