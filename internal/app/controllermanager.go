@@ -180,7 +180,8 @@ func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
-		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
+		LoadBalancerTimeout: opts.LoadBalancerTimeout,
+		Labels:              opts.GlobalLabels, Annotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
 	})
 }
 

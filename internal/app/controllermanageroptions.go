@@ -80,6 +80,8 @@ type ControllerManagerOptions struct {
 	// ConnectionUpdateInterval is the time between two updates of the latency in a Connection. It must be the same as in the gateways
 	// (--ping-update-status-interval).
 	ConnectionUpdateInterval time.Duration
+	// LoadBalancerTimeout is how long the load balancer of a gateway may take to get an address, before peers dial the node port instead.
+	LoadBalancerTimeout time.Duration
 	// Replicas is the number of replicas of this program. With more than one, they elect a leader.
 	Replicas int
 	// AuthAddress is the listening address of the authentication service. If empty, there is no such service.
@@ -146,6 +148,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.Func("own-cidrs", "ranges of this cluster (pods, services, reserved ones), which consumers must not name: 10.96.0.0/12,...", ranges(&o.OwnCIDRs))
 	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
 	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways look whether they have news of their tunnel; silent for nine times that, it counts as lost")
+	flags.DurationVar(&o.LoadBalancerTimeout, "load-balancer-timeout", 2*time.Minute, "how long the load balancer of a gateway may take to get an address; then peers dial its node port instead")
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
 	flags.BoolVar(&o.EnableStorage, "enable-storage", true, "provision the claims of Liqo's StorageClass")
 	flags.StringVar(&o.StorageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the claims that hold the data of those claims")
@@ -177,6 +180,9 @@ func (o *ControllerManagerOptions) Validate() error {
 	}
 	if o.APIServerAddress != "" && !strings.HasPrefix(o.APIServerAddress, "https://") {
 		problems = append(problems, fmt.Errorf("--api-server-address is %q, want https://host[:port]", o.APIServerAddress))
+	}
+	if o.LoadBalancerTimeout < 0 {
+		problems = append(problems, fmt.Errorf("--load-balancer-timeout is %s, want 0s or more", o.LoadBalancerTimeout))
 	}
 	if o.ConnectionUpdateInterval <= 0 {
 		problems = append(problems, fmt.Errorf("--connection-update-interval is %s, want more than 0", o.ConnectionUpdateInterval))

@@ -37,7 +37,7 @@ func TestControllerManagerOptions(t *testing.T) {
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, EnableStorage: true, StorageNamespace: "liqo-storage",
 		Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
-		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, ChosenNamespaces: []string{"*"},
+		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, LoadBalancerTimeout: 2 * time.Minute, ChosenNamespaces: []string{"*"},
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
 	}
 	if diff := cmp.Diff(want, opts); diff != "" {

@@ -13,13 +13,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-const (
-	// BalancerWait is how long a gateway waits for the address of its load balancer. Afterwards, peers dial the node port that Kubernetes gives
-	// each Service of that type. Clouds take up to about a minute to assign an address.
-	BalancerWait = 2 * time.Minute
-	// maxDialed is the maximum number of addresses of an endpoint. A peer tries them one after the other.
-	maxDialed = 8
-)
+// maxDialed is the maximum number of addresses of an endpoint. A peer tries them one after the other.
+const maxDialed = 8
 
 // Exposure is where peers reach the server of a tunnel.
 type Exposure struct {
@@ -32,9 +27,10 @@ type Exposure struct {
 	Again time.Duration
 }
 
-// ExposureOf returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, and waited is
-// how long the gateway has had none.
-func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited time.Duration) Exposure {
+// ExposureOf returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, waited is
+// how long the gateway has had none, and timeout is how long a load balancer may take to get an address. After it, peers dial the node port that
+// Kubernetes gives each Service of that type.
+func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited, timeout time.Duration) Exposure {
 	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
 	if len(service.Spec.Ports) == 0 {
 		return Exposure{Wait: "waiting for a port of " + name}
@@ -55,9 +51,9 @@ func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod,
 		if exposed.Endpoint != nil || port.NodePort == 0 || allocated != nil && !*allocated {
 			return exposed
 		}
-		if used := present != nil && present.Port == port.NodePort; !used && waited < BalancerWait {
-			exposed.Wait += fmt.Sprintf("; without an address after %s, peers dial node port %d", BalancerWait, port.NodePort)
-			exposed.Again = max(BalancerWait-waited, time.Second)
+		if used := present != nil && present.Port == port.NodePort; !used && waited < timeout {
+			exposed.Wait += fmt.Sprintf("; without an address after %s, peers dial node port %d", timeout, port.NodePort)
+			exposed.Again = max(timeout-waited, time.Second)
 			return exposed
 		}
 		if byNode := at(port.NodePort, nodeAddresses(nodes, pods), ""); byNode.Endpoint != nil {

@@ -17,6 +17,7 @@ import (
 
 // TestExposure: where peers dial a server, for each type of Service. Without a load balancer, they dial its node port after the stated time.
 func TestExposure(t *testing.T) {
+	const timeout = 2 * time.Minute
 	nodes := []corev1.Node{testNode("z", true, "192.0.2.26", "198.51.100.26"), testNode("down", false, "192.0.2.99"), testNode("v6", true, "2001:db8::1")}
 	for i := range 7 {
 		nodes = append(nodes, testNode(fmt.Sprintf("n%d", i), true, fmt.Sprintf("192.0.2.%d", i)))
@@ -51,11 +52,11 @@ func TestExposure(t *testing.T) {
 			service: service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7", corev1.LoadBalancerIngress{IP: "203.0.113.5"}, corev1.LoadBalancerIngress{Hostname: "lb.example"}),
 			waited:  time.Hour, port: 51840, want: []string{"203.0.113.5", "lb.example"},
 		},
-		"no load balancer yet":            {service: balancer, wait: "port 51840/UDP, to get an address", again: BalancerWait},
-		"no load balancer soon":           {service: balancer, waited: BalancerWait - 30*time.Second, wait: "after 2m0s, peers dial node port 30500", again: 30 * time.Second},
-		"no load balancer in time":        {service: balancer, waited: BalancerWait, port: 30500, want: byNode},
+		"no load balancer yet":            {service: balancer, wait: "port 51840/UDP, to get an address", again: timeout},
+		"no load balancer soon":           {service: balancer, waited: timeout - 30*time.Second, wait: "after 2m0s, peers dial node port 30500", again: 30 * time.Second},
+		"no load balancer in time":        {service: balancer, waited: timeout, port: 30500, want: byNode},
 		"still no load balancer":          {service: balancer, present: 30500, port: 30500, want: byNode},
-		"a load balancer lost":            {service: balancer, present: 51840, wait: "NodePort needs none", again: BalancerWait},
+		"a load balancer lost":            {service: balancer, present: 51840, wait: "NodePort needs none", again: timeout},
 		"a node port that is not wanted":  {service: unwanted, present: 30500, waited: time.Hour, wait: "NodePort needs none"},
 		"no load balancer, no node ports": {service: service(corev1.ServiceTypeLoadBalancer, 0, "10.96.0.7"), waited: time.Hour, wait: "spec.endpoint.serviceType NodePort needs none"},
 	} {
@@ -64,7 +65,7 @@ func TestExposure(t *testing.T) {
 			if c.present != 0 {
 				present = &networkingv1beta1.Endpoint{Port: c.present}
 			}
-			got := ExposureOf(c.service, nodes, pods, present, c.waited)
+			got := ExposureOf(c.service, nodes, pods, present, c.waited, timeout)
 			if !strings.Contains(got.Wait, c.wait) || (got.Wait == "") != (c.wait == "") || got.Again != c.again {
 				t.Errorf("wait %q, again %s, want %q, %s", got.Wait, got.Again, c.wait, c.again)
 			}

@@ -188,7 +188,7 @@ func (r *gateways) expose(ctx context.Context, g *gateway, service *corev1.Servi
 		return network.Exposure{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	present := *g.endpoint
-	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now))
+	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now), r.LoadBalancerTimeout)
 	if exposed.InPlaceOf != "" && (present == nil || present.Port != exposed.Endpoint.Port) {
 		r.events.Eventf(g.object, service, corev1.EventTypeWarning, reasons.NoLoadBalancer, "Expose", "%s has no address, so peers dial node port %d: "+
 			"spec.endpoint.serviceType NodePort chooses it without waiting", exposed.InPlaceOf, exposed.Endpoint.Port)

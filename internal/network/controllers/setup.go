@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,6 +37,8 @@ type Options struct {
 	LiqoNamespace string
 	// WatchTemplates makes gateways follow a changed template at once. Otherwise they follow at their next reconcile for another reason.
 	WatchTemplates bool
+	// LoadBalancerTimeout is how long the load balancer of a gateway may take to get an address, before peers dial the node port instead.
+	LoadBalancerTimeout time.Duration
 	// Labels and Annotations are added to every object that the controllers create.
 	Labels, Annotations map[string]string
 	// Random is the source of keys; nil: crypto/rand.

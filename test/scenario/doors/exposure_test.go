@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// exposureBudget is for the story about load balancers, clusters included, of which two minutes are a wait.
-const exposureBudget = 8 * time.Minute
+// exposureBudget is for the story about load balancers, clusters included.
+const exposureBudget = 6 * time.Minute
 
 // lowestNodePort is that of Kubernetes' default range.
 const lowestNodePort = 30000
@@ -29,12 +29,12 @@ func TestWithoutLoadBalancers(t *testing.T) {
 	w := story.New(t, story.Plan{
 		Budget: exposureBudget, Prefix: "bare-", Pair: true, Strangers: true,
 		Create:  map[string][]string{"rome": none, "milan": none},
-		Install: map[string][]string{"milan": {"--service-type", "NodePort"}, "rome": {"--namespace", elsewhere}},
+		Install: map[string][]string{"milan": {"--service-type", "NodePort"}, "rome": {"--namespace", elsewhere, "--set", "networking.gatewayTemplates.server.service.loadBalancerTimeout=5s"}},
 	})
 	w.Tell(t, "nodeports", nodePorts)
 }
 
-// nodePorts: milan was installed for node ports, and rome for load balancers, which never come. Both can be used by a line of text. A provider that
+// nodePorts: milan was installed for node ports, and rome for load balancers, which never come, and for which it waits 5 seconds. Both can be used by a line of text. A provider that
 // was invited by it needs no other line to use its consumer.
 func nodePorts(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
