@@ -191,6 +191,7 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	if _, err := c.ensure(ctx, secret, func() error {
 		setLabel(secret, peering.LabelInvitation, api.True)
 		setLabel(secret, api.LabelRemoteClusterID, i.id)
+		secret.OwnerReferences = nil // the administrator's from now on, also if the peer left it: the peer can't change it then
 		secret.Data = map[string][]byte{peering.InvitationURLKey: []byte(i.url), peering.InvitationTokenKey: []byte(strings.TrimSpace(i.token))}
 		if back != "" {
 			secret.Data[peering.InvitationBackURLKey], secret.Data[peering.InvitationBackTokenKey] = []byte(i.back), []byte(back)

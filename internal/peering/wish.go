@@ -31,6 +31,8 @@ type Wish struct {
 	NamespaceTaken bool
 	// Token is the content of the token Secret; nil when there is none. It is only needed until this cluster has an identity.
 	Token []byte
+	// TokenURL is the address in the token Secret; empty when there is none.
+	TokenURL string
 	// Invitation is the Secret that the enrollment uses, Kubeconfig that of the control-plane Identity; nil when there is none.
 	Invitation, Kubeconfig *corev1.Secret
 	// Requests are this cluster's requests for a network with the peer.
@@ -170,7 +172,7 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 		return plan.pending(reasons.EarlierPeering, "waiting for Identity %s/%s of an earlier peering to be deleted", identity.Namespace, identity.Name)
 	}
 	plan.Poll = true
-	given := w.Invitation != nil && !invitedByWish(w.Invitation)
+	given := w.given()
 	var content map[string][]byte
 	if !given {
 		var reason string
@@ -197,6 +199,21 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 		return plan.refused(ready.Reason, "the token in %s does not admit this cluster: %s", where, ready.Message)
 	}
 	return plan.pending(reasons.Enrolling, "Identity %s/%s is not granted yet%s", identity.Namespace, identity.Name, because(identity.Status.Conditions))
+}
+
+// given reports whether this cluster enrolls with an invitation that the wish did not write. That of an administrator decides. That of the peer
+// itself, which came with its enrollment here, counts only if an administrator asks for the peering and names neither an address nor a token: the
+// peer chose its content.
+func (w *Wish) given() bool {
+	switch {
+	case w.Invitation == nil || invitedBy(w.Invitation, kindIdentity):
+		return false
+	case invitedBy(w.Invitation, kindTenant):
+		spec := &w.ForeignCluster.Spec
+		return spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes && spec.ForeignAuthURL == "" && len(w.Token) == 0
+	default:
+		return true
+	}
 }
 
 // terms returns the content of the invitation: address and token. The error names the field or Secret that is missing or wrong.
@@ -234,6 +251,10 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 		// Whoever answers a DNS query could have a certificate that the system trusts, and take the token.
 		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, and the address in spec.foreignAuthUrl "+
 			"was discovered, so nobody vouches for it: ask for a token without --trusted-certificate", secret)
+	case len(token.Pin) == 0 && w.TokenURL != spec.ForeignAuthURL:
+		// Whoever may write ForeignClusters could have the token sent to an address of its own.
+		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, so the Secret has to say where it may be sent: "+
+			"set its data.%s to %s, the value of spec.foreignAuthUrl, or ask for a token without --trusted-certificate", secret, corev1beta1.TokenURLKey, spec.ForeignAuthURL)
 	}
 	content[InvitationTokenKey] = []byte(text)
 	return content, "", nil

@@ -291,10 +291,15 @@ func TestWishesAreRefused(t *testing.T) {
 			[]string{"spec.foreignProxyUrl", "proxy:80"}},
 		"no token": {namespaced(func(f *Facts) { f.Wish.Token = nil }), "TokenMissing",
 			[]string{"liqo/remote-token-milan", "data.token", "generate peer-command"}},
-		"an empty token":    {namespaced(func(f *Facts) { f.Wish.Token = []byte(" \n") }), "TokenMissing", []string{"data.token"}},
-		"no token of Liqo":  {namespaced(func(f *Facts) { f.Wish.Token = []byte("deadbeef") }), "TokenInvalid", []string{"liqo/remote-token-milan"}},
-		"a token of others": {namespaced(token(func(t *Token) { t.Consumer = "turin" })), "TokenInvalid", []string{"turin", "rome"}},
-		"an expired token":  {namespaced(token(func(t *Token) { t.Expires = then.Add(-time.Hour) })), "TokenExpired", []string{"generate peer-command"}},
+		"an empty token":          {namespaced(func(f *Facts) { f.Wish.Token = []byte(" \n") }), "TokenMissing", []string{"data.token"}},
+		"no token of Liqo":        {namespaced(func(f *Facts) { f.Wish.Token = []byte("deadbeef") }), "TokenInvalid", []string{"liqo/remote-token-milan"}},
+		"a token of others":       {namespaced(token(func(t *Token) { t.Consumer = "turin" })), "TokenInvalid", []string{"turin", "rome"}},
+		"a token for any address": {namespaced(token(func(t *Token) { t.Pin = nil })), "TokenWithoutFingerprint", []string{"data.url", "https://192.0.2.7"}},
+		"a token for another address": {namespaced(func(f *Facts) {
+			token(func(t *Token) { t.Pin = nil })(f)
+			f.Wish.TokenURL = "https://milan.example.org"
+		}), "TokenWithoutFingerprint", []string{"data.url"}},
+		"an expired token": {namespaced(token(func(t *Token) { t.Expires = then.Add(-time.Hour) })), "TokenExpired", []string{"generate peer-command"}},
 		"a refused token": {namespaced(func(f *Facts) {
 			f.Identity = newIdentity("liqo-tenant-milan", "milan")
 			f.Identity.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "InvitationRefused", Message: "the token is spent"}}
@@ -346,6 +351,20 @@ func TestInvitationsOfOthersStay(t *testing.T) {
 	}
 }
 
+// TestInvitationsOfPeersReplaceNothing: what an administrator wrote decides, and not the invitation that a peer of the same name left.
+func TestInvitationsOfPeersReplaceNothing(t *testing.T) {
+	f := wishing(corev1beta1.PeeringYes)
+	namespace := newTenantNamespace("milan")
+	f.TenantNamespaces, f.Identity = []corev1.Namespace{*namespace}, newIdentity(namespace.Name, "milan")
+	f.Wish.Invitation = &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}, Data: map[string][]byte{InvitationURLKey: []byte("https://192.0.2.66")},
+	}
+	plan := PlanWish(f)
+	if plan.Invitation == nil || string(plan.Invitation.Data[InvitationURLKey]) != "https://192.0.2.7" || InvitationOfTenant(plan.Invitation) {
+		t.Errorf("%+v", plan)
+	}
+}
+
 // TestStateOfAWish: the ForeignCluster shows the condition, with the time of its last change.
 func TestStateOfAWish(t *testing.T) {
 	f := wishing(corev1beta1.PeeringYes)
@@ -375,6 +394,10 @@ func TestAutoJoinTakesAToken(t *testing.T) {
 		"not discovered":     {func(f *Facts) { f.Wish.ForeignCluster.Labels = nil }, "", "", 0},
 		"peered by others":   {func(f *Facts) { f.Identity = &authv1beta1.Identity{} }, "", "", 0},
 		"without an address": {func(f *Facts) { f.Wish.ForeignCluster.Spec.ForeignAuthURL = "" }, "AddressMissing", corev1beta1.StatusError, 0},
+		"an invitation of its own": {func(f *Facts) {
+			f.TenantNamespaces, f.Wish.Token = []corev1.Namespace{*newTenantNamespace("milan")}, nil
+			f.Wish.Invitation = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}}
+		}, "TokenMissing", corev1beta1.StatusNone, 0},
 		"no fingerprint": {func(f *Facts) {
 			other := doorToken
 			other.Pin = nil

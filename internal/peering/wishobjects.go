@@ -56,11 +56,22 @@ func newInvitation(identity *authv1beta1.Identity, content map[string][]byte) *c
 	return secret
 }
 
-const kindIdentity = "Identity"
+// Kinds of the owners of invitations: an Identity owns those of newInvitation, and a Tenant those that came from the peer. Those of administrators
+// have no owner.
+const (
+	kindIdentity = "Identity"
+	kindTenant   = "Tenant"
+)
 
-// invitedByWish reports whether an invitation comes from newInvitation. Others belong to whoever created them.
-func invitedByWish(invitation *corev1.Secret) bool {
-	return slices.ContainsFunc(invitation.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.Kind == kindIdentity })
+// invitedBy reports whether an object of a kind owns an invitation.
+func invitedBy(invitation *corev1.Secret, kind string) bool {
+	return slices.ContainsFunc(invitation.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.Kind == kind })
+}
+
+// InvitationOfTenant reports whether an invitation came from the peer, and nothing else owns it.
+func InvitationOfTenant(invitation *corev1.Secret) bool {
+	return len(invitation.OwnerReferences) > 0 &&
+		!slices.ContainsFunc(invitation.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.Kind != kindTenant })
 }
 
 func sameContent(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }

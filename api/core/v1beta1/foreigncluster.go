@@ -153,6 +153,8 @@ const (
 	TokenSecretPrefix = "remote-token-"
 	// TokenSecretKey is the key of the token.
 	TokenSecretKey = "token"
+	// TokenURLKey is the key of the only address that a token without a fingerprint is sent to.
+	TokenURLKey = "url"
 )
 
 // ForeignClusterSpec identifies the peer, and states whether this cluster is to use its resources.

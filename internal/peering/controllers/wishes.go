@@ -68,7 +68,8 @@ func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *co
 	w.Requests, w.Mapped = requests.Items, len(maps.Items) > 0
 	for i := range secrets.Items {
 		switch secret := &secrets.Items[i]; {
-		case secret.Name == peering.InvitationSecret && peering.InNamespaces(facts.TenantNamespaces, secret.Namespace):
+		case !peering.InNamespaces(facts.TenantNamespaces, secret.Namespace): // whoever may write Secrets elsewhere is no administrator of this peering
+		case secret.Name == peering.InvitationSecret:
 			w.Invitation = secret
 		case secret.Name == peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(id)) && linkSecret(secret):
 			w.Kubeconfig = secret
@@ -96,7 +97,7 @@ func (r *foreignClusters) wishToPeer(ctx context.Context, facts *peering.Facts, 
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading the token for cluster %s: %w", id, err)
 		}
-		w.Token = secret.Data[corev1beta1.TokenSecretKey]
+		w.Token, w.TokenURL = secret.Data[corev1beta1.TokenSecretKey], string(secret.Data[corev1beta1.TokenURLKey])
 		return nil
 	}
 	if r.connects {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +46,18 @@ func outgoing(status corev1beta1.ConditionStatus, reason string) func(*corev1bet
 	}
 }
 
-// TestWishesAreCarriedOut: a wish creates the namespace, the Identity and its invitation, one after the other; passes that change nothing write
-// nothing. The end releases the finalizer.
+// TestWishesAreCarriedOut: whatever Secrets of other namespaces say, a wish creates the namespace, the Identity and its invitation, one after the
+// other; passes that change nothing write nothing. The end releases the finalizer.
 func TestWishesAreCarriedOut(t *testing.T) {
 	now := time.Now()
-	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}.Text([]byte("secret"))
+	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour), Pin: make([]byte, sha256.Size)}.Text([]byte("secret"))
 	fc := wishedCluster("https://192.0.2.7")
-	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(fc).WithObjects(fc, tokenSecret(token)).Build()
+	planted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ // by somebody who may write Secrets in another namespace
+		Namespace: "default", Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName("milan")),
+		Labels:          map[string]string{api.LabelRemoteClusterID: "milan", authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane)},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: authv1beta1.GroupVersion.String(), Kind: "Identity", Name: "controlplane-milan", UID: "invented", Controller: new(true)}},
+	}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(fc).WithObjects(fc, tokenSecret(token), planted).Build()
 	r := &foreignClusters{
 		client: c, reader: c, events: events.NewFakeRecorder(100), own: "rome", namespace: api.Namespace, links: &links{running: map[string]*link{}},
 		now: func() time.Time { return now },

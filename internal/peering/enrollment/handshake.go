@@ -163,8 +163,8 @@ func (d *Service) tenant(ctx context.Context, body []byte) (any, error) {
 	return &peering.Admission{Cluster: d.ClusterID, Namespace: tenant.Status.TenantNamespace, AuthParams: *tenant.Status.AuthParams}, nil
 }
 
-// keep stores the invitation of a consumer, if there is one, until its Tenant is deleted. An invitation that an administrator of this cluster put
-// there belongs to nobody, and stays.
+// keep stores the invitation of a consumer, if there is one, until its Tenant is deleted. It replaces only one that came from the consumer too: that of
+// an administrator of this cluster, or of a ForeignCluster, stays.
 func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peering.Invitation) error {
 	if back == nil {
 		return nil
@@ -174,7 +174,7 @@ func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *pe
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
 	}
-	if err == nil && len(secret.OwnerReferences) == 0 {
+	if err == nil && !peering.InvitationOfTenant(secret) {
 		return nil
 	}
 	before := secret.DeepCopy()

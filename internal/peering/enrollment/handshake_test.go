@@ -156,6 +156,7 @@ func TestInvitationsOfConsumersAreKept(t *testing.T) {
 		"the first":                 {back: back, want: back.URL, owned: true},
 		"another one of the Tenant": {present: present(metav1.OwnerReference{APIVersion: "authentication.liqo.io/v1beta1", Kind: "Tenant", Name: "rome", UID: "u-1"}), back: back, want: back.URL, owned: true},
 		"the administrator's":       {present: present(), back: back, want: "https://before"},
+		"that of a wish":            {present: present(metav1.OwnerReference{APIVersion: "authentication.liqo.io/v1beta1", Kind: "Identity", Name: "controlplane-rome", UID: "u-2"}), back: back, want: "https://before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			builder := fake.NewClientBuilder().WithScheme(kube.NewScheme())
