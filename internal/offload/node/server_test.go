@@ -26,7 +26,9 @@ func (onePod) RemoteNamespace(local string) (string, bool) {
 	return local + "-rome", local == "shop" || local == "other"
 }
 func (onePod) Local(string) []client.Object {
-	return []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
+	return []client.Object{&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "d"}}},
+	}}
 }
 
 // kubelet is a Server before a provider whose API server is handler.

@@ -28,8 +28,8 @@ const (
 	statsAge = 5 * time.Second
 	// statsTimeout limits all requests to the provider that serve one request.
 	statsTimeout = 8 * time.Second
-	// statsLimit is the maximum size, in bytes, of the provider's response for one namespace.
-	statsLimit = 32 << 20
+	// statsLimit is the maximum size, in bytes, of the provider's response for one namespace. It suffices for 20,000 pods.
+	statsLimit = 8 << 20
 )
 
 // stats serves the resource usage of a virtual node's pods in the formats of a kubelet. It reads the usage from the provider's metrics API.
@@ -48,17 +48,15 @@ type stats struct {
 	failed string
 }
 
-// podMetrics contains the fields that we read of a metrics.k8s.io/v1beta1 PodMetricsList.
+// podMetrics contains the fields that we read of a metrics.k8s.io/v1beta1 PodMetrics.
 type podMetrics struct {
-	Items []struct {
-		Metadata   metav1.ObjectMeta `json:"metadata"`
-		Timestamp  metav1.Time       `json:"timestamp"`
-		Window     metav1.Duration   `json:"window"`
-		Containers []struct {
-			Name  string                       `json:"name"`
-			Usage map[string]resource.Quantity `json:"usage"`
-		} `json:"containers"`
-	} `json:"items"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Timestamp  metav1.Time       `json:"timestamp"`
+	Window     metav1.Duration   `json:"window"`
+	Containers []struct {
+		Name  string                       `json:"name"`
+		Usage map[string]resource.Quantity `json:"usage"`
+	} `json:"containers"`
 }
 
 // look calls tell with the current usage, the local pods by name, and whether the provider failed to report some of the usage. It holds a lock during
@@ -79,9 +77,9 @@ func (s *stats) look(ctx context.Context, tell func(u *usage, pods map[types.Nam
 		var samples []sample
 		var failed error
 		for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-			of, err := s.ask(ctx, namespace)
+			of, err := s.ask(ctx, namespace, pods)
 			failed = errors.Join(failed, err)
-			samples = append(samples, slices.DeleteFunc(of, func(one sample) bool { return pods[one.pod] == nil })...)
+			samples = append(samples, of...)
 		}
 		s.asked = now
 		s.report(errors.Join(failed, unmeasured(samples)))
@@ -106,7 +104,7 @@ func (s *stats) report(err error) {
 }
 
 // ask returns the usage of the containers of this node's pods in one local namespace.
-func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
+func (s *stats) ask(ctx context.Context, namespace string, pods map[types.NamespacedName]*corev1.Pod) ([]sample, error) {
 	remote, mapped := s.pods.RemoteNamespace(namespace)
 	if !mapped {
 		return nil, nil
@@ -130,29 +128,56 @@ func (s *stats) ask(ctx context.Context, namespace string) ([]sample, error) {
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("asking for the metrics of namespace %s: %s (does the provider run a metrics server?)", remote, resp.Status)
 	}
-	var list podMetrics
-	if err := json.Unmarshal(body, &list); err != nil {
+	samples, err := readSamples(body, namespace, pods)
+	if err != nil {
 		return nil, fmt.Errorf("reading the metrics of namespace %s: %w", remote, err)
 	}
-	return list.samples(namespace), nil
+	return samples, nil
 }
 
-// samples returns the samples in a response about the pods of a local namespace. A container without a valid value for CPU or memory is unmeasured: zeros in
-// its place would claim that the container uses nothing.
-func (m *podMetrics) samples(namespace string) []sample {
+// readSamples returns the samples of the given pods in a PodMetricsList about a local namespace. It decodes one item at a time, and takes only containers that
+// the pods have, so that an untrusted provider decides neither how much memory that costs nor how many series there are.
+func readSamples(list []byte, namespace string, pods map[types.NamespacedName]*corev1.Pod) ([]sample, error) {
+	var raw struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(list, &raw); err != nil {
+		return nil, fmt.Errorf("decoding a PodMetricsList: %w", err)
+	}
 	var out []sample
-	for i := range m.Items {
-		item := &m.Items[i]
-		for _, c := range item.Containers {
-			cpu, hasCPU := c.Usage[string(corev1.ResourceCPU)]
-			memory, hasMemory := c.Usage[string(corev1.ResourceMemory)]
-			out = append(out, sample{
-				pod: types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}, container: c.Name,
-				unmeasured: !hasCPU || !hasMemory || cpu.Sign() < 0 || memory.Sign() < 0,
-				at:         item.Timestamp.Time, window: item.Window.Duration,
-				cores: cpu.AsApproximateFloat64(), bytes: memory.AsApproximateFloat64(),
-			})
+	for _, text := range raw.Items {
+		var item podMetrics
+		if err := json.Unmarshal(text, &item); err != nil {
+			return nil, fmt.Errorf("decoding a PodMetrics: %w", err)
 		}
+		name := types.NamespacedName{Namespace: namespace, Name: item.Metadata.Name}
+		if pod := pods[name]; pod != nil {
+			out = append(out, slices.DeleteFunc(item.samples(name), func(s sample) bool { return !hasContainer(&pod.Spec, s.container) })...)
+		}
+	}
+	return out, nil
+}
+
+// hasContainer reports whether a pod has a container of that name, of any kind.
+func hasContainer(spec *corev1.PodSpec, name string) bool {
+	named := func(c corev1.Container) bool { return c.Name == name }
+	return slices.ContainsFunc(spec.Containers, named) || slices.ContainsFunc(spec.InitContainers, named) ||
+		slices.ContainsFunc(spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
+}
+
+// samples returns the samples about a pod. A container without a valid value for CPU or memory is unmeasured: zeros in its place would claim that the
+// container uses nothing.
+func (m *podMetrics) samples(pod types.NamespacedName) []sample {
+	var out []sample
+	for _, c := range m.Containers {
+		cpu, hasCPU := c.Usage[string(corev1.ResourceCPU)]
+		memory, hasMemory := c.Usage[string(corev1.ResourceMemory)]
+		out = append(out, sample{
+			pod: pod, container: c.Name,
+			unmeasured: !hasCPU || !hasMemory || cpu.Sign() < 0 || memory.Sign() < 0,
+			at:         m.Timestamp.Time, window: m.Window.Duration,
+			cores: cpu.AsApproximateFloat64(), bytes: memory.AsApproximateFloat64(),
+		})
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -151,14 +152,15 @@ func TestUnmeasuredContainersAreLeftOut(t *testing.T) {
 		`{"cpu":"200m","memory":"4Ki"}`: 1, `{"cpu":"0","memory":"0"}`: 1,
 		`{"cpu":"200m"}`: 0, `{"memory":"4Ki"}`: 0, `null`: 0, `{"cpu":"-1","memory":"4Ki"}`: 0, `{"cpu":"1","memory":"-4Ki"}`: 0,
 	} {
-		var list podMetrics
-		if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"web"},"containers":[{"name":"c","usage":`+text+`}]}]}`), &list); err != nil {
-			t.Fatal(err)
-		}
-		samples := list.samples("shop")
 		pod := types.NamespacedName{Namespace: "shop", Name: "web"}
+		local := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "measured"}}}}
+		list := `{"items":[{"metadata":{"name":"web"},"containers":[{"name":"c","usage":` + text + `},{"name":"invented","usage":{"cpu":"1","memory":"1"}}]}]}`
+		samples, err := readSamples([]byte(list), "shop", map[types.NamespacedName]*corev1.Pod{pod: local})
+		if err != nil || len(samples) != 1 {
+			t.Fatalf("%+v, %v: want the container that the pod has", samples, err)
+		}
 		samples = append(samples, sample{pod: pod, container: "measured", cores: 1, bytes: 1})
-		err := unmeasured(samples)
+		err = unmeasured(samples)
 		if (err == nil) != (want == 1) || err != nil && (!strings.Contains(err.Error(), `"c"`) || !strings.Contains(err.Error(), "shop/web")) {
 			t.Errorf("%s: error %v", text, err)
 		}

@@ -63,6 +63,15 @@ func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	if refused == 0 {
 		t.Error("one source may ask as often as it likes")
 	}
+	d.Plain = true // behind a proxy, all have the same source
+	for range 100 {
+		if status := ask(501, forged); status != http.StatusUnauthorized {
+			t.Fatalf("a forged token through a proxy: status %d, want %d", status, http.StatusUnauthorized)
+		}
+	}
+	if status := ask(501, good); status == http.StatusTooManyRequests {
+		t.Error("forged tokens exhaust the limit of a proxy")
+	}
 }
 
 // TestSpentTokens: a token of an ended peering admits nobody, even if the Tenant disappears between the check of the token and the list of Tenants.

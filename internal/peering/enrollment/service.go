@@ -121,6 +121,9 @@ func (d *Service) Serve(ctx context.Context, listener net.Listener) error {
 	server.ErrorLog = quiet()
 	server.SetKeepAlivesEnabled(false) // one request per connection, so that the limits on connections limit the requests, too
 	limited := &bounded{Listener: listener, limits: newLimits(10, 100, 100, 400), open: make(chan struct{}, maxOpen)}
+	if d.Plain { // all connections come from the proxy
+		limited.limits = newLimits(100, 400, 100, 400)
+	}
 	done := make(chan error, 1)
 	go func() {
 		if d.Plain {

@@ -189,13 +189,13 @@ func (m *move) disposableClass() string {
 
 // pod returns what all pods of a move have in common. Only root can read all files, and give them their owners.
 func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
-	root, no := int64(0), false
+	root, no, yes := int64(0), false, true
 	return &corev1.Pod{ObjectMeta: m.meta(namespace, role), Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyOnFailure, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
 		Containers: []corev1.Container{{
 			Name: container, Image: m.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, Resources: m.Resources,
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			SecurityContext:          &corev1.SecurityContext{RunAsUser: &root, RunAsNonRoot: &no},
+			SecurityContext:          &corev1.SecurityContext{RunAsUser: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes},
 		}},
 	}}
 }

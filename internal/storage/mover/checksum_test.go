@@ -160,6 +160,18 @@ func TestTheRepositoryIsCreatedOnce(t *testing.T) {
 	}
 }
 
+// TestOnlyTheVolumeIsRestored: other paths in a snapshot, which a hostile sender added, are left out.
+func TestOnlyTheVolumeIsRestored(t *testing.T) {
+	root := filled(t)
+	program, calls := stub(t, "true")
+	if _, err := program.Run(t.Context(), []string{"receive", root}); err != nil {
+		t.Fatal(err)
+	}
+	if said := calls(); !strings.Contains(said, "--target / --include "+root+" ") {
+		t.Errorf("calls %q", said)
+	}
+}
+
 // TestAReceivedDeviceIsCountedAndSummed: what restic prints is on the device, and its checksum is that of the sender.
 func TestAReceivedDeviceIsCountedAndSummed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "device")

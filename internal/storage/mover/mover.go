@@ -73,8 +73,9 @@ func (p *Program) send(ctx context.Context, path string) (*move.Result, error) {
 }
 
 func (p *Program) receive(ctx context.Context, path string) (*move.Result, error) {
-	// The snapshot has the path of the directory, so that its owner and its mode are restored too.
-	err := p.restic(ctx, nil, p.Out, "restore", "latest", "--json", "--host", host, "--sparse", "--target", "/",
+	// The snapshot has the path of the directory, so that its owner and its mode are restored too. Whoever holds the password, such as a hostile
+	// provider, may have put other paths into it: they are left out.
+	err := p.restic(ctx, nil, p.Out, "restore", "latest", "--json", "--host", host, "--sparse", "--target", "/", "--include", path,
 		"--exclude-xattr", "trusted.*", "--exclude-xattr", "security.selinux")
 	if err != nil {
 		return nil, err
