@@ -38,9 +38,11 @@ func (twoPods) Local(string) []client.Object {
 	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	web.Status = container("c", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1000, 0)}})
 	web.Status.Phase = corev1.PodRunning
+	web.Spec.Containers = []corev1.Container{{Name: "c"}}
 	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job"}}
 	job.Status = container("j", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	job.Status.Phase = corev1.PodSucceeded
+	job.Spec.Containers = []corev1.Container{{Name: "j"}}
 	return []client.Object{web, job}
 }
 
