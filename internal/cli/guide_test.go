@@ -10,7 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestGuidesUseExistingCommands: every call of liqoctl in the guides has an existing command and existing flags.
+// TestGuidesUseExistingCommands: every call of liqoctl in the guides and in the README has an existing command and existing flags.
 func TestGuidesUseExistingCommands(t *testing.T) {
 	guides, err := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "*.md"))
 	runbooks, failed := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "runbooks", "*.md"))
@@ -18,6 +18,7 @@ func TestGuidesUseExistingCommands(t *testing.T) {
 		t.Fatalf("there are %d guides and %d runbooks: %v", len(guides), len(runbooks), errors.Join(err, failed))
 	}
 	guides = append(guides, runbooks...)
+	guides = append(guides, filepath.Join("..", "..", "README.md"))
 	for _, guide := range guides {
 		text, err := os.ReadFile(guide)
 		if err != nil {
