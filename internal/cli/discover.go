@@ -73,14 +73,14 @@ func (a *app) discover(ctx context.Context, domain string, o *discoverOptions) e
 			return fmt.Errorf("%w with --server", err)
 		}
 	}
-	clusters, problems, err := (&query.Servers{Addresses: servers}).Discover(ctx, domain, nil)
+	found, err := (&query.Servers{Addresses: servers}).Discover(ctx, domain, nil)
 	if err != nil {
 		return err
 	}
-	for _, problem := range problems {
+	for _, problem := range found.Problems {
 		a.console().Warn("%v", problem)
 	}
-	return a.printClusters(clusters, domain, o)
+	return a.printClusters(found.Clusters, domain, o)
 }
 
 // localWait is how long the hosts of the local networks may take to answer.

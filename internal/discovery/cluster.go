@@ -177,6 +177,15 @@ func read(instance string, records []Record, own []netip.Prefix, single bool) (C
 	return cluster, nil
 }
 
+// Host returns the host whose addresses Assemble uses for a service. It is empty if there is no service.
+func Host(instance string, records []Record) string {
+	service, _ := best(instance, records)
+	if service == nil || service.Target == "." {
+		return ""
+	}
+	return service.Target
+}
+
 // best returns the SRV record that clients prefer, that of the lowest priority, then of the highest weight, and how many there are.
 func best(instance string, records []Record) (first *Record, count int) {
 	for i := range records {

@@ -2,19 +2,15 @@
 package agent
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -24,7 +20,8 @@ import (
 )
 
 const (
-	// refresh is how often the address of this cluster is read again, and the ForeignClusters are compared with what was found.
+	// refresh is how often the regular pass happens: the address of this cluster is read again, and the ForeignClusters are compared with what was
+	// found.
 	refresh = 30 * time.Second
 	// firstQuery is the time until the second query; each further one takes twice as long, up to half of the TTL (RFC 6762, section 5.2).
 	firstQuery = time.Second
@@ -34,6 +31,9 @@ const (
 	settle = time.Second
 	// answersPerSecond bounds what hosts of the local network can make this one send.
 	answersPerSecond = 20
+	// writesPerSecond and writesAtOnce bound the writes, and the lines in the log, that others can cause in one way of discovery. All clusters of
+	// a network can be found at once.
+	writesPerSecond, writesAtOnce = 1, 64
 )
 
 // Options configures an Agent.
@@ -62,6 +62,10 @@ type Agent struct {
 	records []discovery.Record
 	cache   discovery.Cache
 	limit   *rate.Limiter
+	// unanswered is the last failure to answer the local network since the last regular pass.
+	unanswered error
+	// writes bounds the writes of ForeignClusters, by way of discovery: a flood in the local network delays no cluster of a domain.
+	writes map[string]*rate.Limiter
 	// found are the clusters that the ForeignClusters show, by way of discovery.
 	found map[string][]discovery.Cluster
 	// began is when the agent began to look.
@@ -72,7 +76,13 @@ type Agent struct {
 
 // New returns an Agent. It joins the local networks if it has to announce or to browse there.
 func New(o Options) (*Agent, error) {
-	a := &Agent{Options: o, limit: rate.NewLimiter(answersPerSecond, answersPerSecond), found: map[string][]discovery.Cluster{}, told: map[string]string{}}
+	a := &Agent{
+		Options: o, limit: rate.NewLimiter(answersPerSecond, answersPerSecond), writes: map[string]*rate.Limiter{},
+		found: map[string][]discovery.Cluster{}, told: map[string]string{},
+	}
+	for _, way := range []string{corev1beta1.DiscoveredLAN, corev1beta1.DiscoveredDNS} {
+		a.writes[way] = rate.NewLimiter(writesPerSecond, writesAtOnce)
+	}
 	if !o.Browse && !o.Announce {
 		return a, nil
 	}
@@ -122,6 +132,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			if a.announce(ctx) {
 				again = time.After(firstQuery) // packets get lost (RFC 6762, section 8.3)
 			}
+			a.tell("answering the local network", a.unanswered)
+			a.unanswered = nil
 			a.syncLAN(ctx, true)
 			a.syncDomains(ctx)
 			refreshed.Reset(min(refresh, max(a.TTL/2, firstQuery)))
@@ -147,7 +159,9 @@ func (a *Agent) receive(p *multicast.Packet) bool {
 	}
 	response, unicast := discovery.Answer(p.Message, a.records, p.Legacy())
 	if response != nil && a.limit.Allow() {
-		a.tell("answering the local network", a.group.Reply(p, response, unicast))
+		if err := a.group.Reply(p, response, unicast); err != nil {
+			a.unanswered = err
+		}
 	}
 	return false
 }
@@ -205,111 +219,47 @@ func (a *Agent) withdraw() {
 	}
 }
 
-// syncLAN brings the ForeignClusters to what the local networks announce.
-func (a *Agent) syncLAN(ctx context.Context, always bool) {
+// syncLAN brings the ForeignClusters to what the local networks announce. full is whether this is the regular pass.
+func (a *Agent) syncLAN(ctx context.Context, full bool) {
 	if !a.Browse {
 		return
 	}
 	clusters, problems := discovery.Assemble(discovery.LocalDomain, a.cache.Live(time.Now()), a.Own)
-	a.sync(ctx, corev1beta1.DiscoveredLAN, clusters, problems, always)
+	a.sync(ctx, corev1beta1.DiscoveredLAN, query.Found{Clusters: clusters, Problems: problems}, full)
 }
 
-// syncDomains brings the ForeignClusters to what the domains list. A domain whose servers don't answer takes nothing back.
+// syncDomains brings the ForeignClusters to what the domains list.
 func (a *Agent) syncDomains(ctx context.Context) {
 	if len(a.Domains) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, domainsTimeout)
-	defer cancel()
 	servers, err := query.SystemServers(ctx)
 	a.tell("looking for DNS servers", err)
 	if err != nil {
 		return
 	}
-	var all []discovery.Cluster
-	var problems []error
-	for _, domain := range a.Domains {
-		clusters, refused, err := (&query.Servers{Addresses: servers}).Discover(ctx, domain, a.Own)
-		a.tell("asking domain "+domain, err)
-		if err != nil {
-			return
-		}
-		all, problems = append(all, clusters...), append(problems, refused...)
-	}
-	merged, contradictions := discovery.Merge(all)
-	a.sync(ctx, corev1beta1.DiscoveredDNS, merged, append(problems, contradictions...), true)
+	a.sync(ctx, corev1beta1.DiscoveredDNS, a.askDomains(ctx, servers), true)
 }
 
-// sync applies what was found in one way of discovery. Unless it is to happen always, only changes are applied, and no problem is logged: so
-// nobody can fill the log, or keep the API server busy.
-func (a *Agent) sync(ctx context.Context, way string, found []discovery.Cluster, problems []error, always bool) {
-	if !always && slices.EqualFunc(found, a.found[way], func(x, y discovery.Cluster) bool { return x.ID == y.ID && slices.Equal(x.URLs, y.URLs) }) {
-		return
+// askDomains asks DNS servers for the clusters of all domains at the same time, so that a slow domain takes no time from the others.
+func (a *Agent) askDomains(ctx context.Context, servers []string) query.Found {
+	ctx, cancel := context.WithTimeout(ctx, domainsTimeout)
+	defer cancel()
+	found, failed := make([]query.Found, len(a.Domains)), make([]error, len(a.Domains))
+	var asked sync.WaitGroup
+	for i, domain := range a.Domains {
+		asked.Go(func() { found[i], failed[i] = (&query.Servers{Addresses: servers}).Discover(ctx, domain, a.Own) })
 	}
-	a.found[way] = found
-	if always {
-		slices.SortFunc(problems, func(x, y error) int { return cmp.Compare(x.Error(), y.Error()) })
-		a.tell("reading the announcements of others ("+way+")", errors.Join(problems...))
+	asked.Wait()
+	var all query.Found
+	for i, domain := range a.Domains {
+		a.tell("asking domain "+domain, failed[i])
+		all.Clusters, all.Problems = append(all.Clusters, found[i].Clusters...), append(all.Problems, found[i].Problems...)
+		all.Partial = all.Partial || found[i].Partial || failed[i] != nil
 	}
-	a.tell("writing ForeignClusters ("+way+")", a.apply(ctx, way, found))
-}
-
-// apply brings the ForeignClusters to what was found.
-func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster) error {
-	list := &corev1beta1.ForeignClusterList{}
-	if err := a.Client.List(ctx, list); err != nil {
-		return fmt.Errorf("listing ForeignClusters: %w", err)
-	}
-	changes := discovery.Compare(found, list.Items, way, a.ClusterID)
-	if time.Since(a.began) < a.TTL { // a new process has not heard everybody yet
-		changes.Delete = nil
-	}
-	var failed []error
-	for i := range changes.Create {
-		fc := &changes.Create[i]
-		if err := a.Client.Create(ctx, fc); err != nil {
-			if !apierrors.IsAlreadyExists(err) {
-				failed = append(failed, fmt.Errorf("creating ForeignCluster %s: %w", fc.Name, err))
-			}
-			continue
-		}
-		a.Log.Info("Cluster discovered", "clusterID", fc.Name, "discovery", way, "url", fc.Spec.ForeignAuthURL)
-	}
-	for i := range changes.Update {
-		fc := &changes.Update[i]
-		patch, err := addressPatch(fc)
-		if err == nil {
-			err = a.Client.Patch(ctx, fc.DeepCopy(), patch)
-		}
-		if client.IgnoreNotFound(err) != nil { // also when somebody changed it meanwhile: it is read again soon
-			failed = append(failed, fmt.Errorf("changing ForeignCluster %s: %w", fc.Name, err))
-			continue
-		}
-		a.Log.Info("Address of a discovered cluster changed", "clusterID", fc.Name, "discovery", way, "url", fc.Spec.ForeignAuthURL)
-	}
-	for i := range changes.Delete {
-		fc := &changes.Delete[i]
-		// Only the ForeignCluster as it was read: somebody may just have asked it for a peering.
-		err := a.Client.Delete(ctx, fc, client.Preconditions{UID: &fc.UID, ResourceVersion: &fc.ResourceVersion})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			failed = append(failed, fmt.Errorf("deleting ForeignCluster %s: %w", fc.Name, err))
-			continue
-		}
-		a.Log.Info("Discovered cluster is no longer announced", "clusterID", fc.Name, "discovery", way)
-	}
-	return errors.Join(failed...)
-}
-
-// addressPatch returns the patch that gives a ForeignCluster its address. It fails if somebody changed the ForeignCluster meanwhile.
-func addressPatch(fc *corev1beta1.ForeignCluster) (client.Patch, error) {
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": fc.ResourceVersion},
-		"spec":     map[string]any{"foreignAuthUrl": fc.Spec.ForeignAuthURL, "ttl": fc.Spec.TTL},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("writing a patch: %w", err)
-	}
-	return client.RawPatch(types.MergePatchType, data), nil
+	merged, contradictions := discovery.Merge(all.Clusters)
+	all.Clusters, all.Problems = merged, append(all.Problems, contradictions...)
+	return all
 }
 
 // tell logs a failure, and its end, once.

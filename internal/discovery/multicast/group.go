@@ -41,7 +41,8 @@ func (p *Packet) Legacy() bool { return p.From.Port() != port }
 // link is a socket in one local network.
 type link struct {
 	conn *ipv4.PacketConn
-	// index is that of the interface, 0 if packets don't tell theirs.
+	// index is that of the interface, for a socket at the port of multicast DNS. Such a socket gets the packets of all interfaces, also those
+	// that are sent to an address of this host. It is 0 for a socket at a port of its own.
 	index    int
 	networks []netip.Prefix
 }
@@ -122,11 +123,11 @@ func newLink(conn *net.UDPConn, i *net.Interface, networks []netip.Prefix, share
 		return nil, err
 	}
 	l := &link{conn: packets, networks: networks}
-	// Where packets don't tell their interface, the address of the sender does.
-	if shared && packets.SetControlMessage(ipv4.FlagInterface, true) == nil {
-		l.index = i.Index
+	if !shared {
+		return l, nil
 	}
-	return l, nil
+	l.index = i.Index
+	return l, packets.SetControlMessage(ipv4.FlagInterface|ipv4.FlagDst, true)
 }
 
 // Run hands every message of a local network to handle, until ctx ends. It calls handle from several goroutines.
@@ -159,17 +160,23 @@ func (l *link) read(ctx context.Context, handle func(*Packet)) {
 			continue
 		}
 		udp, ok := from.(*net.UDPAddr)
-		if !ok || l.index != 0 && control != nil && control.IfIndex != l.index {
+		if !ok || l.index != 0 && (control == nil || control.IfIndex != l.index) {
 			continue
 		}
 		sender := udp.AddrPort()
 		sender = netip.AddrPortFrom(sender.Addr().Unmap(), sender.Port())
 		message, err := discovery.Parse(buffer[:n])
-		if err != nil || !l.local(sender.Addr()) || message.Response && sender.Port() != port {
-			continue // others use the same group for what they like, and responses from elsewhere are forged (RFC 6762, section 11)
+		if err != nil || !l.local(sender.Addr()) || message.Response && !l.trusts(sender, control) {
+			continue // others use the same group for what they like
 		}
 		handle(&Packet{Message: message, From: sender, link: l})
 	}
+}
+
+// trusts reports whether a response with these addresses comes from the network of the link (RFC 6762, section 11). Anybody can forge the address
+// of a sender, but no router forwards packets to the group. A program that asks from a port of its own gets its responses there.
+func (l *link) trusts(sender netip.AddrPort, control *ipv4.ControlMessage) bool {
+	return sender.Port() == port && (l.index == 0 || control.Dst.Equal(group))
 }
 
 // local reports whether an address is in the network of the link.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/net/ipv4"
 
 	"liqo.io/liqo/internal/discovery"
 )
@@ -32,60 +35,72 @@ func TestLocalNetworks(t *testing.T) {
 	}
 }
 
-// TestForgedPacketsAreDropped: a link hands on what comes from its own network, and responses from the port of multicast DNS only.
+// TestForgedPacketsAreDropped: a link receives packets of its own network only, and responses from the port of multicast DNS only. At that port, a
+// response counts only if it was sent to the group: it may have come from another network otherwise.
 func TestForgedPacketsAreDropped(t *testing.T) {
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	loopback, err := net.InterfaceByName("lo")
 	if err != nil {
 		t.Skip("this system calls its loopback interface otherwise") // Linux is where this is tested
 	}
-	l, err := newLink(conn, loopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, false)
+	responder, err := net.ListenMulticastUDP("udp4", loopback, &net.UDPAddr{IP: group, Port: port})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	g := &Group{links: []*link{l}}
-	got := make(chan *Packet, 10)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		g.Run(ctx, func(p *Packet) { got <- p })
-	}()
-	send := func(from string, m *discovery.Message) {
-		t.Helper()
-		local, err := net.ResolveUDPAddr("udp4", from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sender, err := net.DialUDP("udp4", local, conn.LocalAddr().(*net.UDPAddr))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = sender.Close() }()
-		data, err := m.Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := sender.Write(data); err != nil {
-			t.Fatal(err)
-		}
-	}
+	defer func() { _ = responder.Close() }()
 	question := []discovery.Question{{Name: discovery.ServiceName(discovery.LocalDomain), Type: discovery.PTR}}
-	send("127.0.0.2:0", &discovery.Message{ID: 1, Questions: question})                 // from elsewhere
-	send("127.0.0.1:0", &discovery.Message{ID: 2, Response: true, Questions: question}) // a response of a program
-	send("127.0.0.1:0", &discovery.Message{ID: 3, Questions: question})
-	p := <-got
-	if p.Message.ID != 3 || !p.Legacy() {
-		t.Errorf("%+v from %s", p.Message, p.From)
+	for shared, want := range map[bool][]uint16{false: {3, 4}, true: {4}} {
+		conn := listenAt(t, "127.0.0.1")
+		l, err := newLink(conn, loopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, packet := range []struct {
+			from *net.UDPConn
+			m    discovery.Message
+		}{
+			{listenAt(t, "127.0.0.2"), discovery.Message{ID: 1}},                 // from another network
+			{listenAt(t, "127.0.0.1"), discovery.Message{ID: 2, Response: true}}, // from the port of a program
+			{responder, discovery.Message{ID: 3, Response: true}},                // to the address of this host
+			{listenAt(t, "127.0.0.1"), discovery.Message{ID: 4}},
+		} {
+			packet.m.Questions = question
+			data, err := packet.m.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := packet.from.WriteTo(data, conn.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		var got []uint16
+		(&Group{links: []*link{l}}).Run(ctx, func(p *Packet) {
+			got = append(got, p.Message.ID)
+			if p.Legacy() != (p.Message.ID == 4) {
+				t.Errorf("%+v from %s: legacy is %t", p.Message, p.From, p.Legacy())
+			}
+			if p.Message.ID == 4 { // the last one
+				cancel()
+			}
+		})
+		cancel()
+		if !slices.Equal(got, want) {
+			t.Errorf("shared %t: messages %v, want %v", shared, got, want)
+		}
+		sender := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+		if !l.trusts(sender, &ipv4.ControlMessage{Dst: group.To4(), IfIndex: loopback.Index}) {
+			t.Errorf("shared %t: a response to the group is dropped", shared)
+		}
 	}
-	cancel()
-	<-done
-	g.Close()
-	if len(got) > 0 {
-		t.Errorf("also %+v", (<-got).Message)
+}
+
+// listenAt opens a socket at an address until the test ends.
+func listenAt(t *testing.T, address string) *net.UDPConn {
+	t.Helper()
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(address)})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }

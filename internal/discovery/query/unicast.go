@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"liqo.io/liqo/internal/discovery"
@@ -54,40 +55,65 @@ func ServerAddress(text string) string {
 	return net.JoinHostPort(text, dnsPort)
 }
 
-// Discover returns the clusters that a domain lists, as discovery.Assemble does. own are the ranges of this cluster.
-func (s *Servers) Discover(ctx context.Context, domain string, own []netip.Prefix) (clusters []discovery.Cluster, problems []error, err error) {
-	listed, err := s.ask(ctx, discovery.ServiceName(domain), discovery.PTR)
+// Found is what a search for clusters found.
+type Found struct {
+	// Clusters are the clusters that can be used, sorted by ID.
+	Clusters []discovery.Cluster
+	// Problems are the announcements that were refused, and the lookups that failed.
+	Problems []error
+	// Partial is whether a lookup failed. Then Clusters may lack some.
+	Partial bool
+}
+
+// Discover returns the clusters that a domain lists, as discovery.Assemble does. own are the ranges of this cluster. It fails if the list itself
+// can't be read. The services of the list are looked up at the same time, so that each has all the time until ctx ends: a service whose name
+// servers don't respond takes none of it from the others.
+func (s *Servers) Discover(ctx context.Context, domain string, own []netip.Prefix) (Found, error) {
+	records, err := s.ask(ctx, discovery.ServiceName(domain), discovery.PTR)
 	if err != nil {
-		return nil, nil, err
+		return Found{}, err
 	}
-	records, hosts := listed, map[string]bool{}
-	for _, instance := range discovery.Instances(domain, listed) {
-		for _, kind := range []discovery.Type{discovery.SRV, discovery.TXT} {
-			found, err := s.ask(ctx, instance, kind)
-			if err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			records = append(records, found...)
-			for i := range found {
-				if kind == discovery.SRV && found[i].Target != "." {
-					hosts[found[i].Target] = true
-				}
-			}
-		}
+	instances := discovery.Instances(domain, records)
+	services := make([]lookup, len(instances))
+	var all sync.WaitGroup
+	for i, instance := range instances {
+		all.Go(func() { services[i].service(ctx, s, instance) })
 	}
-	for host := range hosts {
-		for _, kind := range []discovery.Type{discovery.A, discovery.AAAA} {
-			found, err := s.ask(ctx, host, kind)
-			if err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			records = append(records, found...)
-		}
+	all.Wait()
+	var found Found
+	for i := range services {
+		records, found.Problems = append(records, services[i].records...), append(found.Problems, services[i].failed...)
 	}
+	found.Partial = len(found.Problems) > 0
 	clusters, refused := discovery.Assemble(domain, records, own)
-	return clusters, append(problems, refused...), nil
+	found.Clusters, found.Problems = clusters, append(found.Problems, refused...)
+	return found, nil
+}
+
+// lookup is what was found about a service, and what could not be found.
+type lookup struct {
+	records []discovery.Record
+	failed  []error
+}
+
+// service looks up a service and its host.
+func (l *lookup) service(ctx context.Context, s *Servers, instance string) {
+	l.ask(ctx, s, instance, discovery.SRV, discovery.TXT)
+	if host := discovery.Host(instance, l.records); host != "" {
+		l.ask(ctx, s, host, discovery.A, discovery.AAAA)
+	}
+}
+
+// ask looks up records of a name, until the first failure: the other records of the name are on the same servers.
+func (l *lookup) ask(ctx context.Context, s *Servers, name string, kinds ...discovery.Type) {
+	for _, kind := range kinds {
+		found, err := s.ask(ctx, name, kind)
+		if err != nil {
+			l.failed = append(l.failed, err)
+			return
+		}
+		l.records = append(l.records, found...)
+	}
 }
 
 // ask returns the records of a name from the first server that answers.

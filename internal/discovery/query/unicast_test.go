@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +19,12 @@ import (
 
 const domain = "clusters.example.org"
 
-// server is a DNS server with these records. before is called with each query, and may send something first.
+// server is a DNS server with these records. It does not respond to queries for the silent name. before is called with each other query, and may send
+// something first.
 type server struct {
 	records  []discovery.Record
 	truncate bool
+	silent   string
 	before   func(reply func([]byte), query *discovery.Message)
 }
 
@@ -65,7 +68,7 @@ func (s *server) serve(t *testing.T) string {
 				return
 			}
 			query, err := discovery.Parse(buffer[:n])
-			if err != nil {
+			if err != nil || query.Questions[0].Name == s.silent {
 				continue
 			}
 			reply := func(data []byte) { _, _ = packets.WriteTo(data, from) }
@@ -133,17 +136,44 @@ func TestClustersOfADomain(t *testing.T) {
 		"by UDP": {records: records()}, "by TCP": {records: records(), truncate: true}, "after forged messages": {records: records(), before: forged},
 	} {
 		address := s.serve(t)
-		clusters, problems, err := (&Servers{Addresses: []string{"127.0.0.1:1", address}}).Discover(t.Context(), domain, nil)
-		if diff := cmp.Diff(want, clusters); err != nil || len(problems) > 0 || diff != "" {
-			t.Errorf("%s: %v, %v (-want +got):\n%s", name, err, problems, diff)
+		found, err := (&Servers{Addresses: []string{"127.0.0.1:1", address}}).Discover(t.Context(), domain, nil)
+		if diff := cmp.Diff(Found{Clusters: want}, found); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
 	// A server that follows aliases by itself sends the whole chain.
 	s := &server{records: aliased}
 	address := s.serve(t)
-	clusters, problems, err := (&Servers{Addresses: []string{address}}).Discover(t.Context(), domain, nil)
-	if err != nil || len(clusters) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error(), "no address") {
-		t.Errorf("an alias that leads nowhere: %+v, %v, %v", clusters, problems, err)
+	found, err := (&Servers{Addresses: []string{address}}).Discover(t.Context(), domain, nil)
+	if err != nil || found.Partial || len(found.Clusters) > 0 || len(found.Problems) != 1 || !strings.Contains(found.Problems[0].Error(), "no address") {
+		t.Errorf("an alias that leads nowhere: %+v, %v", found, err)
+	}
+}
+
+// TestASilentHostDelaysNobody: clusters are found while the name servers of other clusters in the list don't respond, and the search says that it is
+// not complete.
+func TestASilentHostDelaysNobody(t *testing.T) {
+	all := records()
+	for _, id := range []string{"alba", "zara"} { // before and after milan
+		silent := discovery.Advertisement{ID: id, Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.8")}, Port: 443, TTL: 90}
+		all = append(all, silent.Records(domain)...)
+	}
+	service := discovery.ServiceName(domain)
+	for _, silent := range []string{"alba." + service, "zara." + service, "liqo-auth-alba." + domain + ".", "liqo-auth-zara." + domain + "."} {
+		t.Run(silent, func(t *testing.T) {
+			t.Parallel()
+			s := &server{records: all, silent: silent}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			found, err := (&Servers{Addresses: []string{s.serve(t)}}).Discover(ctx, domain, nil)
+			milan := slices.ContainsFunc(found.Clusters, func(c discovery.Cluster) bool { return c.ID == "milan" })
+			if err != nil || !found.Partial || !milan || len(found.Clusters) != 2 {
+				t.Errorf("found %+v, %v", found, err)
+			}
+			if len(found.Problems) == 0 || !strings.Contains(errors.Join(found.Problems...).Error(), silent) {
+				t.Errorf("no problem names it: %v", found.Problems)
+			}
+		})
 	}
 }
 
@@ -151,16 +181,17 @@ func TestClustersOfADomain(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := (&Servers{Addresses: []string{"192.0.2.1:53"}}).Discover(ctx, domain, nil)
+	_, err := (&Servers{Addresses: []string{"192.0.2.1:53"}}).Discover(ctx, domain, nil)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "192.0.2.1:53") || !strings.Contains(err.Error(), domain) {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := (&Servers{}).Discover(t.Context(), domain, nil); err == nil {
+	if _, err := (&Servers{}).Discover(t.Context(), domain, nil); err == nil {
 		t.Error("no server")
 	}
 	empty := (&server{}).serve(t)
-	if clusters, problems, err := (&Servers{Addresses: []string{empty}}).Discover(t.Context(), domain, nil); err != nil || len(clusters)+len(problems) > 0 {
-		t.Errorf("an empty domain: %v, %v, %v", clusters, problems, err)
+	found, err := (&Servers{Addresses: []string{empty}}).Discover(t.Context(), domain, nil)
+	if err != nil || found.Partial || len(found.Clusters)+len(found.Problems) > 0 {
+		t.Errorf("an empty domain: %+v, %v", found, err)
 	}
 }
 

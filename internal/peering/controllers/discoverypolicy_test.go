@@ -84,6 +84,12 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 	moved := func(fc *corev1beta1.ForeignCluster) { fc.Spec.ForeignAuthURL = "https://203.0.113.7" }
 	manual := func(fc *corev1beta1.ForeignCluster) { fc.Labels = nil }
 	held := func(fc *corev1beta1.ForeignCluster) { fc.Finalizers = []string{"rome.example/stay"} }
+	proxied := func(fc *corev1beta1.ForeignCluster) { fc.Spec.ForeignProxyURL = "https://203.0.113.7" }
+	// The garbage collector deletes an object whose owner does not exist.
+	owned := func(fc *corev1beta1.ForeignCluster) {
+		fc.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "gone", UID: "00000000-0000-0000-0000-000000000001"}}
+	}
+	labelled := func(fc *corev1beta1.ForeignCluster) { fc.Labels["app.kubernetes.io/instance"] = "somebody" }
 	lost := func(fc *corev1beta1.ForeignCluster) {
 		fc.Annotations = map[string]string{peering.AnnotationUnreachable: api.True}
 	}
@@ -99,12 +105,18 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for what, change := range map[string]func(*corev1beta1.ForeignCluster){"No": no, "no label": manual, "a finalizer": held, "an annotation": lost} {
+	forbidden := map[string]func(*corev1beta1.ForeignCluster){
+		"no label": manual, "a finalizer": held, "an annotation": lost, "an owner": owned, "another label": labelled, "a proxy": proxied,
+	}
+	check("creating with No", agent.Create(t.Context(), cluster("milan", no), client.DryRunAll), false)
+	for what, change := range forbidden {
 		check("creating with "+what, agent.Create(t.Context(), cluster("milan", change), client.DryRunAll), false)
 	}
 	check("creating a proposal", agent.Create(t.Context(), cluster("milan", nil)), true)
 	check("creating one of an administrator", admin.Create(t.Context(), cluster("turin", manual)), true)
 	check("creating one that is wanted", admin.Create(t.Context(), cluster("genoa", yes)), true)
+	check("creating one that is not wanted", admin.Create(t.Context(), cluster("pisa", no)), true)
+	check("creating one that was joined by policy", admin.Create(t.Context(), cluster("parma", held)), true)
 	patch := func(name string, change func(*corev1beta1.ForeignCluster)) error {
 		t.Helper()
 		fc := &corev1beta1.ForeignCluster{}
@@ -116,10 +128,19 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 		return agent.Patch(t.Context(), fc, client.MergeFrom(before))
 	}
 	check("a new address", patch("milan", moved), true)
-	check("a new address of one that is wanted", patch("genoa", moved), true)
-	for what, change := range map[string]func(*corev1beta1.ForeignCluster){"Yes": yes, "No": no, "no label": manual, "a finalizer": held, "an annotation": lost} {
+	check("a new address of one that was joined by policy", patch("parma", moved), true)
+	for what, change := range map[string]func(*corev1beta1.ForeignCluster){"Yes": yes, "No": no} {
 		check("changing to "+what, patch("milan", change), false)
 	}
+	for what, change := range forbidden {
+		check("changing to "+what, patch("milan", change), false)
+		check("changing one that is wanted to "+what, patch("genoa", change), false)
+	}
+	for _, name := range []string{"genoa", "pisa"} {
+		check("a new address of "+name, patch(name, moved), false)
+		check("deleting "+name, agent.Delete(t.Context(), cluster(name, nil)), false)
+	}
+	check("deleting one that was joined by policy", agent.Delete(t.Context(), cluster("parma", nil)), false)
 	check("ending one that is wanted", patch("genoa", no), false)
 	check("the address of an administrator", patch("turin", moved), false)
 	check("taking one of an administrator", patch("turin", func(fc *corev1beta1.ForeignCluster) {
