@@ -122,6 +122,9 @@ page: ## The page of liqoctl dashboard, after its sources changed. Needs Node.js
 
 ##@ Test
 
+# The tests trade memory for processor time: the garbage collectors of compilers, tests, API servers and kubelets run less often.
+lint unit api datapath playground-test scenario network-scenario doors examples: export GOGC ?= 300
+
 .PHONY: test
 test: lint unit api datapath playground-test scenario network-scenario doors examples ## Everything: levels 0 to 4 and the checks.
 

@@ -188,6 +188,15 @@ func (s *supervisor) done(names []string) bool {
 	return true
 }
 
+// environment returns the environment of the programs. GOGC is that of the creator of the cluster, who may have memory to spare for less processor time.
+func environment() []string {
+	env := []string{"PATH=" + path, "HOME=/root"}
+	if percent, found := os.LookupEnv("GOGC"); found {
+		env = append(env, "GOGC="+percent)
+	}
+	return env
+}
+
 // launch starts the program and appends its output to its log. It holds the lock while it starts the program, so that collect cannot reap
 // the process before children contains it.
 func (s *supervisor) launch(p *program) error {
@@ -209,7 +218,7 @@ func (s *supervisor) launch(p *program) error {
 	fmt.Fprintf(log, "== %s start %q\n", time.Now().Format(time.RFC3339Nano), p.Args)
 	pid, err := syscall.ForkExec(p.Args[0], p.Args, &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   []string{"PATH=" + path, "HOME=/root"},
+		Env:   environment(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
