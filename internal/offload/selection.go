@@ -2,6 +2,7 @@ package offload
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -16,12 +17,15 @@ import (
 const defaultArchitecture = "amd64"
 
 // NodeLabels returns the labels of a VirtualNode's Node that a cluster selector may match. These are the labels that identify a virtual node, the labels
-// of the VirtualNode itself, and the labels in its spec.
+// of the VirtualNode itself, and the labels in its spec. A label that the provider granted does not override one of the VirtualNode itself, which is an
+// administrator's.
 func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 	labels := make(map[string]string, len(node.Labels)+len(node.Spec.Labels)+8)
-	for _, m := range []map[string]string{node.Labels, node.Spec.Labels} {
-		for k, v := range m {
-			labels[k] = v
+	maps.Copy(labels, node.Labels)
+	granted := grantedLabels(node)
+	for key, value := range node.Spec.Labels {
+		if _, onObject := node.Labels[key]; !onObject || !granted(key, value) {
+			labels[key] = value
 		}
 	}
 	labels[corev1.LabelHostname] = node.Name

@@ -58,13 +58,8 @@ const annotationGrantedLabels = "offloading.liqo.io/granted-labels"
 // fillLabels replaces the labels that the provider granted before with those that it grants now. It never changes a label that the administrator of this
 // cluster set on the VirtualNode, in its metadata or its spec, since pods and cluster selectors rely on it.
 func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) {
-	before, had := node.Annotations[annotationGrantedLabels]
-	for entry := range strings.SplitSeq(before, ",") {
-		key, value, valued := strings.Cut(entry, "=")
-		if !valued || node.Spec.Labels[key] == value { // otherwise the administrator has changed it since
-			delete(node.Spec.Labels, key)
-		}
-	}
+	_, had := node.Annotations[annotationGrantedLabels]
+	maps.DeleteFunc(node.Spec.Labels, grantedLabels(node)) // those that the administrator has changed since stay
 	labels, entries := map[string]string{}, []string{}
 	for key, value := range granted {
 		_, inSpec := node.Spec.Labels[key]
@@ -80,6 +75,20 @@ func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) 
 	if had || len(labels) > 0 {
 		slices.Sort(entries)
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationGrantedLabels, strings.Join(entries, ","))
+	}
+}
+
+// grantedLabels returns a function that reports whether a label in the spec of a VirtualNode is as the provider granted it.
+func grantedLabels(node *offloadingv1beta1.VirtualNode) func(key, value string) bool {
+	granted := map[string]string{}
+	anyValue := map[string]bool{}
+	for entry := range strings.SplitSeq(node.Annotations[annotationGrantedLabels], ",") {
+		key, value, valued := strings.Cut(entry, "=")
+		granted[key], anyValue[key] = value, !valued
+	}
+	return func(key, value string) bool {
+		of, found := granted[key]
+		return found && (anyValue[key] || of == value)
 	}
 }
 

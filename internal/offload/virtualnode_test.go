@@ -120,6 +120,17 @@ func TestProvidersNeverOverrideAdministrators(t *testing.T) {
 	fill(map[string]string{"region": "theirs", "trust": "high", "tier": "gold"}, map[string]string{"region": "mine", "tier": "iron"})
 	fill(map[string]string{"tier": "silver"}, map[string]string{"region": "mine", "tier": "iron"})
 	fill(nil, map[string]string{"region": "mine", "tier": "iron"})
+	// A label on the VirtualNode decides at once, and not only when the grant is read the next time.
+	fill(map[string]string{"arch": "amd64"}, map[string]string{"region": "mine", "tier": "iron", "arch": "amd64"})
+	node.Labels["arch"] = "arm64"
+	if got := NodeLabels(node)["arch"]; got != "arm64" {
+		t.Errorf("the architecture that the administrator set became %s", got)
+	}
+	delete(node.Labels, "arch")
+	if got := NodeLabels(node)["arch"]; got != "amd64" {
+		t.Errorf("the architecture that the provider granted became %s", got)
+	}
+	fill(nil, map[string]string{"region": "mine", "tier": "iron"})
 	// A VirtualNode of an earlier version lists the keys only.
 	node.Annotations[annotationGrantedLabels], node.Spec.Labels["zone"] = "zone", "a"
 	fill(map[string]string{"zone": "b"}, map[string]string{"region": "mine", "tier": "iron", "zone": "b"})
