@@ -201,12 +201,12 @@ func onLocalDeleted(shadow *offv1.ShadowPod, ours bool, env Env) Step {
 func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
-		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and its namespace has no remote namespace"}
+		return remove(local, "it is being deleted, and its namespace has no remote namespace")
 	case !env.RemoteSynced && !env.RefusedSince.IsZero():
 		if rest := revokedLimit - env.Now.Sub(env.RefusedSince); rest > 0 {
 			return Step{Why: "it is being deleted, and the provider refuses access to the remote namespace", After: min(rest, revokedLimit)}
 		}
-		return Step{Action: DeleteLocal, Object: local, Why: "it is being deleted, and the provider has revoked access to the remote namespace"}
+		return remove(local, "it is being deleted, and the provider has revoked access to the remote namespace")
 	case !env.RemoteSynced:
 		return Step{Why: "it is being deleted, and the provider does not answer"}
 	case ours && shadow.DeletionTimestamp == nil:
@@ -219,8 +219,17 @@ func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Po
 	case ours || remote != nil:
 		return Step{Why: "the remote pod is on its way out"}
 	default:
-		return Step{Action: DeleteLocal, Object: local, Why: "nothing of it is left in the provider"}
+		return remove(local, "nothing of it is left in the provider")
 	}
+}
+
+// remove deletes a local Pod of which nothing runs. A Pod with finalizers outlives its deletion, so it gets a final phase first, as a kubelet does. The Job
+// controller, for example, holds the Pods of a Job with a podFailurePolicy until their phase is final.
+func remove(local *corev1.Pod, why string) Step {
+	if len(local.Finalizers) > 0 && !kinds.Finished(local) {
+		return showStatus(local, kinds.Removed(local), why)
+	}
+	return Step{Action: DeleteLocal, Object: local, Why: why}
 }
 
 // graceTimeout is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,10 +84,15 @@ func TestStepLawsByEnumeration(t *testing.T) {
 	locals := map[string]*corev1.Pod{
 		"none": nil, "new": localPod("u1", nil), "offloaded": localPod("u1", labelled), "deleting": localPod("u1", deleting),
 		"offloaded, deleting": localPod("u1", func(p *corev1.Pod) { labelled(p); deleting(p) }),
-		"copy of another":     localPod("u1", pasted),
-		"succeeded":           localPod("u1", phase2(corev1.PodSucceeded, "")),
-		"aborted":             localPod("u1", phase2(corev1.PodFailed, offv1.PodOffloadingAborted)),
-		"refused":             localPod("u1", func(p *corev1.Pod) { p.Status.Reason = offv1.PodOffloadingBackOff }),
+		"held, deleting": localPod("u1", func(p *corev1.Pod) {
+			labelled(p)
+			deleting(p)
+			p.Finalizers = []string{batchv1.JobTrackingFinalizer}
+		}),
+		"copy of another": localPod("u1", pasted),
+		"succeeded":       localPod("u1", phase2(corev1.PodSucceeded, "")),
+		"aborted":         localPod("u1", phase2(corev1.PodFailed, offv1.PodOffloadingAborted)),
+		"refused":         localPod("u1", func(p *corev1.Pod) { p.Status.Reason = offv1.PodOffloadingBackOff }),
 	}
 	base := localPod("u1", nil)
 	dying := func(s *offv1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{Time: stepNow} }
@@ -192,6 +198,9 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 	case DeleteLocal:
 		if local.DeletionTimestamp == nil {
 			fail("it removes a pod that nobody deleted")
+		}
+		if len(local.Finalizers) > 0 && !kinds.Finished(local) {
+			fail("it removes a pod that others hold until it has ended")
 		}
 		if env.Mapping.Namespace != "" && (!env.RemoteSynced || ours || remote != nil) {
 			fail("it removes a pod that may still run")

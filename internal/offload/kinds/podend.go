@@ -37,7 +37,15 @@ func Refused(local *corev1.Pod, message string) *corev1.Pod {
 
 // Aborted returns local as Failed. The provider has ended its offloading, or its namespace is no longer offloaded.
 func Aborted(local *corev1.Pod, message string) *corev1.Pod {
-	return ended(local, corev1.PodFailed, offv1.PodOffloadingAborted, message)
+	return ended(local, corev1.PodFailed, 1, offv1.PodOffloadingAborted, message)
+}
+
+// exitKilled is the exit code of a container that was killed: 128 and the number of SIGKILL. A kubelet reports it of each container whose end it did not see.
+const exitKilled = 137
+
+// Removed returns local as Failed. It was deleted, and nothing of it is left in the provider.
+func Removed(local *corev1.Pod) *corev1.Pod {
+	return ended(local, corev1.PodFailed, exitKilled, offv1.PodRemoteTerminated, "the pod was deleted, and nothing of it runs in the provider")
 }
 
 // End returns the part of a finished Pod's status that a ShadowPod keeps: the fields that controllers act on. It is nil for other Pods.
@@ -76,18 +84,18 @@ func RemoteTerminated(local *corev1.Pod, shadow *offv1.ShadowPod, o PodOptions) 
 		remote.UID = types.UID(local.Annotations[AnnotationRemoteUID])
 		return PodStatus(local, remote, o)
 	}
-	return ended(offloaded(local), phase, offv1.PodRemoteTerminated, "the remote pod had finished before it was removed")
-}
-
-// ended returns a copy of local in a final phase: not ready, and with no running container.
-func ended(local *corev1.Pod, phase corev1.PodPhase, reason, message string) *corev1.Pod {
-	out := local.DeepCopy()
-	s := &out.Status
-	s.Phase, s.Reason, s.Message = phase, reason, message
 	var exitCode int32
 	if phase == corev1.PodFailed {
 		exitCode = 1
 	}
+	return ended(offloaded(local), phase, exitCode, offv1.PodRemoteTerminated, "the remote pod had finished before it was removed")
+}
+
+// ended returns a copy of local in a final phase: not ready, and with no running container. Containers without an observed end get exitCode.
+func ended(local *corev1.Pod, phase corev1.PodPhase, exitCode int32, reason, message string) *corev1.Pod {
+	out := local.DeepCopy()
+	s := &out.Status
+	s.Phase, s.Reason, s.Message = phase, reason, message
 	for i := range s.Conditions {
 		if t := s.Conditions[i].Type; t == corev1.PodReady || t == corev1.ContainersReady {
 			s.Conditions[i].Status, s.Conditions[i].Reason = corev1.ConditionFalse, reason
