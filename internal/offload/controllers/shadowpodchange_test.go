@@ -116,13 +116,13 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 		}
 		for _, part := range []string{"resources", "ephemeralContainers/broken"} {
 			if !slices.ContainsFunc(told.Items, func(e corev1.Event) bool {
-				return e.Reason == "FailedUpdatePod" && e.InvolvedObject.Kind == "ShadowPod" && strings.Contains(e.Message, "changing "+part+" of the pod: ")
+				return e.Reason == "FailedUpdatePod" && e.InvolvedObject.Kind == "ShadowPod" && strings.Contains(e.Message, "failed to change "+part+" of the pod: ")
 			}) {
 				return fmt.Errorf("nothing of %s: events %+v", part, told.Items)
 			}
 		}
 		for _, e := range told.Items {
-			if strings.Contains(e.Message, "late") || strings.Contains(e.Message, "changing image") {
+			if strings.Contains(e.Message, "late") || strings.Contains(e.Message, "change image") {
 				t.Errorf("told: %s", e.Message)
 			}
 		}
