@@ -121,8 +121,21 @@ type Reception struct {
 	BitsPerSecond float64
 	// Longest is the longest stall in milliseconds.
 	Longest float64 `json:"longestStallMilliseconds"`
+	// Stalls are those of at least 100 ms, in order of time.
+	Stalls []Stall
 	// Breaks are the ends of connections that nobody wanted, resets above all.
 	Breaks []string
+}
+
+// Stall is a time in which nothing arrived.
+type Stall struct {
+	// At is when it ended.
+	At           time.Time
+	Milliseconds float64
+}
+
+func (s Stall) String() string {
+	return fmt.Sprintf("%.0f ms until %s", s.Milliseconds, s.At.Format("05.000"))
 }
 
 // Stream is a TCP connection over which a test server sends as fast as it can, or at a rate.

@@ -229,6 +229,13 @@ func (p *people) stream(from playground.Inside, c *playground.Cluster, group str
 // returns the longest stall.
 func (p *people) flows(stream *playground.Stream, stall time.Duration) time.Duration {
 	p.Helper()
+	_, longest := p.flowed(stream, stall)
+	return longest
+}
+
+// flowed is flows, for who looks at each stall.
+func (p *people) flowed(stream *playground.Stream, stall time.Duration) (playground.Reception, time.Duration) {
+	p.Helper()
 	got, err := stream.Stop()
 	p.Must(err)
 	longest := time.Duration(got.Longest * float64(time.Millisecond)).Round(time.Millisecond)
@@ -241,7 +248,7 @@ func (p *people) flows(stream *playground.Stream, stall time.Duration) time.Dura
 	case longest > stall:
 		p.Errorf("the stream stalled for %v, and must not for longer than %v", longest, stall)
 	}
-	return longest
+	return got, longest
 }
 
 // hosts makes a pod in the host network of every node of every cluster, and returns where to send from, by node.
