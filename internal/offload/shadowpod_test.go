@@ -162,9 +162,9 @@ func TestPodLabels(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Labels = map[string]string{
 			"app": "web", "app.kubernetes.io/name": "web", "team.example.org/tier": "1", "apps.kubernetes.io/pod-index": "0", "notistio.io/x": "1",
-			"offloading.liqo.io/origin": "rome",
+			"offloading.liqo.io/origin":    "rome",
 			"networking.liqo.io/component": "gateway", "networking.liqo.io/gateway-name": "turin", "offloading.liqo.io/component": "virtual-kubelet",
-			"istio.io/rev":              "canary", "sidecar.istio.io/inject": "true", "azure.workload.identity/use": "true", "aadpodidbinding": "admin",
+			"istio.io/rev": "canary", "sidecar.istio.io/inject": "true", "azure.workload.identity/use": "true", "aadpodidbinding": "admin",
 			"admission.datadoghq.com/enabled": "true", "kueue.x-k8s.io/queue-name": "team", "linkerd.io/control-plane-ns": "linkerd",
 		}
 	})

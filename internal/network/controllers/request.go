@@ -103,7 +103,9 @@ func toldIn(q *networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkFacts
 // honest peer reports the same in all its requests. Two requests that differ would otherwise overwrite each other's objects for ever.
 func decisive(requests []networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkRequest {
 	var first *networkingv1beta1.NetworkRequest
-	complete := func(facts *networkingv1beta1.NetworkFacts) bool { return len(facts.CIDR.Pod) > 0 && len(facts.PublicKey) > 0 }
+	complete := func(facts *networkingv1beta1.NetworkFacts) bool {
+		return len(facts.CIDR.Pod) > 0 && len(facts.PublicKey) > 0
+	}
 	for i := range requests {
 		q := &requests[i]
 		facts := toldIn(q)
