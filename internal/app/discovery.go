@@ -88,10 +88,18 @@ func Discovery(ctx context.Context, cfg *rest.Config, manager *ControllerManager
 
 // authenticationURL returns the URL at which others reach the authentication service.
 func authenticationURL(ctx context.Context, c client.Reader, namespace string) (string, error) {
-	service, nodes := &corev1.Service{}, &corev1.NodeList{}
+	service := &corev1.Service{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.EnrollmentService}, service); err != nil {
 		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, peering.EnrollmentService, err)
 	}
+	if err := peering.CheckEnrollmentTLS(service); err != nil {
+		return "", err
+	}
+	// Most Services need no node: only a node port has the address of one.
+	if url, err := peering.EnrollmentURL(service, nil); err == nil {
+		return url, nil
+	}
+	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}

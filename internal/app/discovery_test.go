@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"flag"
 	"io"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/internal/peering"
 )
@@ -69,7 +72,7 @@ func TestDiscoveryOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestAnnouncedURL: it is the one that generate peer-command prints.
+// TestAnnouncedURL: it is the URL that generate peer-command prints. Without TLS nothing is announced, and nodes are listed only for a node port.
 func TestAnnouncedURL(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService}, Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}},
@@ -77,11 +80,39 @@ func TestAnnouncedURL(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.7.1"}},
 	}}
-	c := fake.NewClientBuilder().WithObjects(service, node).Build()
-	if got, err := authenticationURL(t.Context(), c, "liqo"); err != nil || got != "https://192.168.7.1:30443" {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := authenticationURL(t.Context(), c, "other"); err == nil || !strings.Contains(err.Error(), "other/liqo-auth") {
-		t.Errorf("no Service: %v", err)
+	balanced := service.DeepCopy()
+	balanced.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
+	annotated := service.DeepCopy()
+	annotated.Annotations = map[string]string{peering.AnnotationEnrollmentAddress: "203.0.113.8"}
+	plain := balanced.DeepCopy()
+	plain.Spec.Ports[0].Name = peering.EnrollmentPlainPort
+	for name, row := range map[string]struct {
+		service     *corev1.Service
+		url, refuse string
+		lists       int
+	}{
+		"node port":        {service: service, url: "https://192.168.7.1:30443", lists: 1},
+		"load balancer":    {service: balanced, url: "https://203.0.113.7"},
+		"annotation":       {service: annotated, url: "https://203.0.113.8"},
+		"without TLS":      {service: plain, refuse: "serves no TLS"},
+		"no such Service":  {service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "other"}}, refuse: "liqo/liqo-auth"},
+		"no port, no node": {service: &corev1.Service{ObjectMeta: service.ObjectMeta}, refuse: "has no port", lists: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lists := 0
+			c := fake.NewClientBuilder().WithObjects(row.service, node).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					lists++
+					return c.List(ctx, list, opts...)
+				},
+			}).Build()
+			got, err := authenticationURL(t.Context(), c, "liqo")
+			if got != row.url || (err != nil) != (row.refuse != "") || err != nil && !strings.Contains(err.Error(), row.refuse) {
+				t.Errorf("%q, %v; want %q, %q", got, err, row.url, row.refuse)
+			}
+			if lists != row.lists {
+				t.Errorf("the nodes were listed %d times, want %d", lists, row.lists)
+			}
+		})
 	}
 }

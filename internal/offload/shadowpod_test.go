@@ -162,8 +162,9 @@ func TestPodLabels(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Labels = map[string]string{
 			"app": "web", "app.kubernetes.io/name": "web", "team.example.org/tier": "1", "apps.kubernetes.io/pod-index": "0", "notistio.io/x": "1",
-			"offloading.liqo.io/origin": "rome",
-			"istio.io/rev":              "canary", "sidecar.istio.io/inject": "true", "azure.workload.identity/use": "true", "aadpodidbinding": "admin",
+			"offloading.liqo.io/origin":    "rome",
+			"networking.liqo.io/component": "gateway", "networking.liqo.io/gateway-name": "turin", "offloading.liqo.io/component": "virtual-kubelet",
+			"istio.io/rev": "canary", "sidecar.istio.io/inject": "true", "azure.workload.identity/use": "true", "aadpodidbinding": "admin",
 			"admission.datadoghq.com/enabled": "true", "kueue.x-k8s.io/queue-name": "team", "linkerd.io/control-plane-ns": "linkerd",
 		}
 	})
@@ -173,7 +174,7 @@ func TestPodLabels(t *testing.T) {
 		more, fewer []string
 	}{
 		"by default": {PodMetadata{}, nil, nil},
-		"accepted":   {PodMetadata{Labels: []string{"istio.io/rev", "kueue.x-k8s.io/*"}}, []string{"istio.io/rev", "kueue.x-k8s.io/queue-name"}, nil},
+		"accepted":   {PodMetadata{Labels: []string{"istio.io/rev", "kueue.x-k8s.io/*", "networking.liqo.io/*", "offloading.liqo.io/component"}}, []string{"istio.io/rev", "kueue.x-k8s.io/queue-name"}, nil},
 		"refused":    {PodMetadata{RefusedLabels: []string{"team.example.org/*", "istio.io/rev"}, Labels: []string{"istio.io/rev"}}, nil, []string{"team.example.org/tier"}},
 		"all but ours": {PodMetadata{RefusedLabels: []string{"*"}}, nil,
 			[]string{"app", "app.kubernetes.io/name", "apps.kubernetes.io/pod-index", "notistio.io/x", "team.example.org/tier"}},

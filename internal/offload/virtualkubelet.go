@@ -236,7 +236,7 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 		LivenessProbe: probe("/healthz", 20),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}},
+		}, Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
 		VolumeMounts: []corev1.VolumeMount{{Name: identityVolume, MountPath: identityPath, ReadOnly: true}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

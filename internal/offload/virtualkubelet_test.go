@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -87,6 +88,19 @@ func TestKubeletIsProbed(t *testing.T) {
 		}) {
 			t.Errorf("%s is probed at %v, the ports are %+v", path, probe.HTTPGet.Port, container.Ports)
 		}
+	}
+}
+
+// TestKubeletHasAMemoryLimit: also with a template that names no resources. Those that it names are taken as they are.
+func TestKubeletHasAMemoryLimit(t *testing.T) {
+	facts := kubeletFacts()
+	facts.Options.Resources = nil
+	if limit := Kubelet(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources.Limits.Memory(); limit.IsZero() {
+		t.Error("no memory limit")
+	}
+	facts.Options.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}
+	if diff := cmp.Diff(*facts.Options.Resources, Kubelet(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources); diff != "" {
+		t.Error(diff)
 	}
 }
 

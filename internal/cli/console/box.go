@@ -22,7 +22,7 @@ func (b *Box) Line(depth int, key, value string) {
 	if value != "" {
 		line += ": " + value
 	}
-	b.lines = append(b.lines, line)
+	b.lines = append(b.lines, printable(strings.ReplaceAll(line, "\n", " ")))
 }
 
 const (
@@ -34,6 +34,9 @@ const (
 
 // columns returns the width of the terminal that w writes to.
 func columns(w io.Writer) int {
+	if text, ok := w.(textWriter); ok {
+		w = text.next
+	}
 	if file, ok := w.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > frame {
 			return columns

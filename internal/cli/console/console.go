@@ -83,8 +83,8 @@ func (c *Console) DryRun() *Console {
 	return &out
 }
 
-// Out returns the stream for data.
-func (c *Console) Out() io.Writer { return c.out }
+// Out returns the stream for data, which is text. Control characters in it are escaped.
+func (c *Console) Out() io.Writer { return textWriter{c.out} }
 
 // Info reports progress.
 func (c *Console) Info(format string, args ...any) { c.print(Info, format, args...) }
@@ -111,7 +111,7 @@ func (c *Console) Verbose(format string, args ...any) {
 }
 
 func (c *Console) print(level Level, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := printable(fmt.Sprintf(format, args...))
 	prefix := " " + string(level) + "  "
 	if c.color {
 		prefix = " \x1b[" + colors[level] + "m" + string(level) + "\x1b[0m  "
@@ -181,7 +181,7 @@ func (s *Step) replace(text string) bool {
 func (s *Step) current() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.text
+	return printable(s.text)
 }
 
 // Done ends the step and reports its success.

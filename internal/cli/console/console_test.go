@@ -2,6 +2,8 @@ package console
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +137,46 @@ func TestBoxIsWrapped(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "words"); n != 60 {
 		t.Errorf("%d words of 60 are left", n)
+	}
+}
+
+// TestControlCharactersAreEscaped: a text of another cluster, such as the message of a condition, moves no cursor, hides no line and draws no other one, wherever
+// it is shown.
+func TestControlCharactersAreEscaped(t *testing.T) {
+	const hostile = "drained\x1b[2K\r all is \u009b1m well\x07\u202e\x7f"
+	const shown = `drained\x1b[2K\x0d all is \x9b1m well\x07\u202e\x7f`
+	var out, errOut bytes.Buffer
+	c := New(&out, &errOut, true)
+	c.now = func() time.Time { return c.began }
+	c.Warn("%s\nand\tmore", hostile)
+	c.Fail(errors.New(hostile))
+	step := c.Start("%s", hostile)
+	step.Update("%s!", hostile)
+	step.Done("%s", hostile)
+	want := " WARN    0.00 s  " + shown + "\n       and\tmore\n ERRO    0.00 s  " + shown + "\n INFO    0.00 s  " + shown + "!\n INFO    0.00 s  " + shown + "\n"
+	if diff := cmp.Diff(want, errOut.String()); diff != "" {
+		t.Errorf("messages:\n%s", diff)
+	}
+	if n, err := fmt.Fprint(c.Out(), hostile+"\n"); err != nil || n != len(hostile)+1 || out.String() != shown+"\n" {
+		t.Errorf("data: %d, %v, %q", n, err, out.String())
+	}
+	out.Reset()
+	box := Box{Title: hostile}
+	box.Line(0, "state", hostile+"\n│ state: fine")
+	if err := box.Write(c.Out()); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 3 || !strings.Contains(lines[1], shown) || strings.ContainsAny(out.String(), "\x1b\r\x07") {
+		t.Errorf("box %q", out.String())
+	}
+
+	errOut.Reset()
+	terminal := New(nil, &errOut, false)
+	terminal.terminal = true
+	step = terminal.Start("%s", hostile)
+	time.Sleep(150 * time.Millisecond)
+	step.End()
+	if spinner := strings.ReplaceAll(errOut.String(), "\r\x1b[K", ""); !strings.Contains(spinner, shown) || strings.ContainsAny(spinner, "\x1b\r\x07") {
+		t.Errorf("spinner %q", spinner)
 	}
 }

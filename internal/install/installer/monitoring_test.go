@@ -15,11 +15,13 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	charts "liqo.io/liqo/charts/liqo"
 	"liqo.io/liqo/internal/metrics"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // monitored are the kinds and names of the objects for Prometheus that the chart makes in a cluster with these kinds of the operator.
@@ -82,6 +84,34 @@ func TestMonitorsFollowTheOperator(t *testing.T) {
 		if got := monitored(t, row.values, row.kinds...); !slices.Equal(got, row.want) {
 			t.Errorf("%s with the kinds %v: %v, want %v", row.values, row.kinds, got, row.want)
 		}
+	}
+}
+
+// TestMonitorsScrapeNoPodsOfPeers: a pod of a consumer can't have the labels by which a monitor selects pods in all namespaces. Its metrics would pass for those of
+// this cluster.
+func TestMonitorsScrapeNoPodsOfPeers(t *testing.T) {
+	everywhere := 0
+	for _, object := range render(t, minimal+"\nmetrics: {enabled: true, prometheusOperator: {enabled: true}}") {
+		wide, _, _ := unstructured.NestedBool(object.Object, "spec", "namespaceSelector", "any")
+		if !wide {
+			continue
+		}
+		everywhere++
+		labels, _, err := unstructured.NestedStringMap(object.Object, "spec", "selector", "matchLabels")
+		if err != nil || len(labels) == 0 {
+			t.Fatalf("%s %s selects by %v: %v", object.GetKind(), object.GetName(), labels, err)
+		}
+		if object.GetKind() != "PodMonitor" {
+			t.Errorf("%s %s selects in all namespaces: objects of consumers too", object.GetKind(), object.GetName())
+		}
+		left := maps.Clone(labels)
+		kinds.RefusePodLabels(left, []string{"*"}, nil)
+		if len(left) == len(labels) {
+			t.Errorf("%s %s selects pods by %v, and the Pod of a consumer may have these labels", object.GetKind(), object.GetName(), labels)
+		}
+	}
+	if everywhere != 2 {
+		t.Errorf("%d monitors select in all namespaces, want those of gateways and virtual kubelets", everywhere)
 	}
 }
 

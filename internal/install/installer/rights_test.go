@@ -1,10 +1,12 @@
 package installer
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -155,4 +157,126 @@ func TestLeaderElectionRights(t *testing.T) {
 			t.Errorf("%d rules about leases, want %d", got, want)
 		}
 	}
+}
+
+// TestControllerManagerRightsStayNarrow: these are all the rights of the controller manager on what gives power over a cluster: Secrets, accounts, roles,
+// bindings, pods, certificates, nodes, admission and definitions. The rights are generated from markers in the code, so a new marker may widen them. Whoever
+// changes this list decides that.
+func TestControllerManagerRightsStayNarrow(t *testing.T) {
+	const read, write = "get list watch", "create patch"
+	want := map[string]string{
+		// Secrets of tenant namespaces, which an administrator may name as it likes, so no Role can list them. Never deletes one.
+		"cluster: secrets":                                              write + " " + read,
+		"liqo: secrets":                                                 "create",
+		"liqo: secrets liqo-webhook-certs":                              read + " update",
+		"cluster: serviceaccounts":                                      write + " " + read, // no token of any
+		"cluster: roles":                                                write + " " + read, // Kubernetes refuses rights that it does not have itself
+		"cluster: rolebindings":                                         write + " delete " + read,
+		"cluster: clusterrolebindings":                                  write + " delete " + read,
+		"cluster: clusterroles liqo-gateway":                            "bind",
+		"cluster: clusterroles liqo-remote-controlplane":                "bind",
+		"cluster: clusterroles liqo-virtual-kubelet-local":              "bind",
+		"cluster: clusterroles liqo-virtual-kubelet-offloaded":          "bind",
+		"cluster: clusterroles liqo-virtual-kubelet-remote":             "bind",
+		"cluster: clusterroles liqo-virtual-kubelet-remote-clusterwide": "bind",
+		"cluster: pods":                                                 write + " delete " + read,
+		"cluster: pods/ephemeralcontainers":                             "patch",
+		"cluster: pods/eviction":                                        "create",
+		"cluster: pods/resize":                                          "patch",
+		"cluster: pods/status":                                          "patch",
+		"cluster: deployments":                                          write + " delete " + read, // gateways and virtual kubelets
+		"cluster: daemonsets":                                           "list",
+		"cluster: daemonsets/status":                                    "patch",
+		"cluster: replicasets":                                          "list",
+		"cluster: replicasets/status":                                   "patch",
+		"cluster: statefulsets":                                         "list",
+		"cluster: statefulsets/status":                                  "patch",
+		"cluster: certificatesigningrequests":                           "create delete " + read,
+		"cluster: certificatesigningrequests/approval":                  "update",
+		"cluster: signers kubernetes.io/kube-apiserver-client":          "approve",
+		"cluster: signers kubernetes.io/kubelet-serving":                "approve",
+		"cluster: nodes":                                                "delete " + read + " patch",
+		"cluster: mutatingwebhookconfigurations liqo-webhook":           read + " patch",
+	}
+	groups := []string{"rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "authentication.k8s.io", "apps", "batch", "*"}
+	harmless := []string{"configmaps", "events", "limitranges", "namespaces", "persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "resourcequotas", "resourcequotas/status", "services"}
+	got := map[string]map[string]bool{}
+	objects := render(t, everything)
+	for _, rule := range rulesOf(t, objects, "liqo-controller-manager") {
+		for _, verb := range rule.verbs {
+			for _, resource := range rule.resources {
+				core := contains(rule.groups, "") && !contains(harmless, resource)
+				if !core && !slices.ContainsFunc(rule.groups, func(group string) bool { return contains(groups, group) }) &&
+					verb != "*" && resource != "*" && verb != "impersonate" && verb != "escalate" && verb != "bind" {
+					continue
+				}
+				if len(rule.names) == 0 {
+					add(got, rule.where+": "+resource, verb)
+				}
+				for _, name := range rule.names {
+					add(got, rule.where+": "+resource+" "+name, verb)
+				}
+			}
+		}
+	}
+	have := map[string]string{}
+	for what, verbs := range got {
+		have[what] = strings.Join(slices.Sorted(maps.Keys(verbs)), " ")
+	}
+	for what, verbs := range want {
+		want[what] = strings.Join(slices.Sorted(slices.Values(strings.Fields(verbs))), " ")
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("rights of the controller manager (-want +got):\n%s", diff)
+	}
+}
+
+// rights is one rule that a program has.
+type rights struct {
+	// where is "cluster", or the namespace in which the rule holds.
+	where                           string
+	groups, resources, names, verbs []string
+}
+
+// rulesOf returns all rules that are bound to a ServiceAccount of the chart.
+func rulesOf(t *testing.T, objects []*unstructured.Unstructured, account string) (out []rights) {
+	t.Helper()
+	for _, binding := range objects {
+		if kind := binding.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
+		}
+		subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+		if !slices.ContainsFunc(subjects, func(s any) bool {
+			subject, _ := s.(map[string]any)
+			return subject["kind"] == "ServiceAccount" && subject["name"] == account
+		}) {
+			continue
+		}
+		kind, _, _ := unstructured.NestedString(binding.Object, "roleRef", "kind")
+		name, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name")
+		where := "cluster"
+		if binding.GetKind() == "RoleBinding" {
+			where = binding.GetNamespace()
+		}
+		rules, _, _ := unstructured.NestedSlice(find(t, objects, kind, name).Object, "rules")
+		for _, r := range rules {
+			rule, _ := r.(map[string]any)
+			field := func(name string) []string {
+				values, _, _ := unstructured.NestedStringSlice(rule, name)
+				return values
+			}
+			out = append(out, rights{where, field("apiGroups"), field("resources"), field("resourceNames"), field("verbs")})
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("ServiceAccount %s has no rights", account)
+	}
+	return out
+}
+
+func add(verbs map[string]map[string]bool, what, verb string) {
+	if verbs[what] == nil {
+		verbs[what] = map[string]bool{}
+	}
+	verbs[what][verb] = true
 }

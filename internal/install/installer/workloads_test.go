@@ -106,7 +106,22 @@ func TestEveryContainerHasAMemoryLimit(t *testing.T) {
 		}
 	}
 	options := 0
-	for _, object := range render(t, `{discovery: {config: {clusterID: rome}}}`) {
+	const all = `{discovery: {config: {clusterID: rome, enableDiscovery: true}}, liqo-crds: {crdUpgrade: {enabled: true}}}`
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := rendered(chart, "liqo", parse(t, all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := render(t, all)
+	for _, hook := range release.Hooks {
+		objects = append(objects, &unstructured.Unstructured{Object: parse(t, hook.Manifest)})
+	}
+	seen := map[string]bool{}
+	for _, object := range objects {
+		seen[object.GetKind()+" "+object.GetName()] = true
 		walk(object.GetKind()+" "+object.GetName(), object.Object)
 		if object.GetKind() == "VkOptionsTemplate" {
 			options++
@@ -116,7 +131,14 @@ func TestEveryContainerHasAMemoryLimit(t *testing.T) {
 			}
 		}
 	}
-	if found < 5 || options == 0 {
+	for _, name := range []string{
+		"Deployment liqo-controller-manager", "Deployment liqo-discovery", "Deployment liqo-proxy", "DaemonSet liqo-fabric", "Job liqo-crd-upgrade",
+	} {
+		if !seen[name] {
+			t.Errorf("%s was not looked at", name)
+		}
+	}
+	if found < 9 || options == 0 { // these, and the containers of both gateways
 		t.Errorf("%d containers and %d VkOptionsTemplates were looked at", found, options)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +40,8 @@ type networkRequests struct {
 	Options
 	client client.Client
 	around *surroundings
+	// patches limits how often the objects of a peer follow what it reports: each change reaches every node.
+	patches kube.Pace
 }
 
 func (r *networkRequests) setup(mgr ctrl.Manager) error {
@@ -87,15 +91,39 @@ func peerOf(q *networkingv1beta1.NetworkRequest) string {
 	return q.Labels[api.LabelRemoteID]
 }
 
-func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.NetworkRequest) error {
-	told := &q.Status.Provider
+// toldIn returns the facts that the peer reports in a request.
+func toldIn(q *networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkFacts {
 	if copied(q) {
-		told = &q.Spec.Consumer
+		return &q.Spec.Consumer
 	}
+	return &q.Status.Provider
+}
+
+// decisive returns the request whose facts the network objects of its peer get: the oldest one with complete facts, or else with some, nil if there is none. An
+// honest peer reports the same in all its requests. Two requests that differ would otherwise overwrite each other's objects for ever.
+func decisive(requests []networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkRequest {
+	var first *networkingv1beta1.NetworkRequest
+	complete := func(facts *networkingv1beta1.NetworkFacts) bool {
+		return len(facts.CIDR.Pod) > 0 && len(facts.PublicKey) > 0
+	}
+	for i := range requests {
+		q := &requests[i]
+		facts := toldIn(q)
+		switch {
+		case len(facts.CIDR.Pod) == 0 && len(facts.PublicKey) == 0 || network.CheckFacts(facts) != nil:
+		case first == nil, complete(facts) && !complete(toldIn(first)), complete(facts) == complete(toldIn(first)) && api.CompareAge(q, first) < 0:
+			first = q
+		}
+	}
+	return first
+}
+
+func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.NetworkRequest) error {
+	told := toldIn(q)
 	if err := network.CheckFacts(told); err != nil {
 		return kube.Invalid(reasons.Invalid, "the network that cluster %s reports is invalid: %v", peerOf(q), err)
 	}
-	if err := r.connect(ctx, q, told); err != nil {
+	if err := r.connect(ctx, q); err != nil {
 		return err
 	}
 	facts, missing, err := r.facts(ctx, q)
@@ -129,8 +157,19 @@ func (r *networkRequests) tell(ctx context.Context, q *networkingv1beta1.Network
 }
 
 // connect creates the network objects for which the peer has reported the facts. Objects that were not negotiated stay unchanged.
-func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.NetworkRequest, told *networkingv1beta1.NetworkFacts) error {
+func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.NetworkRequest) error {
 	peer := peerOf(q)
+	list := &networkingv1beta1.NetworkRequestList{}
+	if err := r.client.List(ctx, list, client.InNamespace(q.Namespace)); err != nil {
+		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", q.Namespace, err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(o networkingv1beta1.NetworkRequest) bool { return peerOf(&o) != peer || o.DeletionTimestamp != nil })
+	told := toldIn(q)
+	if other := decisive(list.Items); other != nil {
+		if told = toldIn(other); other.UID != q.UID && copied(other) && copied(q) {
+			return kube.Invalid(reasons.Invalid, "cluster %s has another NetworkRequest, %s, which counts: delete one of them in cluster %s", peer, other.Name, peer)
+		}
+	}
 	if len(told.CIDR.Pod) > 0 {
 		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
 		if err := r.ensure(ctx, q, c, func() { c.Spec.Remote.CIDR = told.CIDR }); err != nil {
@@ -150,11 +189,6 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 	if err != nil {
 		return err
 	}
-	list := &networkingv1beta1.NetworkRequestList{}
-	if err := r.client.List(ctx, list, client.InNamespace(q.Namespace)); err != nil {
-		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", q.Namespace, err)
-	}
-	list.Items = slices.DeleteFunc(list.Items, func(o networkingv1beta1.NetworkRequest) bool { return peerOf(&o) != peer || o.DeletionTimestamp != nil })
 	consumer := func(o *networkingv1beta1.NetworkRequest) string {
 		if copied(o) {
 			return peer
@@ -219,10 +253,17 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 		if labels == nil {
 			labels = map[string]string{}
 		}
+		before := o.DeepCopyObject()
 		labels[api.LabelRemoteClusterID], labels[networkingv1beta1.LabelNegotiated] = peerOf(q), api.True
 		o.SetLabels(labels)
 		fill()
-		return controllerutil.SetOwnerReference(q, o, r.client.Scheme())
+		if err := controllerutil.SetOwnerReference(q, o, r.client.Scheme()); err != nil || o.GetResourceVersion() == "" || equality.Semantic.DeepEqual(before, o) {
+			return err
+		}
+		if rest := r.patches.Take(types.NamespacedName{Namespace: o.GetNamespace(), Name: peerOf(q)}, time.Now()); rest > 0 {
+			return kube.WaitFor(rest, reasons.Negotiating, "cluster %s changes the network that it reports too often: waiting for the next change", peerOf(q))
+		}
+		return nil
 	})
 	return err
 }

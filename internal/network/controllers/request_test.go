@@ -187,6 +187,19 @@ func testHostileRequests(t *testing.T, c *cluster) {
 		t.Error("the consumer is seen where it says")
 	}
 
+	// A second request with another network does not fight with the first one.
+	second := requestOf(id, true)
+	second.Name, second.Spec.Consumer = "second", factsOf("10.21.0.0/16", 9)
+	if err := consumer.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, c, second, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
+		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Invalid, "another NetworkRequest, request, which counts")
+	})
+	if conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true }); conf.Spec.Remote.CIDR.Pod[0] != "10.20.0.0/16" {
+		t.Errorf("the second request changed the ranges to %v", conf.Spec.Remote.CIDR)
+	}
+
 	const provider = "wolf"
 	c.tenant(t, provider)
 	mine := requestOf(provider, false)

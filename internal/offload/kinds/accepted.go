@@ -8,6 +8,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	netv1 "liqo.io/liqo/api/networking/v1beta1"
+	offv1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Resources whose copies get only the metadata on an allow-list.
@@ -107,14 +110,15 @@ func RefusedPodLabels() (domains, keys []string) {
 }
 
 // RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys of RefusedPodLabels that an administrator
-// allows, refused are additional keys; a trailing * matches any suffix. Labels of Liqo itself stay.
+// allows, refused are additional keys; a trailing * matches any suffix. Labels of Liqo itself stay, except those of its components: with them the Pod would pass
+// for a gateway or a virtual kubelet of the provider, for example with the provider's monitoring, and nobody can accept them.
 func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 	domains, keys := RefusedPodLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		domain, _, prefixed := strings.Cut(key, "/")
 		within := func(other string) bool { return prefixed && (domain == other || strings.HasSuffix(domain, "."+other)) }
 		if within("liqo.io") {
-			return false
+			return key == offv1.LabelComponent || within(netv1.GroupVersion.Group)
 		}
 		obeyed := slices.ContainsFunc(domains, within) || slices.Contains(keys, key)
 		return matches(key, refused) || obeyed && !matches(key, accepted)

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/remote"
 )
@@ -172,6 +173,8 @@ type reflector struct {
 
 	// pace is nil if PerSecond is 0.
 	pace flowcontrol.RateLimiter
+	// patches limits the patches of each local object.
+	patches kube.Pace
 
 	mu sync.Mutex
 	// told is the last warning that the user received about each object, prefixed with the object's UID.

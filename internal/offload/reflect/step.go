@@ -100,6 +100,9 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 		if len(refusals) > 0 {
 			step.Warning = "the cluster refused it: " + strings.Join(refusals, "; ")
 		}
+		if rest := r.hold(key, facts.Local, step); rest > 0 {
+			return offload.Step{Why: "its state in the provider changes too often", After: rest}, nil
+		}
 		err := r.do(ctx, t, key, facts.Local, step)
 		switch {
 		case err == nil && len(refusals) > 0:
@@ -137,6 +140,18 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 			return step, err
 		}
 	}
+}
+
+// hold returns how long the step of an object has to wait, because the provider caused many writes of that object in this cluster. Only patches wait: each
+// further one replaces the state that a former one has shown.
+func (r *reflector) hold(key types.NamespacedName, local client.Object, step offload.Step) time.Duration {
+	switch {
+	case local == nil:
+		r.patches.Forget(key)
+	case step.Action == offload.PatchLocalStatus, step.Action == offload.PatchLocal:
+		return r.patches.Take(key, r.engine.opts.Clock.Now())
+	}
+	return 0
 }
 
 // refusal is an error that the user was already warned about.

@@ -147,3 +147,68 @@ func TestEveryRequestHasItsOwnTime(t *testing.T) {
 		}
 	}
 }
+
+// TestPatchesOfOneObjectArePaced: a provider changes the status of a pod 100 times a second. That causes a burst of writes in this cluster and then one a
+// second, and the last state is written within a second. Another pod does not wait for it.
+func TestPatchesOfOneObjectArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := func(name string) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{NodeName: "milan"}}
+		}
+		busy, calm := pod("busy"), pod("calm")
+		writes := map[string]int{}
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(busy, calm).WithStatusSubresource(busy).WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				writes[o.GetName()]++
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		}).Build()
+		remote := map[string]string{} // what the provider reports
+		engine := New(Options{Local: c, Remote: c, Log: slog.New(slog.DiscardHandler), Kinds: []Kind{{
+			Name: PodKind, Workers: 1, Local: Resource{Object: &corev1.Pod{}},
+			Next: func(f Facts) offload.Step {
+				local := f.Local.(*corev1.Pod)
+				if local.Status.Message == remote[local.Name] {
+					return offload.Step{}
+				}
+				shown := local.DeepCopy()
+				shown.Status.Message = remote[local.Name]
+				return offload.Step{Action: offload.PatchLocalStatus, Object: shown, Old: local}
+			},
+		}}})
+		r := engine.kinds[0]
+		if err := r.local.Replace([]any{busy, calm}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- r.work(t.Context()) }()
+		defer func() {
+			r.queue.ShutDown()
+			<-done
+		}()
+		report := func(name, message string) {
+			remote[name] = message
+			r.queue.addRemoteTriggered(types.NamespacedName{Namespace: "shop", Name: name})
+			synctest.Wait()
+		}
+		const seconds, rate = 30, 100
+		for i := range seconds * rate {
+			report("busy", strconv.Itoa(i))
+			time.Sleep(time.Second / rate)
+		}
+		if most := kube.PaceBurst + seconds + 1; writes["busy"] > most || writes["busy"] < seconds {
+			t.Errorf("%d writes in %d s, want at most %d and at least one a second", writes["busy"], seconds, most)
+		}
+		if report("calm", "well"); writes["calm"] != 1 {
+			t.Errorf("%d writes of the other pod, want 1 at once", writes["calm"])
+		}
+		time.Sleep(kube.PaceInterval)
+		synctest.Wait()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(busy), busy); err != nil {
+			t.Fatal(err)
+		}
+		if want := strconv.Itoa(seconds*rate - 1); busy.Status.Message != want {
+			t.Errorf("the pod shows state %s, want %s", busy.Status.Message, want)
+		}
+	})
+}

@@ -53,9 +53,18 @@ type link struct {
 // so that a restart of this controller manager does not change the reported state of other clusters.
 const grace = 15 * time.Second
 
+// Limits of what a provider can make this process hold: a hostile one must not end the links to the others. A provider of this release has at most 200 copies of
+// a kind (peering.TenantObjects).
+const (
+	mostCopies     = 1000
+	copiesBytes    = 16 << 20
+	responsesBytes = 32 << 20
+)
+
 func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
+	cfg = rest.CopyConfig(cfg)
+	remote.LimitResponses(cfg, responsesBytes)
 	if l.observe != nil {
-		cfg = rest.CopyConfig(cfg)
 		remote.Observe(cfg, func(method string, took time.Duration) { l.observe(clusterID, method, took) })
 	}
 	k := &link{
@@ -204,11 +213,20 @@ func (k *link) startWatching(ctx context.Context) context.CancelFunc {
 
 // watch runs a cache of this cluster's copies of one kind in the provider until ctx ends.
 func (k *link) watch(ctx context.Context, kind peering.Kind) {
+	var once sync.Once
+	exceeded := func(err error) {
+		once.Do(func() {
+			k.all.log.Error(err, "The provider has too many copies to watch", "clusterID", k.clusterID, "kind", kind.Name)
+		})
+	}
 	copies, err := cache.New(k.cfg, cache.Options{
 		Scheme: k.all.scheme, Mapper: k.mapper,
 		DefaultNamespaces:    map[string]cache.Config{k.remoteNamespace: {}},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{api.LabelOriginID: k.all.own}),
 		DefaultTransform:     cache.TransformStripManagedFields(),
+		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(remote.LimitCache(lw, remote.Limits{Objects: mostCopies, Bytes: copiesBytes}, exceeded), obj, resync, indexers)
+		},
 	})
 	if err != nil {
 		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)

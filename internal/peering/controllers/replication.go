@@ -82,12 +82,17 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 type replicator struct {
 	replication
 	kind peering.Kind
+	// statuses limits how often the status of each source is brought back.
+	statuses kube.Pace
 }
 
 // Reconcile brings one source and its copy closer together.
 func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	source := r.kind.New()
 	if err := r.client.Get(ctx, req.NamespacedName, source); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.statuses.Forget(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	held := controllerutil.ContainsFinalizer(source, peering.FinalizerReplicated)
@@ -130,6 +135,12 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		Own: r.own, Remote: provider, RemoteNamespace: k.remoteNamespace, Withdrawn: !secret.DeletionTimestamp.IsZero(),
 	}
 	step := r.kind.Plan(link, source, copy)
+	var wait time.Duration
+	if step.Status != nil {
+		if wait = r.statuses.Take(req.NamespacedName, time.Now()); wait > 0 { // the provider changes it too often
+			step.Status = nil
+		}
+	}
 	err = r.apply(ctx, k, source, copy, step)
 	if apierrors.IsForbidden(err) {
 		if k.isRefused() { // the provider denies all access; the link announces when access returns
@@ -140,6 +151,9 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	result, err := outcome(err)
 	if err == nil && leaving && step.Wait != "" && k.copies(r.kind.Name) == nil {
 		result.RequeueAfter = retrySoon
+	}
+	if err == nil && wait > 0 && result.RequeueAfter == 0 {
+		result.RequeueAfter = wait
 	}
 	return result, err
 }

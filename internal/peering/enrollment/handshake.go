@@ -186,7 +186,11 @@ func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *pe
 	if err != nil {
 		err = d.Client.Create(ctx, secret)
 	} else {
-		err = d.Client.Patch(ctx, secret, client.MergeFrom(before))
+		// The optimistic lock keeps an invitation whose owner changed since it was read.
+		err = d.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return later(fmt.Errorf("the invitation of cluster %s was changed meanwhile", tenant.Spec.ClusterID))
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,6 +184,67 @@ func TestInvitationsOfConsumersAreKept(t *testing.T) {
 			}
 			if got := string(secret.Data[peering.InvitationURLKey]); got != test.want || (len(secret.OwnerReferences) == 1 && secret.OwnerReferences[0].UID == "u-1") != test.owned {
 				t.Errorf("%q, owned by %v, want %q", got, secret.OwnerReferences, test.want)
+			}
+		})
+	}
+}
+
+// TestInvitationTakenOverMeanwhile: the administrator takes over the Secret of an invitation, or creates it, after the service read it. The administrator's
+// address and token stay, and the consumer is told to repeat its request.
+func TestInvitationTakenOverMeanwhile(t *testing.T) {
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-rome", Name: "rome", UID: "u-1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	key := client.ObjectKey{Namespace: tenant.Namespace, Name: peering.InvitationSecret}
+	administrators := map[string][]byte{peering.InvitationURLKey: []byte("https://chosen"), peering.InvitationTokenKey: []byte("chosen")}
+	for name, present := range map[string][]client.Object{
+		"created meanwhile": nil,
+		"taken over meanwhile": {&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "authentication.liqo.io/v1beta1", Kind: "Tenant", Name: "rome", UID: "u-1"},
+			}},
+			Data: map[string][]byte{peering.InvitationURLKey: []byte("https://before")},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			takeOver := func(ctx context.Context, c client.WithWatch) error {
+				if len(present) == 0 {
+					return c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: administrators})
+				}
+				secret := &corev1.Secret{}
+				if err := c.Get(ctx, key, secret); err != nil {
+					return err
+				}
+				secret.OwnerReferences, secret.Data = nil, administrators
+				return c.Update(ctx, secret)
+			}
+			c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(present...).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if err := takeOver(ctx, c); err != nil {
+						return err
+					}
+					return c.Create(ctx, o, opts...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if err := takeOver(ctx, c); err != nil {
+						return err
+					}
+					return c.Patch(ctx, o, patch, opts...)
+				},
+			}).Build()
+			d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard()})
+			err := d.keep(t.Context(), tenant, &peering.Invitation{URL: "https://rome.example.org", Token: "the token"})
+			if told := (*refusal)(nil); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
+				t.Errorf("the service answers %v, want status 503", err)
+			}
+			secret := &corev1.Secret{}
+			if err := c.Get(t.Context(), key, secret); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(administrators, secret.Data); diff != "" || len(secret.OwnerReferences) != 0 {
+				t.Errorf("owners %v, data (-want +got):\n%s", secret.OwnerReferences, diff)
+			}
+			// The repeated request leaves the administrator's invitation.
+			if err := d.keep(t.Context(), tenant, &peering.Invitation{URL: "https://rome.example.org", Token: "the token"}); err != nil {
+				t.Errorf("the repeated request: %v", err)
 			}
 		})
 	}

@@ -11,8 +11,11 @@ import (
 )
 
 const (
-	// maxOpen is the maximum number of open connections.
-	maxOpen = 128
+	// maxOpen is the maximum number of open connections, maxOpenOfSource that of one source. A connection may last as long as readTimeout before the service
+	// knows whether its client has a token, so one source must not be able to take all of them. Behind the address translation of a node, many clients are
+	// one source.
+	maxOpen         = 512
+	maxOpenOfSource = 64
 	// maxSources is the maximum number of sources with a rate limit of their own.
 	maxSources = 4096
 	// prefix6 is the length of the IPv6 prefix that one subscriber has: all addresses in it count as one source.
@@ -40,7 +43,7 @@ func newLimits(perSecond float64, burst int, allPerSecond float64, allBurst int)
 
 // allow reports whether one more request or connection of a source is within the limits. One beyond the limit of its source does not count
 // against the limit for all.
-func (l *limits) allow(remote string) bool { return l.of(sourceOf(remote)).Allow() && l.all.Allow() }
+func (l *limits) allow(source netip.Addr) bool { return l.of(source).Allow() && l.all.Allow() }
 
 func (l *limits) of(source netip.Addr) *rate.Limiter {
 	l.mu.Lock()
@@ -84,7 +87,16 @@ func sourceOf(remote string) netip.Addr {
 type bounded struct {
 	net.Listener
 	limits *limits
-	open   chan struct{}
+	// ofSource is the maximum number of open connections of one source, and most that of all together.
+	ofSource, most int
+
+	mu   sync.Mutex
+	open map[netip.Addr]int
+	all  int
+}
+
+func newBounded(listener net.Listener, limits *limits, ofSource, most int) *bounded {
+	return &bounded{Listener: listener, limits: limits, ofSource: ofSource, most: most, open: map[netip.Addr]int{}}
 }
 
 // Accept waits for a connection within the limits and returns it.
@@ -94,27 +106,48 @@ func (b *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.limits.allow(conn.RemoteAddr().String()) {
-			select {
-			case b.open <- struct{}{}:
-				return &counted{Conn: conn, open: b.open}, nil
-			default:
+		// A source with too many open connections does not use up the rate of all sources.
+		if source := sourceOf(conn.RemoteAddr().String()); b.enter(source) {
+			if b.limits.allow(source) {
+				return &counted{Conn: conn, leave: func() { b.leave(source) }}, nil
 			}
+			b.leave(source)
 		}
 		_ = conn.Close()
+	}
+}
+
+// enter counts a connection of a source and reports whether there is room for it.
+func (b *bounded) enter(source netip.Addr) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all >= b.most || b.open[source] >= b.ofSource {
+		return false
+	}
+	b.all++
+	b.open[source]++
+	return true
+}
+
+func (b *bounded) leave(source netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all--
+	if b.open[source]--; b.open[source] == 0 {
+		delete(b.open, source)
 	}
 }
 
 // counted is a connection that frees its place when it is closed.
 type counted struct {
 	net.Conn
-	open chan struct{}
-	once sync.Once
+	leave func()
+	once  sync.Once
 }
 
 // Close closes the connection.
 func (c *counted) Close() error {
-	c.once.Do(func() { <-c.open })
+	c.once.Do(c.leave)
 	return c.Conn.Close()
 }
 

@@ -120,9 +120,11 @@ func (d *Service) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	server.ErrorLog = quiet()
 	server.SetKeepAlivesEnabled(false) // one request per connection, so that the limits on connections limit the requests, too
-	limited := &bounded{Listener: listener, limits: newLimits(10, 100, 100, 400), open: make(chan struct{}, maxOpen)}
+	// The rate of all sources bounds the TLS handshakes. It is far above that of one source: nobody has shown a token yet, and many clients without one must not
+	// shut out a client that has one.
+	limited := newBounded(listener, newLimits(10, 100, 1000, 2000), maxOpenOfSource, maxOpen)
 	if d.Plain { // all connections come from the proxy
-		limited.limits = newLimits(100, 400, 100, 400)
+		limited = newBounded(listener, newLimits(100, 400, 100, 400), maxOpen, maxOpen)
 	}
 	done := make(chan error, 1)
 	go func() {

@@ -1,0 +1,194 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Limits of what a cache holds of another cluster.
+type Limits struct {
+	// Objects is the number of objects.
+	Objects int
+	// Bytes is the size of all objects together, in JSON.
+	Bytes int
+}
+
+// LimitCache returns lw with an error instead of the object that exceeds the limits. A cache over it then keeps what it has and lists again later. What the
+// other cluster sends is not ours to choose, so without limits it could fill the memory of a process that serves other clusters too.
+//
+// report is called with each error; may be nil.
+func LimitCache(lw cache.ListerWatcher, limits Limits, report func(error)) cache.ListerWatcher {
+	if report == nil {
+		report = func(error) {}
+	}
+	return &limited{next: cache.ToListerWatcherWithContext(lw), limits: limits, report: report, sizes: map[types.NamespacedName]int{}}
+}
+
+// limited is the ListerWatcher that LimitCache returns.
+type limited struct {
+	next   cache.ListerWatcherWithContext
+	limits Limits
+	report func(error)
+
+	mu sync.Mutex
+	// sizes are the sizes of the objects that the cache has, bytes is their sum.
+	sizes map[types.NamespacedName]int
+	bytes int
+}
+
+// List implements cache.ListerWatcher.
+func (l *limited) List(options metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(context.Background(), options)
+}
+
+// Watch implements cache.ListerWatcher.
+func (l *limited) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(context.Background(), options)
+}
+
+// ListWithContext implements cache.ListerWatcherWithContext. The limits hold for all pages of a list together.
+func (l *limited) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if options.Continue == "" {
+		l.reset()
+	}
+	list, err := l.next.ListWithContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := meta.EachListItem(list, l.count); err != nil {
+		l.report(err)
+		return nil, err
+	}
+	return list, nil
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext. A watch that exceeds the limits ends with an error.
+func (l *limited) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if options.SendInitialEvents != nil && *options.SendInitialEvents {
+		l.reset()
+	}
+	w, err := l.next.WatchWithContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	ended := false
+	return watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
+		if ended {
+			return event, false
+		}
+		var err error
+		switch event.Type {
+		case watch.Added, watch.Modified:
+			err = l.count(event.Object)
+		case watch.Deleted:
+			l.drop(event.Object)
+		}
+		if err == nil {
+			return event, true
+		}
+		ended = true
+		l.report(err)
+		status := apierrors.NewInternalError(err).Status()
+		return watch.Event{Type: watch.Error, Object: &status}, true
+	}), nil
+}
+
+func (l *limited) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.sizes)
+	l.bytes = 0
+}
+
+// count adds an object, or its new state. It returns an error if the cache would then exceed the limits.
+func (l *limited) count(obj runtime.Object) error {
+	key, err := keyOf(obj)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return fmt.Errorf("measuring %s: %w", key, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes += len(data) - l.sizes[key]
+	l.sizes[key] = len(data)
+	switch {
+	case len(l.sizes) > l.limits.Objects:
+		return fmt.Errorf("there are more than %d objects", l.limits.Objects)
+	case l.bytes > l.limits.Bytes:
+		return fmt.Errorf("the objects have more than %d bytes", l.limits.Bytes)
+	}
+	return nil
+}
+
+func (l *limited) drop(obj runtime.Object) {
+	if key, err := keyOf(obj); err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.bytes -= l.sizes[key]
+		delete(l.sizes, key)
+	}
+}
+
+func keyOf(obj runtime.Object) (types.NamespacedName, error) {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return types.NamespacedName{}, fmt.Errorf("reading the name of %T: %w", obj, err)
+	}
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, nil
+}
+
+// LimitResponses limits the size of each response over cfg, except of watches, whose clients limit each event.
+func LimitResponses(cfg *rest.Config, bytes int64) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedResponses{next, bytes} })
+}
+
+type limitedResponses struct {
+	next  http.RoundTripper
+	bytes int64
+}
+
+// WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
+func (r *limitedResponses) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+// RoundTrip implements http.RoundTripper.
+func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := r.next.RoundTrip(req)
+	if err == nil && req.URL.Query().Get("watch") == "" {
+		response.Body = &limitedBody{ReadCloser: response.Body, left: r.bytes}
+	}
+	return response, err
+}
+
+// errTooLarge is the error of a response that exceeds its limit.
+var errTooLarge = errors.New("the response of the other cluster is too large")
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}

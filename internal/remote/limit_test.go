@@ -1,0 +1,146 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+func configMap(name string, size int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"a": strings.Repeat("x", size)}}
+}
+
+// TestCachesOfPeersAreLimited: whatever another cluster sends, in pages of a list, in a list by watch or in events, no more than the limits reaches the cache.
+func TestCachesOfPeersAreLimited(t *testing.T) {
+	limits := Limits{Objects: 4, Bytes: 20_000}
+	yes := true
+	type try struct {
+		pages  [][]runtime.Object
+		events []watch.Event
+		// byWatch starts with a watch that sends all objects.
+		byWatch bool
+		refused string
+	}
+	objects := func(from, to, size int) (out []runtime.Object) {
+		for i := from; i < to; i++ {
+			out = append(out, configMap(fmt.Sprint(i), size))
+		}
+		return out
+	}
+	events := func(kind watch.EventType, objects []runtime.Object) (out []watch.Event) {
+		for _, o := range objects {
+			out = append(out, watch.Event{Type: kind, Object: o})
+		}
+		return out
+	}
+	many, huge := "there are more than 4 objects", "the objects have more than 20000 bytes"
+	for name, row := range map[string]try{
+		"as many as allowed":     {pages: [][]runtime.Object{objects(0, 2, 10), objects(2, 4, 10)}},
+		"too many in one page":   {pages: [][]runtime.Object{objects(0, 5, 10)}, refused: many},
+		"too many pages":         {pages: [][]runtime.Object{objects(0, 3, 10), objects(3, 5, 10)}, refused: many},
+		"too large":              {pages: [][]runtime.Object{objects(0, 3, 9000)}, refused: huge},
+		"too many events":        {pages: [][]runtime.Object{objects(0, 3, 10)}, events: events(watch.Added, objects(3, 5, 10)), refused: many},
+		"a list by watch":        {byWatch: true, events: events(watch.Added, objects(0, 5, 10)), refused: many},
+		"an object that grows":   {pages: [][]runtime.Object{objects(0, 1, 10)}, events: events(watch.Modified, []runtime.Object{configMap("0", 30_000)}), refused: huge},
+		"changes of few objects": {pages: [][]runtime.Object{objects(0, 4, 4000)}, events: append(events(watch.Modified, objects(0, 4, 4000)), events(watch.Modified, objects(0, 4, 4000))...)},
+		"objects that replace others": {pages: [][]runtime.Object{objects(0, 4, 4000)}, events: append(events(watch.Deleted, objects(0, 4, 4000)),
+			events(watch.Added, objects(10, 14, 4000))...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := watch.NewFakeWithChanSize(100, false)
+			var reports []error
+			page := 0
+			lw := LimitCache(&cache.ListWatch{
+				ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+					list := &corev1.ConfigMapList{}
+					for _, o := range row.pages[page] {
+						list.Items = append(list.Items, *o.(*corev1.ConfigMap))
+					}
+					page++
+					return list, nil
+				},
+				WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return source, nil },
+			}, limits, func(err error) { reports = append(reports, err) })
+			var err error
+			for round := 0; round < 2 && err == nil && len(row.pages) > 0; round++ { // a second list replaces the first one
+				page = 0
+				for i := range row.pages {
+					options := metav1.ListOptions{}
+					if i > 0 {
+						options.Continue = "more"
+					}
+					if _, err = lw.List(options); err != nil {
+						break
+					}
+				}
+			}
+			if err == nil {
+				options := metav1.ListOptions{}
+				if row.byWatch {
+					options.SendInitialEvents = &yes
+				}
+				w, failed := lw.Watch(options)
+				if failed != nil {
+					t.Fatal(failed)
+				}
+				for _, event := range row.events {
+					source.Action(event.Type, event.Object)
+				}
+				source.Stop()
+				for event := range w.ResultChan() {
+					switch {
+					case err != nil:
+						t.Errorf("event %s after the error", event.Type)
+					case event.Type == watch.Error:
+						err = errors.New(event.Object.(*metav1.Status).Message)
+					}
+				}
+			}
+			if (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+				t.Errorf("got %v, want %q", err, row.refused)
+			}
+			if want := min(1, len(row.refused)); len(reports) != want {
+				t.Errorf("%d reports, want %d", len(reports), want)
+			}
+		})
+	}
+}
+
+// TestResponsesOfPeersAreLimited: a response without an end is cut off, and a watch is not.
+func TestResponsesOfPeersAreLimited(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 100 {
+			if _, err := w.Write(make([]byte, 1000)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	cfg := &rest.Config{Host: server.URL}
+	LimitResponses(cfg, 50_000)
+	c, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{"/api/v1/configmaps": errTooLarge, "/api/v1/configmaps?watch=true": nil} {
+		response, err := c.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, response.Body); !errors.Is(err, want) || want != nil && n > 50_000 {
+			t.Errorf("%s: %d bytes, %v; want %v", path, n, err, want)
+		}
+		response.Body.Close()
+	}
+}
