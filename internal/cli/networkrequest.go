@@ -95,6 +95,11 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 // changeNegotiated applies the user's flags to the gateway of an earlier NetworkRequest. The controller manager sets the type of the Service only
 // when it creates the GatewayServer, because an administrator may change it later.
 func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
+	serviceType := corev1.ServiceType(o.network.server.serviceType)
+	located := o.location == locationConsumer || o.network.located
+	if serviceType == "" && !located {
+		return nil
+	}
 	provider := request.Name
 	found, err := c.findGateways(ctx, request.Namespace, provider)
 	if err != nil {
@@ -102,10 +107,9 @@ func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1bet
 	}
 	atConsumer := found.server != nil || (found.client == nil && request.Spec.Server == networkingv1beta1.ServerAtConsumer)
 	here := map[bool]string{true: c.id, false: provider}
-	if located := o.location == locationConsumer || o.network.located; located && atConsumer != (o.location == locationConsumer) {
+	if located && atConsumer != (o.location == locationConsumer) {
 		c.Warn("The tunnel is requested with its server in %s and stays so: unpeer, then peer again, changes that", here[atConsumer])
 	}
-	serviceType := corev1.ServiceType(o.network.server.serviceType)
 	server := found.server
 	if serviceType == "" || server == nil {
 		return nil
