@@ -4,8 +4,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestReleasesNeedTheVulnerabilityDatabase: a database that can't be reached fails the check of a release, and is reported elsewhere; a finding fails everywhere.
@@ -33,6 +37,56 @@ func TestReleasesNeedTheVulnerabilityDatabase(t *testing.T) {
 		}
 		if out, passed := check("No vulnerabilities found.", "0", require); !passed {
 			t.Errorf("%s: %s", require, out)
+		}
+	}
+}
+
+// TestVulnerabilitiesOfAllModules: the check covers each module with sources of ours and the programs of others in our images. A finding in the first one does not
+// hide those of the others.
+func TestVulnerabilitiesOfAllModules(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := regexp.MustCompile(`(?m)^MODULES := (.+)$`).FindSubmatch(makefile)
+	programs := regexp.MustCompile(`cd tools/restic && go build .* -o \$\(BIN\)/ (.+)`).FindSubmatch(makefile)
+	if modules == nil || programs == nil {
+		t.Fatal("the Makefile has no MODULES, or no programs of tools/restic")
+	}
+	want := []string{root + " ./..."}
+	for _, module := range strings.Fields(string(modules[1])) {
+		want = append(want, filepath.Join(root, module)+" ./...")
+	}
+	names := strings.Fields(string(programs[1]))
+	slices.Sort(names)
+	want = append(want, filepath.Join(root, "tools/restic")+" "+strings.Join(names, " "))
+	dir := t.TempDir()
+	stub, log := filepath.Join(dir, "govulncheck"), filepath.Join(dir, "log")
+	for code, passes := range map[string]bool{"0": true, "3": false} {
+		// Each call adds its directory and packages to the log. Only the first one fails.
+		text := "#!/bin/sh\n[ -e '" + log + "' ] || code=" + code + "\necho \"$PWD $*\" >> '" + log + "'\necho GO-2026-0001\nexit ${code:-0}\n"
+		if err := os.WriteFile(stub, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "tools", "vulnerabilities.sh"))
+		cmd.Env = append(os.Environ(), "GOVULNCHECK="+stub, "GOVULNDB=")
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != passes {
+			t.Errorf("code %s of the first module: %v: %s", code, err, out)
+		}
+		checked, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(string(checked)), "\n")); diff != "" {
+			t.Errorf("code %s: what is checked: %s", code, diff)
+		}
+		if err := os.Remove(log); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -20,23 +20,12 @@ func TestTextsSayRemoteNamespace(t *testing.T) {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(node ast.Node) bool {
-				text, is := node.(*ast.BasicLit)
-				if !is || text.Kind != token.STRING {
-					return true
-				}
+			return eachText(path, func(at token.Position, text string) {
 				texts++
-				if other.MatchString(text.Value) {
-					t.Errorf("%s: write remote namespace in %s", files.Position(text.Pos()), text.Value)
+				if other.MatchString(text) {
+					t.Errorf("%s: write remote namespace in %s", at, text)
 				}
-				return true
 			})
-			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -44,5 +33,48 @@ func TestTextsSayRemoteNamespace(t *testing.T) {
 	}
 	if texts < 1000 {
 		t.Errorf("only %d texts were found: the test looks at the wrong place", texts)
+	}
+}
+
+// eachText calls do with each string literal of a file.
+func eachText(path string, do func(at token.Position, text string)) error {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if text, is := node.(*ast.BasicLit); is && text.Kind == token.STRING {
+			do(files.Position(text.Pos()), text.Value)
+		}
+		return true
+	})
+	return nil
+}
+
+// TestMessagesForPeersNameTheCluster: messages of a provider that users of a consumer read, in Events of their pods and in conditions that are copied to them, say
+// which cluster they mean. "This cluster" would be theirs.
+func TestMessagesForPeersNameTheCluster(t *testing.T) {
+	for _, pattern := range []string{
+		"internal/network/gatewayexposure.go", "internal/network/gatewayendpoint.go", "internal/offload/controllers/shadow*.go", "internal/offload/shadow*.go",
+		"internal/offload/webhook/quota.go", "internal/offload/webhook/handlers.go", "internal/peering/sharing*.go", "internal/peering/slice.go",
+	} {
+		paths, err := filepath.Glob(filepath.Join(root(t), pattern))
+		if err != nil || len(paths) == 0 {
+			t.Errorf("there is no %s: %v", pattern, err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			err := eachText(path, func(at token.Position, text string) {
+				if strings.Contains(text, "this cluster") {
+					t.Errorf("%s: a consumer reads %s: name the cluster", at, text)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"net"
 	"os"
@@ -131,6 +132,31 @@ func TestEveryCommandIsExplained(t *testing.T) {
 		if strings.Contains(command.Example, "\t") || strings.Contains(command.Example, "%!") {
 			t.Errorf("%s: the example is not formatted: %q", command.CommandPath(), command.Example)
 		}
+	}
+}
+
+// TestHelpSaysWhatToLookAt: the help of each command that shows a state names the others, and what they are for.
+func TestHelpSaysWhatToLookAt(t *testing.T) {
+	views := []string{"info", "status", "doctor", "kubectl get foreignclusters"}
+	for _, name := range views[:3] {
+		code, out, _ := run(t, name, "--help")
+		for _, other := range views {
+			if code != 0 || !strings.Contains(strings.ReplaceAll(out, "\n", " "), other) {
+				t.Errorf("%s --help does not name %s: %s", name, other, out)
+			}
+		}
+	}
+}
+
+// TestInterruptedCode: a command that the user interrupts ends with the exit code that shells use for that, and says so.
+func TestInterruptedCode(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	w.begin(w.snapshot())
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if code, _, said := w.run(ctx, "peer"+lawBoth); code != 130 || !strings.Contains(said, "interrupted: ") {
+		t.Errorf("code %d: %s", code, said)
 	}
 }
 

@@ -44,8 +44,8 @@ func oneOfThese(flag, value string, known ...string) error {
 		return nil
 	}
 	want := "one of " + strings.Join(known, ", ")
-	if len(known) == 2 {
-		want = known[0] + " or " + known[1]
+	if len(known) < 3 {
+		want = strings.Join(known, " or ")
 	}
 	return didYouMean(fmt.Errorf("--%s %s: want %s", flag, value, want), value, known)
 }

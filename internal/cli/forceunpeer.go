@@ -145,6 +145,7 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 		return err
 	}
 	c.Did("Cluster %s is forgotten", peer)
+	c.Info("What cluster %s has of the peering is left there. Should that cluster come back, this removes it, run there: liqoctl force unpeer %s", peer, c.id)
 	return nil
 }
 

@@ -186,7 +186,8 @@ func validateAddresses(flag string, addresses []string) error {
 
 func validateProtocol(protocol string) error {
 	if protocol != string(corev1.ProtocolUDP) {
-		return fmt.Errorf("--protocol %s: want UDP, which is all that WireGuard speaks: have the way to the peer's gateway opened for it", protocol)
+		return didYouMean(fmt.Errorf("--protocol %s: want UDP, which is all that WireGuard speaks: have the way to the peer's gateway opened for it", protocol),
+			protocol, []string{string(corev1.ProtocolUDP)})
 	}
 	return nil
 }

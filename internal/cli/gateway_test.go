@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/install/installer"
 )
 
 // TestTypeOfNewGateways: a flag decides, then the installation, then LoadBalancer. A node port or an address of a load balancer chooses a type that has it.
@@ -25,6 +30,34 @@ func TestTypeOfNewGateways(t *testing.T) {
 		template := &networkingv1beta1.WgGatewayServerTemplate{Spec: networkingv1beta1.GatewayTemplateSpec{ServiceType: test.installed}}
 		if got := test.flags.typeOf(template); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestCommandsOutlastLoadBalancers: by default, a command that waits for the address of a gateway waits much longer than the gateway waits for its load balancer.
+// Otherwise the command would fail where the gateway falls back to its node port.
+func TestCommandsOutlastLoadBalancers(t *testing.T) {
+	chart, err := installer.Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := unstructured.NestedString(chart.Values, "networking", "gatewayTemplates", "server", "service", "loadBalancerTimeout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	balancer, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	for _, path := range []string{"network connect", "create gatewayserver", "peer", "peer in-band", "peer out-of-band"} {
+		command, _, err := root.Find(strings.Fields(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		timeout, err := time.ParseDuration(command.Flag("timeout").DefValue)
+		if err != nil || timeout < balancer+2*time.Minute {
+			t.Errorf("%s waits for %s, and a load balancer may take %s: %v", path, timeout, balancer, err)
 		}
 	}
 }

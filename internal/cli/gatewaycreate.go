@@ -78,7 +78,7 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 	f.add(flags, createServerFlags)
 	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
 	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
+	flags.DurationVar(&timeout, "timeout", gatewayTimeout, "Maximum time to wait")
 	output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)
 	oneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")

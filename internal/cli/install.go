@@ -117,6 +117,7 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.BoolVar(&o.request.SkipKernelCheck, "disable-kernel-version-check", false, "Take the kernels of the nodes as they are, though they may be older than "+install.MinimumKernel)
 	addClusterID(command, o)
 	addCloud(command, o)
+	oneOf(command, "service-type", serviceTypes...)
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
@@ -149,6 +150,9 @@ func (o *installOptions) validate() error {
 	}
 	if o.repoURL != "" && o.chartPath == "" {
 		return fmt.Errorf("--repo-url %s: charts are not fetched: clone the repository and give its chart with --local-chart-path", o.repoURL)
+	}
+	if o.request.ServiceType != "" {
+		return oneOfThese("service-type", o.request.ServiceType, serviceTypes...)
 	}
 	return nil
 }

@@ -99,6 +99,13 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 		t.Error(diff)
 	}
 
+	// The images have the version that the user names for a chart of its own.
+	code, said = liqoctl(t.Context(), "install --only-output-values --local-chart-path ../../charts/liqo --version v8.8.8 --dump-values-path "+file)
+	data, err = os.ReadFile(file)
+	if code != 0 || err != nil || !strings.Contains(string(data), "tag: v8.8.8\n") {
+		t.Errorf("code %d, %v: %s: %s", code, err, said, data)
+	}
+
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "narrow", Labels: map[string]string{labelPodSecurity: "baseline"}}})
 	for command, want := range map[string]string{
 		"install --pod-cidr 10.0.0.0/8":                         "10.0.0.0/24 (ServiceCIDR objects) overlaps 10.0.0.0/8 (what was asked for): check both",
@@ -107,7 +114,7 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 		"install --api-server-url https://127.0.0.1:6443":       "leads peers to themselves: give an address that the peers can reach",
 		"install --cluster-id Rome":                             `cluster ID "Rome"`,
 		"install --sharing-percentage 120":                      "--sharing-percentage 120 is no percentage",
-		"install --service-type Ingress":                        "--service-type Ingress is not known: give one of",
+		"install --service-type Ingress":                        "--service-type Ingress: want one of LoadBalancer, NodePort, ClusterIP",
 		"install -n narrow":                                     "namespace narrow enforces the Pod Security level baseline",
 		"install --values /no/where":                            "reading the values given by --values, --set and --set-string: open /no/where",
 		"install --set a":                                       "reading the values given by --values, --set and --set-string",
@@ -355,7 +362,7 @@ func TestDaemonSetAvailable(t *testing.T) {
 		{status(3, 2, 2), 1, yes()},
 		{status(3, 2, 3), 0, notYet("2 of 3 pods are of the new version")},
 		{status(3, 3, 1), 1, notYet("1 of 2 pods are available")},
-		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, notYet("its new version was not looked at")},
+		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, notYet("Kubernetes has not observed its new version")},
 	} {
 		if got := daemonSetAvailable(test.set, test.lost); got != test.want {
 			t.Errorf("%+v, %d lost: %+v, want %+v", test.set.Status, test.lost, got, test.want)

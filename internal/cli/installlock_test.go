@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -72,6 +73,9 @@ func TestVersionWithoutHelm(t *testing.T) {
 	w := installedWorld(t)
 	if ran := w.in(t, w.snapshot(), "version"+lawOne, nil); ran.code != 0 || !strings.Contains(ran.out, "Server version: v1.2.3\n") {
 		t.Errorf("code %d: %s%s", ran.code, ran.out, ran.said)
+	}
+	if ran := w.in(t, w.snapshot(), "version -o json"+lawOne, nil); ran.code != 0 || !strings.Contains(ran.out, `"serverVersion": "v1.2.3"`) || !json.Valid([]byte(ran.out)) {
+		t.Errorf("as JSON: code %d: %s%s", ran.code, ran.out, ran.said)
 	}
 	if ran := w.in(t, worldSnapshot{}, "version"+lawOne, nil); ran.code != 1 || !strings.Contains(ran.out, "Server version: Unknown\n") {
 		t.Errorf("nothing installed: code %d: %s%s", ran.code, ran.out, ran.said)

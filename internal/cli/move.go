@@ -129,7 +129,7 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 func (o *moveVolumeOptions) request() (*move.Request, error) {
 	out := &move.Request{Name: o.claim, Node: o.node, KeepSource: o.keepSource, Image: o.image}
 	if o.output != "" && !strings.EqualFold(o.output, "json") {
-		return nil, fmt.Errorf("--output %s: want json", o.output)
+		return nil, oneOfThese("output", o.output, "json")
 	}
 	for _, f := range amountFlags {
 		text := *o.amounts[f.flag]

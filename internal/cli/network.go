@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,10 @@ func (o *networkOptions) validate() error {
 	return validateMTU(o.mtu)
 }
 
+// gatewayTimeout is the default timeout of commands that wait for the address of a gateway. A load balancer may take two minutes (value
+// networking.gatewayTemplates.server.service.loadBalancerTimeout) before the gateway falls back to its node port. Only then does the tunnel start.
+const gatewayTimeout = 5 * time.Minute
+
 // networkCommonFlags holds the flags of all network commands.
 type networkCommonFlags struct {
 	timeout              time.Duration
@@ -68,7 +73,7 @@ type networkCommonFlags struct {
 }
 
 func (f *networkCommonFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	flags.DurationVar(&f.timeout, "timeout", gatewayTimeout, "Maximum time for the whole command")
 	flags.BoolVar(&f.wait, "wait", false, "Wait until the tunnel is connected, or everything is deleted")
 	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Skip the check whether both clusters can be connected")
 }
@@ -180,7 +185,8 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 			return err
 		}
 		if !p.isPeeringUser() {
-			return a.removeNetwork(ctx, p, question, configurations, common.wait)
+			reset := strings.Replace(strings.Join(sameClusters(cmd, nil), " "), " disconnect", " reset", 1)
+			return a.removeNetwork(ctx, p, question, configurations, common.wait, reset)
 		}
 		if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,15 +51,19 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 }
 
 // removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address
-// ranges.
-func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait bool) error {
+// ranges. Otherwise it names them, and reset, the command that removes them.
+func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait bool, reset string) error {
 	local, remote, err := p.remains(ctx, true)
 	if err != nil {
 		return err
 	}
 	objects := 0
+	var left []string
 	for _, r := range []*remains{local, remote} {
 		if !configurations {
+			for _, object := range r.configurations {
+				left = append(left, r.name(object)+" (cluster "+r.id+")")
+			}
 			r.configurations = nil
 		}
 		objects += len(r.inOrder())
@@ -70,7 +75,13 @@ func (a *app) removeNetwork(ctx context.Context, p *pair, question string, confi
 	if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
 		return err
 	}
-	return p.takeDown(ctx, local, remote, wait)
+	if err := p.takeDown(ctx, local, remote, wait); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		p.local.Info("Left: %s, so that connecting again gives every pod the address it had. To remove it, run: %s", strings.Join(left, ", "), reset)
+	}
+	return nil
 }
 
 func (r *remains) inOrder() []client.Object {

@@ -43,6 +43,9 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 	step := c.Start("Asking cluster %s for a network", provider)
 	defer step.End()
 	request := &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
+	wanted, serviceType := networkingv1beta1.ServerLocation(o.location), corev1.ServiceType(o.network.server.serviceType)
+	existed := false
+	var notes []string
 	changed, err := c.ensure(ctx, request, func() error {
 		if request.DeletionTimestamp != nil {
 			return c.leaving(request)
@@ -50,19 +53,28 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 		setLabel(request, api.LabelReplication, api.True)
 		setLabel(request, api.LabelRemoteID, provider)
 		setLabel(request, api.LabelRemoteClusterID, provider)
-		if request.ResourceVersion == "" {
-			request.Spec.Server = networkingv1beta1.ServerLocation(o.location)
-			if o.location == locationConsumer {
-				request.Spec.ServiceType = corev1.ServiceType(o.network.server.serviceType)
-			}
+		if existed = request.ResourceVersion != ""; !existed {
+			request.Spec.Server = wanted
+		}
+		notes = nil
+		if serviceType != "" && request.Spec.Server == networkingv1beta1.ServerAtConsumer {
+			change(&notes, "spec.serviceType", &request.Spec.ServiceType, serviceType)
 		}
 		return nil
 	})
 	if err != nil {
 		return false, err
 	}
-	if changed {
+	switch {
+	case changed && !existed:
 		c.Did("NetworkRequest %s correctly ensured", request.Name)
+	case changed:
+		c.report(request, existed, notes)
+	}
+	if existed {
+		if err := c.changeNegotiated(ctx, request, o); err != nil {
+			return false, err
+		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -78,6 +90,45 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 		return false, c.deleteAll(ctx, []client.Object{request}, true)
 	}
 	return err == nil, err
+}
+
+// changeNegotiated applies the user's flags to the gateway of an earlier NetworkRequest. The controller manager sets the type of the Service only
+// when it creates the GatewayServer, because an administrator may change it later.
+func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
+	serviceType := corev1.ServiceType(o.network.server.serviceType)
+	located := o.location == locationConsumer || o.network.located
+	if serviceType == "" && !located {
+		return nil
+	}
+	provider := request.Name
+	found, err := c.findGateways(ctx, request.Namespace, provider)
+	if err != nil {
+		return err
+	}
+	atConsumer := found.server != nil || (found.client == nil && request.Spec.Server == networkingv1beta1.ServerAtConsumer)
+	here := map[bool]string{true: c.id, false: provider}
+	if located && atConsumer != (o.location == locationConsumer) {
+		c.Warn("The tunnel is requested with its server in %s and stays so: unpeer, then peer again, changes that", here[atConsumer])
+	}
+	server := found.server
+	if serviceType == "" || server == nil {
+		return nil
+	}
+	var notes []string
+	if _, err := c.ensure(ctx, server, func() error {
+		if server.DeletionTimestamp != nil {
+			return c.leaving(server)
+		}
+		notes = nil
+		change(&notes, "spec.endpoint.serviceType", &server.Spec.Endpoint.ServiceType, serviceType)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if len(notes) > 0 {
+		c.report(server, true, notes)
+	}
+	return nil
 }
 
 // networkMade reports whether an administrator has connected the networks. No NetworkRequest is needed then, and that administrator also

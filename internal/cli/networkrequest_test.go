@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
@@ -53,5 +56,83 @@ func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); !apierrors.IsNotFound(err) {
 			t.Errorf("NetworkRequest %s is left: %v", request.GetName(), err)
 		}
+	}
+}
+
+// TestNetworkRequestTakesFlagsAgain: a command that is run again changes how the requested gateway server of this cluster is reached, in the request and in the
+// GatewayServer that exists already. A command without the flag changes nothing, and another location of the server is refused by a warning.
+func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
+	const namespace = "liqo-tenant-milan"
+	requested := func(at networkingv1beta1.ServerLocation) *networkingv1beta1.NetworkRequest {
+		return &networkingv1beta1.NetworkRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"},
+			Spec:       networkingv1beta1.NetworkRequestSpec{Server: at, ServiceType: corev1.ServiceTypeLoadBalancer},
+			Status:     networkingv1beta1.NetworkRequestStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Negotiating"}}},
+		}
+	}
+	negotiated := metav1.ObjectMeta{Namespace: namespace, Name: "milan", Labels: map[string]string{
+		api.LabelRemoteClusterID: "milan", networkingv1beta1.LabelNegotiated: api.True,
+	}}
+	server := &networkingv1beta1.GatewayServer{ObjectMeta: negotiated, Spec: networkingv1beta1.GatewayServerSpec{
+		Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: corev1.ServiceTypeLoadBalancer},
+	}}
+	dialler := &networkingv1beta1.GatewayClient{ObjectMeta: negotiated}
+	for name, row := range map[string]struct {
+		location, serviceType string
+		objects               []client.Object
+		want, served          corev1.ServiceType
+		says                  string
+	}{
+		"before the gateway exists": {
+			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer)},
+			want: "NodePort", says: "was changed: spec.serviceType is NodePort, was LoadBalancer",
+		},
+		"with a gateway server": {
+			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer), server},
+			want: "NodePort", served: "NodePort", says: "was changed: spec.endpoint.serviceType is NodePort, was LoadBalancer",
+		},
+		"without the flag": {
+			location: locationConsumer, objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer), server},
+			want: "LoadBalancer", served: "LoadBalancer",
+		},
+		"with the server at the provider": {
+			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
+			want: "LoadBalancer", says: "server in milan and stays so",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{
+				rangeObject(ipamv1alpha1.NetworkTypeExternal, "10.70.0.0/16"),
+				&networkingv1beta1.WgGatewayServerTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkingv1beta1.ServerTemplateDefault}},
+			}
+			for _, object := range row.objects {
+				objects = append(objects, object.DeepCopyObject().(client.Object))
+			}
+			var out bytes.Buffer
+			c := &cluster{Console: console.New(&out, &out, false), id: "rome", namespace: "liqo"}
+			c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).
+				WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			o := &peerOptions{location: row.location}
+			o.network.server.serviceType = row.serviceType
+			if connected, err := c.requestNetwork(t.Context(), namespace, "milan", o); err != nil || !connected {
+				t.Fatalf("connected: %v, %v: %s", connected, err, out.String())
+			}
+			request := requested("")
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); err != nil {
+				t.Fatal(err)
+			}
+			if request.Spec.ServiceType != row.want {
+				t.Errorf("the request has type %s, want %s", request.Spec.ServiceType, row.want)
+			}
+			if row.served != "" {
+				have := server.DeepCopy()
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(have), have); err != nil || have.Spec.Endpoint.ServiceType != row.served {
+					t.Errorf("the GatewayServer has type %s, want %s: %v", have.Spec.Endpoint.ServiceType, row.served, err)
+				}
+			}
+			if !strings.Contains(out.String(), row.says) || row.says == "" && strings.Contains(out.String(), "was changed") {
+				t.Errorf("no %q in %s", row.says, out.String())
+			}
+		})
 	}
 }

@@ -1,14 +1,21 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
 )
 
 // TestOnlyPeer: a command that needs the name of a peer uses the only one that exists and says so. Of several it lists the names and changes nothing. Commands
@@ -56,7 +63,7 @@ func TestOnlyPeer(t *testing.T) {
 		"unpeer --remote-context milano" + lawOne: "milano", // who names a remote cluster means it
 	} {
 		ran := w.in(t, two, command, nil)
-		if diff := cmp.Diff(essence(two), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" || !strings.Contains(ran.said, says) {
+		if diff := gocmp.Diff(essence(two), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" || !strings.Contains(ran.said, says) {
 			t.Errorf("%s: code %d, %s%s", command, ran.code, ran.said, diff)
 		}
 	}
@@ -73,6 +80,50 @@ func TestSimilar(t *testing.T) {
 	} {
 		if got := strings.Join(similar(typed, known), " "); got != want {
 			t.Errorf("%q is like %q, want %q", typed, got, want)
+		}
+	}
+}
+
+// TestMisspeltValuesAreRefused: each flag that takes one of a few words refuses a misspelt one, with the right one, before any cluster is contacted.
+func TestMisspeltValuesAreRefused(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	token := (&peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}).Text([]byte("secret"))
+	given := map[string]string{
+		"move volume": "move volume a --target-node b", "test network": "test network -p a", "discover": "discover example.org",
+		"install aks":      "install aks --resource-group-name a --resource-name b --subscription-id c",
+		"install eks":      "install eks --eks-cluster-name a --eks-cluster-region b",
+		"install gke":      "install gke --cluster-id a --project-id b --zone c",
+		"peer out-of-band": "peer out-of-band milan --auth-url https://192.0.2.2 --cluster-id milan --auth-token " + token,
+	}
+	seen := map[string]bool{}
+	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+		command.SetContext(t.Context())
+		path := strings.TrimPrefix(command.CommandPath(), "liqoctl ")
+		words := strings.Fields(cmp.Or(given[path], lawTable[path].command, path))
+		words = slices.DeleteFunc(words, func(word string) bool { return strings.HasSuffix(word, "kubeconfig") || strings.HasPrefix(word, "%") })
+		command.Flags().VisitAll(func(flag *pflag.Flag) {
+			complete, has := command.GetFlagCompletionFunc(flag.Name)
+			if !has || flag.Value.Type() == "bool" {
+				return
+			}
+			choices, _ := complete(command, nil, "")
+			for _, choice := range choices {
+				misspelt := choice[:len(choice)-1]
+				if slices.Contains(choices, misspelt) || len(misspelt) < 2 {
+					continue
+				}
+				seen["--"+flag.Name] = true
+				args := append(slices.Clone(words), "--"+flag.Name, misspelt)
+				code, _, errOut := run(t, args...)
+				if code != 1 || !strings.Contains(errOut, "--"+flag.Name+" "+misspelt) || !strings.Contains(errOut, "Did you mean") || !strings.Contains(errOut, choice) {
+					t.Errorf("%s: code %d, %s", strings.Join(args, " "), code, errOut)
+				}
+			}
+		})
+	}
+	for _, want := range []string{"--service-type", "--gw-server-service-type", "--gw-server-service-location", "--output", "--pod-offloading-strategy", "--protocol", "--np-nodes"} {
+		if !seen[want] {
+			t.Errorf("no command offers values of %s: %v", want, seen)
 		}
 	}
 }

@@ -39,8 +39,37 @@ func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads [
 		})
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err != nil && c.missesImages() {
+		err = fmt.Errorf("%w\n%s", err, imageCure)
+	}
+	return err
 }
+
+// imageCure says what to do when a node cannot pull an image of Liqo.
+const imageCure = "If the images are in a registry of yours: liqoctl install --set registry=HOST/PATH"
+
+// missesImages reports whether a pod of the installation waits for an image that its node cannot pull. It has its own timeout, because the timeout of
+// the command may have expired.
+func (c *cluster) missesImages() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return missesImage(&pod) })
+}
+
+// missesImage reports whether a container of the pod waits for an image that the node cannot pull.
+func missesImage(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(status corev1.ContainerStatus) bool {
+		return status.State.Waiting != nil && slices.Contains(imageReasons, status.State.Waiting.Reason)
+	})
+}
+
+// imageReasons are the reasons of a kubelet for a container whose image it does not have.
+var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 
 // stuckEvery is the interval at which tellStuck lists the pods.
 const stuckEvery = 2 * time.Second
@@ -57,6 +86,10 @@ func (c *cluster) tellStuck(ctx context.Context) {
 						told[about] = true
 						c.Warn("%s", why)
 					}
+				}
+				if missesImage(&pods.Items[i]) && !told[imageCure] {
+					told[imageCure] = true
+					c.Info("%s", imageCure)
 				}
 			}
 		}
@@ -76,11 +109,11 @@ func stuckContainers(pod *corev1.Pod) map[string]string {
 		if waiting == nil {
 			continue
 		}
-		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable":
+		switch {
+		case slices.Contains(imageReasons, waiting.Reason):
 			out[status.Name+" "+status.Image] = fmt.Sprintf("Image %s can not be pulled: container %s of pod %s in namespace %s is waiting, %s",
 				status.Image, status.Name, pod.Name, pod.Namespace, strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": "))
-		case "CreateContainerConfigError", "CreateContainerError":
+		case waiting.Reason == "CreateContainerConfigError" || waiting.Reason == "CreateContainerError":
 			out[status.Name+" "+waiting.Reason] = fmt.Sprintf("Container %s of pod %s in namespace %s can not be created, %s",
 				status.Name, pod.Name, pod.Namespace, strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": "))
 		}
@@ -120,7 +153,7 @@ func deploymentAvailable(deployment *appsv1.Deployment) verdict {
 	status := deployment.Status
 	switch {
 	case status.ObservedGeneration < deployment.Generation:
-		return notYet("its new version was not looked at")
+		return notYet("Kubernetes has not observed its new version")
 	case status.UpdatedReplicas < wanted || status.Replicas > status.UpdatedReplicas:
 		return notYet("%d of %d pods are of the new version", status.UpdatedReplicas, wanted)
 	case status.AvailableReplicas < wanted:
@@ -136,7 +169,7 @@ func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) verdict {
 	wanted := status.DesiredNumberScheduled - lost
 	switch {
 	case status.ObservedGeneration < set.Generation:
-		return notYet("its new version was not looked at")
+		return notYet("Kubernetes has not observed its new version")
 	case status.UpdatedNumberScheduled < wanted:
 		return notYet("%d of %d pods are of the new version", status.UpdatedNumberScheduled, wanted)
 	case status.NumberAvailable < wanted:

@@ -3,31 +3,40 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/kube"
 )
 
-// TestStuckPodsAreNamedAtOnce: while the installation waits, an image that cannot be pulled is reported once for all pods, with reason and message.
-func TestStuckPodsAreNamedAtOnce(t *testing.T) {
-	pod := func(name, reason string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "liqo"}},
-			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-				Name: "fabric", Image: "registry/fabric:0.0.0-dev",
-				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "manifest unknown"}},
-			}}},
-		}
+func waitingPod(name, reason string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "liqo", "app": "fabric"}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "fabric", Image: "registry/fabric:0.0.0-dev",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "manifest unknown"}},
+		}}},
 	}
+}
+
+// TestStuckPodsAreNamedAtOnce: while the installation waits, an image that cannot be pulled is reported once for all pods, with reason, message and cure.
+func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		c := fakeCluster("rome", pod("fabric-a", "ErrImagePull"), pod("fabric-b", "ImagePullBackOff"), pod("fabric-c", "ContainerCreating"))
+		c := fakeCluster("rome", waitingPod("fabric-a", "ErrImagePull"), waitingPod("fabric-b", "ImagePullBackOff"), waitingPod("fabric-c", "ContainerCreating"))
 		c.namespace, c.Console = "liqo", console.New(&out, &out, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -36,5 +45,35 @@ func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	want := "Image registry/fabric:0.0.0-dev can not be pulled: container fabric of pod fabric-a in namespace liqo is waiting, ErrImagePull: manifest unknown"
 	if said := out.String(); !strings.Contains(said, want) || strings.Count(said, "WARN") != 1 {
 		t.Errorf("no %q, once, in %s", want, said)
+	}
+	if said := out.String(); strings.Count(said, "liqoctl install --set registry=HOST/PATH") != 1 {
+		t.Errorf("no cure, once, in %s", said)
+	}
+}
+
+// TestFailedRolloutNamesTheCure: an installation that fails because its nodes cannot pull images says how to name another registry, and no other failure does.
+func TestFailedRolloutNamesTheCure(t *testing.T) {
+	for reason, cured := range map[string]bool{"ImagePullBackOff": true, "ErrImageNeverPull": true, "CrashLoopBackOff": false} {
+		set := &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-fabric"},
+			Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "fabric"}}},
+			Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 1},
+		}
+		c := &cluster{Console: console.New(io.Discard, io.Discard, false), id: "rome", namespace: "liqo"}
+		c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(set, waitingPod("fabric-a", reason)).
+			WithIndex(&appsv1.DaemonSet{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
+			WithInterceptorFuncs(interceptor.Funcs{
+				// No controller changes the DaemonSet here.
+				Watch: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			}).Build()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := c.rolledOut(ctx, nil, []installer.Workload{{Kind: "DaemonSet", Name: "liqo-fabric"}})
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "liqoctl install --set registry=HOST/PATH") != cured {
+			t.Errorf("%s: the cure is named: want %v, in %v", reason, cured, err)
+		}
 	}
 }

@@ -79,6 +79,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
 	a.addDryRun(flags)
 	required(command, "remote-kubeconfigs")
+	oneOf(command, "np-nodes", nodesAll, nodesWorkers, nodesControlPlanes)
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.validate(); err != nil {
 			return err

@@ -155,6 +155,11 @@ func (p *pair) tellLeft(ctx context.Context, command string) error {
 
 // withNamespaces returns the command line with its arguments, the flags that select the clusters, and --delete-namespaces.
 func withNamespaces(command *cobra.Command, args []string) string {
+	return strings.Join(append(sameClusters(command, args), "--delete-namespaces"), " ")
+}
+
+// sameClusters returns the command line with its arguments, and the flags that select the clusters.
+func sameClusters(command *cobra.Command, args []string) []string {
 	words := append([]string{command.CommandPath()}, args...)
 	command.Flags().Visit(func(flag *pflag.Flag) {
 		switch strings.TrimPrefix(flag.Name, "remote-") {
@@ -162,5 +167,5 @@ func withNamespaces(command *cobra.Command, args []string) string {
 			words = append(words, "--"+flag.Name, flag.Value.String())
 		}
 	})
-	return strings.TrimSpace(strings.Join(append(words, "--delete-namespaces"), " "))
+	return words
 }

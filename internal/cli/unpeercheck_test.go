@@ -234,3 +234,38 @@ func TestInvitationsNeedAFlag(t *testing.T) {
 		t.Errorf("code %d: %s", ran.code, ran.said)
 	}
 }
+
+// TestNetworkCommandsNameWhatTheyLeave: network disconnect lists the Configurations that it leaves in both clusters, and the command that removes them. force unpeer
+// says that the other cluster keeps its side, and what removes it there.
+func TestNetworkCommandsNameWhatTheyLeave(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	connected := w.in(t, w.snapshot(), "network connect --wait"+lawBoth, nil)
+	if connected.code != 0 {
+		t.Fatal(connected.said)
+	}
+	configurations := func(at worldSnapshot) (n int) {
+		for _, id := range []string{"rome", "milan"} {
+			for key := range at[id].objects {
+				if strings.Contains(key, "/configurations ") {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	ran := w.in(t, connected.left, "network disconnect --wait --skip-confirm"+lawBoth, nil)
+	want := "Left: Configuration milan in namespace liqo-tenant-milan (cluster rome), Configuration rome in namespace liqo-tenant-rome (cluster milan)"
+	if ran.code != 0 || !strings.Contains(ran.said, want) || configurations(ran.left) != 2 {
+		t.Fatalf("code %d, no %q: %s", ran.code, want, ran.said)
+	}
+	_, reset, _ := strings.Cut(ran.said, "To remove it, run: liqoctl ")
+	reset, _, _ = strings.Cut(reset, "\n")
+	if ran = w.in(t, ran.left, reset+" --skip-confirm", nil); ran.code != 0 || configurations(ran.left) != 0 || strings.Contains(ran.said, "Left: ") {
+		t.Errorf("%s: code %d, %d Configurations: %s", reset, ran.code, configurations(ran.left), ran.said)
+	}
+	ran = w.in(t, connected.left, "force unpeer milan --skip-confirm"+lawOne, nil)
+	if want = "run there: liqoctl force unpeer rome"; ran.code != 0 || !strings.Contains(ran.said, want) {
+		t.Errorf("force unpeer: code %d, no %q: %s", ran.code, want, ran.said)
+	}
+}

@@ -45,7 +45,7 @@ func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod,
 	switch service.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer:
 		balancer := fmt.Sprintf("the load balancer of %s, port %d/%s", name, port.Port, port.Protocol)
-		exposed := at(port.Port, balancerAddresses(service), fmt.Sprintf("waiting for %s, to get an address: does this cluster have load balancers? "+
+		exposed := at(port.Port, balancerAddresses(service), fmt.Sprintf("waiting for %s, to get an address: does the cluster of the gateway have load balancers? "+
 			"spec.endpoint.serviceType NodePort needs none (liqoctl install --service-type NodePort chooses it for new gateways)", balancer))
 		allocated := service.Spec.AllocateLoadBalancerNodePorts
 		if exposed.Endpoint != nil || port.NodePort == 0 || allocated != nil && !*allocated {

@@ -70,8 +70,9 @@ func (f *Facts) Again(now time.Time) time.Duration {
 }
 
 // CompileForeignCluster compiles the whole status from the facts. It uses the previous status for three things only: the transition times
-// of conditions that did not change, the condition of the API server while the probe has no outcome, and the latency shown for the tunnel.
-func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus, generation int64, now metav1.Time) corev1beta1.ForeignClusterStatus {
+// of conditions that did not change, the condition of the API server while the probe has no outcome, and the latency shown for the tunnel. The plan is
+// that of PlanWish for the same facts.
+func CompileForeignCluster(f *Facts, plan *Plan, previous *corev1beta1.ForeignClusterStatus, generation int64, now metav1.Time) corev1beta1.ForeignClusterStatus {
 	status := corev1beta1.ForeignClusterStatus{
 		Role:               role(f),
 		ObservedGeneration: generation,
@@ -93,8 +94,8 @@ func CompileForeignCluster(f *Facts, previous *corev1beta1.ForeignClusterStatus,
 	case f.Identity != nil: // the last known condition stays until the probe has an outcome
 		status.Conditions = slices.DeleteFunc(slices.Clone(previous.Conditions), func(c corev1beta1.Condition) bool { return c.Type != corev1beta1.APIServerStatus })
 	}
-	if condition := PlanWish(f).Condition; condition != nil {
-		status.Conditions = append(status.Conditions, *condition)
+	if plan.Condition != nil {
+		status.Conditions = append(status.Conditions, *plan.Condition)
 	}
 	stamp(status.Conditions, previous.Conditions, now)
 	stamp(status.Modules.Networking.Conditions, previous.Modules.Networking.Conditions, now)

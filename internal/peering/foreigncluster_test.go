@@ -150,7 +150,7 @@ func TestForeignClusters(t *testing.T) {
 				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := CompileForeignCluster(&c.facts, &corev1beta1.ForeignClusterStatus{}, 3, at(0))
+			got := CompileForeignCluster(&c.facts, &Plan{}, &corev1beta1.ForeignClusterStatus{}, 3, at(0))
 			if diff := cmp.Diff(c.want, picture(&got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -158,7 +158,7 @@ func TestForeignClusters(t *testing.T) {
 			if c.facts.Identity == late {
 				return
 			}
-			later := CompileForeignCluster(&c.facts, &got, 3, at(time.Hour))
+			later := CompileForeignCluster(&c.facts, &Plan{}, &got, 3, at(time.Hour))
 			if diff := cmp.Diff(got, later); diff != "" {
 				t.Errorf("an hour later (-before +after):\n%s", diff)
 			}
@@ -196,7 +196,7 @@ func TestTenantNamespaceInUse(t *testing.T) {
 		"of the oldest Configuration":     {Facts{TenantNamespaces: all, Network: network}, "e"},
 		"the Identity is in none of them": {Facts{TenantNamespaces: namespaces("a", "d"), Identity: identity, Tenant: tenant}, "d"},
 	} {
-		if got := CompileForeignCluster(&row.facts, &corev1beta1.ForeignClusterStatus{}, 1, at(0)).TenantNamespace.Local; got != row.want {
+		if got := CompileForeignCluster(&row.facts, &Plan{}, &corev1beta1.ForeignClusterStatus{}, 1, at(0)).TenantNamespace.Local; got != row.want {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
@@ -204,9 +204,9 @@ func TestTenantNamespaceInUse(t *testing.T) {
 
 func TestTransitionTimesFollowTheStatus(t *testing.T) {
 	facts := Facts{Identity: &authv1beta1.Identity{}, APIServer: &Probe{Up: true}}
-	first := CompileForeignCluster(&facts, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
+	first := CompileForeignCluster(&facts, &Plan{}, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
 	facts.APIServer = &Probe{Message: "refused"}
-	second := CompileForeignCluster(&facts, &first, 1, at(time.Hour))
+	second := CompileForeignCluster(&facts, &Plan{}, &first, 1, at(time.Hour))
 	if !second.Conditions[0].LastTransitionTime.Equal(new(at(time.Hour))) {
 		t.Errorf("went down at %s, it says %s", at(time.Hour), second.Conditions[0].LastTransitionTime)
 	}
@@ -218,12 +218,12 @@ func TestTransitionTimesFollowTheStatus(t *testing.T) {
 // TestAPIServerStatusStaysUntilTheFirstProbe: a new process keeps the reported status of a peer's API server until its own first probe.
 func TestAPIServerStatusStaysUntilTheFirstProbe(t *testing.T) {
 	facts := Facts{Identity: &authv1beta1.Identity{}, APIServer: &Probe{Message: "refused"}}
-	first := CompileForeignCluster(&facts, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
+	first := CompileForeignCluster(&facts, &Plan{}, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
 	facts.APIServer = nil
-	if diff := cmp.Diff(first, CompileForeignCluster(&facts, &first, 1, at(time.Hour))); diff != "" {
+	if diff := cmp.Diff(first, CompileForeignCluster(&facts, &Plan{}, &first, 1, at(time.Hour))); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
-	if gone := CompileForeignCluster(&Facts{}, &first, 1, at(time.Hour)); len(gone.Conditions) > 0 {
+	if gone := CompileForeignCluster(&Facts{}, &Plan{}, &first, 1, at(time.Hour)); len(gone.Conditions) > 0 {
 		t.Errorf("without an identity there is nothing to know: %v", gone.Conditions)
 	}
 }

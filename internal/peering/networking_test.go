@@ -91,7 +91,7 @@ func TestNetworkOfAForeignCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.facts.Silence = 30 * time.Second
 			all := Facts{Network: c.facts}
-			got := CompileForeignCluster(&all, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
+			got := CompileForeignCluster(&all, &Plan{}, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
 			if diff := cmp.Diff(c.want, networkPicture(&got.Modules.Networking)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -113,7 +113,7 @@ func TestSilentGatewayIsDetected(t *testing.T) {
 		t.Fatalf("looked at again after %s", left)
 	}
 	then := metav1.NewTime(at(0).Add(left))
-	status := CompileForeignCluster(&Facts{Network: f}, &corev1beta1.ForeignClusterStatus{}, 1, then)
+	status := CompileForeignCluster(&Facts{Network: f}, &Plan{}, &corev1beta1.ForeignClusterStatus{}, 1, then)
 	conditions := status.Modules.Networking.Conditions
 	if last := conditions[len(conditions)-1]; last.Status != corev1beta1.StatusError {
 		t.Errorf("%+v", last)
@@ -131,7 +131,7 @@ func TestLatencyIsRounded(t *testing.T) {
 		f := NetworkFacts{Configurations: make([]networkingv1beta1.Configuration, 1), Silence: time.Minute, Connections: []networkingv1beta1.Connection{{
 			Status: networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: &networkingv1beta1.ConnectionLatency{Value: latency, Timestamp: at(0)}},
 		}}}
-		previous = CompileForeignCluster(&Facts{Network: f}, &previous, 1, at(0))
+		previous = CompileForeignCluster(&Facts{Network: f}, &Plan{}, &previous, 1, at(0))
 		conditions := previous.Modules.Networking.Conditions
 		if text := conditions[len(conditions)-1].Message; len(told) == 0 || told[len(told)-1] != text {
 			told = append(told, text)

@@ -19,6 +19,13 @@ import (
 // FinalizerOutgoing keeps a ForeignCluster that asked for a peering (spec.outgoingPeeringEnabled) until that peering has ended.
 const FinalizerOutgoing = "foreigncluster.liqo.io/outgoing-peering"
 
+const (
+	// PollToken is the time until the token Secret of a wanted peering is read again. The cache holds no Secret without labels of Liqo.
+	PollToken = 10 * time.Second
+	// pollDiscovered is that time while a discovered cluster has no token. Most of them never get one, and there may be many.
+	pollDiscovered = 5 * time.Minute
+)
+
 // Wish holds a ForeignCluster, which asks for a peering or for its end, and what the next step depends on besides the other Facts.
 type Wish struct {
 	// ForeignCluster asks by its spec, and by its deletion.
@@ -59,8 +66,8 @@ type Plan struct {
 	Resign *corev1.Secret
 	// Delete lists objects to be deleted.
 	Delete []Object
-	// Poll is whether the plan depends on the token Secret, which no watch reports.
-	Poll bool
+	// Poll is the time after which the token Secret, which no watch reports, is read again; 0 when the plan does not depend on it.
+	Poll time.Duration
 	// Condition reports the state; nil for a ForeignCluster that asks for nothing.
 	Condition *corev1beta1.Condition
 }
@@ -113,6 +120,7 @@ func (f *Facts) join() Plan {
 	plan := f.peer()
 	if plan.Condition.Reason == reasons.TokenMissing {
 		plan.Condition.Status = corev1beta1.StatusNone
+		plan.Poll = pollDiscovered
 	}
 	return plan
 }
@@ -143,7 +151,7 @@ func (f *Facts) peer() Plan {
 	case namespace == "":
 		// An address that leads nowhere, such as that of a cluster that does not exist, takes no namespace.
 		if _, reason, err := w.terms(); err != nil {
-			plan.Poll = true
+			plan.Poll = PollToken
 			return plan.refused(reason, "%v", err)
 		}
 		plan.Create = []Object{newTenantNamespace(id)}
@@ -171,7 +179,7 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	case identity != nil && identity.DeletionTimestamp != nil:
 		return plan.pending(reasons.EarlierPeering, "waiting for Identity %s/%s of an earlier peering to be deleted", identity.Namespace, identity.Name)
 	}
-	plan.Poll = true
+	plan.Poll = PollToken
 	given := w.given()
 	var content map[string][]byte
 	if !given {

@@ -368,12 +368,14 @@ func TestInvitationsOfPeersReplaceNothing(t *testing.T) {
 // TestStateOfAWish: the ForeignCluster shows the condition, with the time of its last change.
 func TestStateOfAWish(t *testing.T) {
 	f := wishing(corev1beta1.PeeringYes)
-	status := CompileForeignCluster(f, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
+	plan := PlanWish(f)
+	status := CompileForeignCluster(f, &plan, &corev1beta1.ForeignClusterStatus{}, 1, at(0))
 	if len(status.Conditions) != 1 || status.Conditions[0].Type != corev1beta1.OutgoingPeering || status.Conditions[0].Status != corev1beta1.StatusPending {
 		t.Fatalf("%+v", status.Conditions)
 	}
 	f.Wish.NamespaceTaken = true
-	later := CompileForeignCluster(f, &status, 1, at(time.Hour))
+	plan = PlanWish(f)
+	later := CompileForeignCluster(f, &plan, &status, 1, at(time.Hour))
 	if got := later.Conditions[0]; got.Status != corev1beta1.StatusError || !got.LastTransitionTime.Equal(new(at(time.Hour))) {
 		t.Errorf("%+v", got)
 	}
@@ -408,6 +410,10 @@ func TestAutoJoinTakesAToken(t *testing.T) {
 		f.Wish.ForeignCluster.Labels, f.Wish.Joins = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredLAN}, true
 		row.change(f)
 		plan := PlanWish(f)
+		// A discovered cluster without a token may stay without one for ever, so it is polled rarely.
+		if rarely := row.reason == "TokenMissing"; rarely != (plan.Poll == pollDiscovered) {
+			t.Errorf("%s: the token is read again after %s", name, plan.Poll)
+		}
 		if len(plan.Create) != row.writes || plan.Held || plan.Invitation != nil || len(plan.Delete) > 0 {
 			t.Errorf("%s: it acts: %+v", name, plan)
 		}

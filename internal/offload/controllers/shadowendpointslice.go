@@ -198,7 +198,7 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 		return f, after, nil
 	}
 	if f.Own, err = r.Addresses.Own(ctx, r.Client, f.Consumer); err != nil {
-		return f, 0, fmt.Errorf("gathering the ranges of this cluster: %w", err)
+		return f, 0, fmt.Errorf("gathering the ranges of the provider: %w", err)
 	}
 	if f.Translate, f.Waiting, err = r.Addresses.Translation(ctx, r.Client, f.Consumer); err != nil {
 		return f, 0, fmt.Errorf("finding out where addresses of cluster %s appear here: %w", f.Consumer, err)

@@ -63,7 +63,7 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		switch {
 		case apierrors.IsNotFound(err) && part.Subresource != "": // permanent: the API server does not have the subresource
 			r.events.Eventf(sp, pod, corev1.EventTypeWarning, reasons.FailedUpdatePod, "Update "+part.Field,
-				"%s of a pod can't be changed in this cluster: its API server does not serve pods/%s", part.Field, part.Subresource)
+				"%s of a pod can't be changed in the provider, whose API server does not serve pods/%s", part.Field, part.Subresource)
 		case client.IgnoreNotFound(err) != nil:
 			// Events with the same action are aggregated, with the message of any one of them.
 			r.events.Eventf(sp, pod, corev1.EventTypeWarning, reasons.FailedUpdatePod, "Update "+part.Field, "failed to change %s of the pod: %v", part.Field, err)

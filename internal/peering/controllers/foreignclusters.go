@@ -116,7 +116,7 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 		return 0, err
 	}
 	plan := peering.PlanWish(facts)
-	status := peering.CompileForeignCluster(facts, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
+	status := peering.CompileForeignCluster(facts, &plan, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
 	r.announceWish(fc, plan.Condition)
 	before := fc.DeepCopy()
 	fc.Status = status
@@ -124,8 +124,8 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 		return 0, err
 	}
 	again := facts.Again(r.now())
-	if plan.Poll && (again == 0 || again > pollToken) {
-		again = pollToken
+	if plan.Poll > 0 && (again == 0 || again > plan.Poll) {
+		again = plan.Poll
 	}
 	return again, r.carryOut(ctx, fc, &plan)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,9 +28,6 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=delete
-
-// pollToken is the time until the token Secret of a peer is read again. The cache holds no Secret without labels of Liqo.
-const pollToken = 10 * time.Second
 
 // secretOfWish returns the ID of the cluster whose peering depends on a Secret: on its token, an invitation, or a control-plane kubeconfig.
 func secretOfWish(o client.Object) string {

@@ -95,7 +95,7 @@ func TestWishesAreCarriedOut(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc); err != nil || fc.ResourceVersion != before {
 		t.Errorf("a pass that changes nothing wrote the ForeignCluster: %v", err)
 	}
-	if again, err := r.reconcile(t.Context(), "milan"); err != nil || again != pollToken {
+	if again, err := r.reconcile(t.Context(), "milan"); err != nil || again != peering.PollToken {
 		t.Errorf("the token is read again after %s, %v", again, err)
 	}
 
