@@ -44,7 +44,7 @@ func Problems(local *corev1.Pod) []string {
 	if local.Spec.HostnameOverride != nil {
 		out = append(out, fmt.Sprintf("spec.hostnameOverride is %q and has no effect: use spec.hostname and spec.subdomain", *local.Spec.HostnameOverride))
 	}
-	return append(append(out, schedulingProblems(local)...), twoTruths(local)...)
+	return slices.Concat(out, schedulingProblems(local), trustProblems(local), twoTruths(local))
 }
 
 // AnnotationProblems returns one sentence, with fields and cure, about annotations that a Pod reads through the downward API and that are not copied, and

@@ -82,6 +82,43 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 	}
 }
 
+// TestTrustBundlesOfTheOrigin: the CA of the origin's API server follows a pod that reads it from a ClusterTrustBundle. Other bundles are reported.
+func TestTrustBundlesOfTheOrigin(t *testing.T) {
+	needs := func(name, signer *string) *corev1.Pod {
+		return pod(func(p *corev1.Pod) {
+			bundle := &corev1.ClusterTrustBundleProjection{Name: name, SignerName: signer, Path: "ca.pem", Optional: new(false)}
+			p.Spec.Volumes = []corev1.Volume{{Name: "trust", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: bundle}}}}}}
+		})
+	}
+	local := needs(nil, new("kubernetes.io/kube-apiserver-serving"))
+	o := options
+	o.ConfigMapsReflected = true
+	want := []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.pem"}}, Optional: new(false),
+	}}}
+	if diff := cmp.Diff(want, ShadowPod(local, "shop-rome", o).Spec.Pod.Volumes[0].Projected.Sources); diff != "" {
+		t.Error(diff)
+	}
+	if got := Problems(local); len(got) > 0 || local.Spec.Volumes[0].Projected.Sources[0].ClusterTrustBundle == nil {
+		t.Errorf("reported %q, the local pod has %v", got, local.Spec.Volumes[0].Projected.Sources)
+	}
+	for says, local := range map[string]*corev1.Pod{
+		"needs ClusterTrustBundle company, and gets that of the provider":                  needs(new("company"), nil),
+		"needs ClusterTrustBundle of signer example.org/ca, and gets that of the provider": needs(nil, new("example.org/ca")),
+	} {
+		if got := strings.Join(Problems(local), "; "); !strings.HasPrefix(got, "spec.volumes trust "+says) {
+			t.Errorf("%q, want %q", got, says)
+		}
+		if ShadowPod(local, "shop-rome", o).Spec.Pod.Volumes[0].Projected.Sources[0].ClusterTrustBundle == nil {
+			t.Errorf("%s: it is not copied", says)
+		}
+	}
+	local.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerRemote}
+	if ShadowPod(local, "shop-rome", o).Spec.Pod.Volumes[0].Projected.Sources[0].ClusterTrustBundle == nil || len(Problems(local)) > 0 {
+		t.Error("a pod that uses the provider's API server does not get its CA")
+	}
+}
+
 // TestTokensAreReadableAsAKubeletHasThem: a kubelet makes a token readable for the user that all containers run as, which a Secret cannot.
 func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
 	user := func(id int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &id} }
