@@ -132,6 +132,11 @@ func runVirtualKubelet(
 					secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
 					return secret
 				}
+				o.ConfigMap = func(namespace, name string) *corev1.ConfigMap {
+					configMap, _ := engine.LocalOf(reflect.ConfigMapKind, namespace, name).(*corev1.ConfigMap)
+					return configMap
+				}
+				o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }
 				return o
 			}),
 			reflect.Services(opts.workers("service"), func() kinds.ServiceOptions {
@@ -227,6 +232,7 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, origin
 		VirtualStorageClass: o.virtualStorageClass,
 		LabelsNotReflected:  o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
+		SecretType: o.reflection["secret"].only, ConfigMapType: o.reflection["configmap"].only,
 	}
 	out.APIServer = origin.apiServer()
 	out.APIServer.Domain = o.clusterDomain

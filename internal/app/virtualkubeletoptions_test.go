@@ -56,3 +56,18 @@ func TestRuntimeClassOfAnInstallation(t *testing.T) {
 		}
 	}
 }
+
+// TestPodsKnowWhichObjectsAreReflected: pods are told of Secrets and ConfigMaps that stay, by the type of reflection of each kind.
+func TestPodsKnowWhichObjectsAreReflected(t *testing.T) {
+	told := install(t, map[string]any{"reflection": map[string]any{
+		"secret": map[string]any{"type": "AllowList"}, "configmap": map[string]any{"type": "DenyList"},
+	}})
+	virtual, err := node.New(node.Options{Listen: told.kubelet.listen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), newOriginServer(told.kubelet, func() bool { return false }, nil))
+	if pods.SecretType != "AllowList" || pods.ConfigMapType != "DenyList" {
+		t.Errorf("Secrets %s, ConfigMaps %s", pods.SecretType, pods.ConfigMapType)
+	}
+}

@@ -181,23 +181,39 @@ func TestBrokenStatesInGuide(t *testing.T) {
 	if !begins || !ends {
 		t.Fatalf("%s has no table between the lines %q and %q", page, begin, end)
 	}
-	states := brokenStates(&doctorWorld{})
+	elsewhere := map[string]map[string]bool{upgradeCures: {}, peerCures: {}}
+	for _, state := range upgradeStates() {
+		elsewhere[upgradeCures][state.name] = true
+	}
+	for _, state := range betweenStates() {
+		elsewhere[peerCures][state.name] = true
+	}
 	var want strings.Builder
-	want.WriteString("| state | how doctor's line begins | how the cure begins |\n|---|---|---|\n")
-	seen := map[string]bool{}
-	for _, state := range states {
-		if seen[state.name] || state.name == "" || state.first == "" || state.cure == "" || state.begin == nil {
+	want.WriteString("| state | how it is broken | doctor's line begins | the cure begins |\n|---|---|---|---|\n")
+	executed, seen := 0, map[string]bool{}
+	for _, state := range brokenStates(&doctorWorld{}) {
+		if seen[state.name] || state.name == "" || state.how == "" || state.first == "" || state.cure == "" || state.begin == nil {
 			t.Errorf("the state %q is there twice or is not complete", state.name)
+		}
+		if state.executed != "" && !elsewhere[state.executed][state.name] {
+			t.Errorf("%s has no state %q", state.executed, state.name)
 		}
 		seen[state.name] = true
 		cure := state.cure
 		if state.cured == nil {
+			executed++
 			cure = "`" + cure + "`" // the test executes it
 		}
-		fmt.Fprintf(&want, "| %s | `%s` | %s |\n", state.name, state.first, cure)
+		fmt.Fprintf(&want, "| %s | %s | `%s` | %s |\n", state.name, state.how, state.first, cure)
 	}
-	if len(states) < 20 {
-		t.Errorf("there are %d states, want at least 20", len(states))
+	if executed < 20 {
+		t.Errorf("the cures of %d states are executed, want at least 20", executed)
+	}
+	want.WriteString("\nWith `--remote-kubeconfig`, between rome and its peer milan:\n\n| state | how it is broken | doctor's line begins | the cure begins |\n|---|---|---|---|\n")
+	for _, state := range betweenStates() {
+		if !seen[state.name] {
+			fmt.Fprintf(&want, "| %s | %s | `%s` | %s |\n", state.name, state.how, state.first, state.cure)
+		}
 	}
 	if *update {
 		if err := os.WriteFile(page, []byte(before+begin+want.String()+end+after), 0o644); err != nil {

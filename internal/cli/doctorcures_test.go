@@ -18,85 +18,96 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestCuresBetweenClusters breaks what two clusters know of each other. doctor, with access to both, prints the fault and its cure. Once the commands of the
-// cure were executed, it prints what it printed before the fault.
-func TestCuresBetweenClusters(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	w := installedWorld(t)
-	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
-	const look = "doctor" + lawBoth
-	change := func(cluster string, object client.Object, to func()) {
-		t.Helper()
-		if err := w.clusters[cluster].client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatal(err)
-		}
-		to()
-		status := object.DeepCopyObject().(client.Object)
-		if err := w.clusters[cluster].client.Update(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-		status.SetResourceVersion(object.GetResourceVersion())
-		if err := w.clusters[cluster].client.Status().Update(t.Context(), status); err != nil {
-			t.Fatal(err)
-		}
+// betweenClusters are two peered clusters in memory, rome and milan, whose objects are broken.
+type betweenClusters struct {
+	t *testing.T
+	*world
+	// peered is how both clusters are while nothing is wrong.
+	peered worldSnapshot
+	// good and expired are certificates, by the clock of the commands.
+	good, expired []byte
+}
+
+// change changes an object of a cluster, including its status.
+func (b *betweenClusters) change(cluster string, object client.Object, to func()) {
+	b.t.Helper()
+	c := b.clusters[cluster].client
+	if err := c.Get(b.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		b.t.Fatal(err)
 	}
-	// What milan has of rome, and rome of milan.
+	to()
+	status := object.DeepCopyObject().(client.Object)
+	if err := c.Update(b.t.Context(), object); err != nil {
+		b.t.Fatal(err)
+	}
+	status.SetResourceVersion(object.GetResourceVersion())
+	if err := c.Status().Update(b.t.Context(), status); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// certify gives rome's Identity in milan a certificate.
+func (b *betweenClusters) certify(certificate []byte) {
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: authv1beta1.IdentityControlPlanePrefix + "milan"}}
+	b.change("rome", identity, func() { identity.Spec.AuthParams.SignedCRT = certificate })
+}
+
+// betweenState is a fault in what two clusters know of each other. A fault that brokenStates has, too, has the same name.
+type betweenState struct {
+	name, how string
+	begin     func(*betweenClusters)
+	// first is the evidence, cure is how the cure below it begins.
+	first, cure string
+	// commands are those of the cure.
+	commands []string
+}
+
+func betweenStates() []betweenState {
 	ofRome := metav1.ObjectMeta{Namespace: api.TenantNamespace("rome"), Name: "rome"}
-	ofMilan := metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: authv1beta1.IdentityControlPlanePrefix + "milan"}
-	// The clock of the commands begins in the year 2000.
-	year := func(n int) time.Time { return time.Date(n, time.January, 1, 0, 0, 0, 0, time.UTC) }
-	good, expired := certificateFor(t, year(1999), year(2010)), certificateFor(t, year(1998), year(1999))
-	w.begin(peered)
-	tenant, identity := &authv1beta1.Tenant{ObjectMeta: ofRome}, &authv1beta1.Identity{ObjectMeta: ofMilan}
-	change("milan", tenant, func() { tenant.Status.AuthParams.SignedCRT = good })
-	change("rome", identity, func() { identity.Spec.AuthParams.SignedCRT = good })
-	peered = w.snapshot()
-	healthy := w.in(t, peered, look, nil).out
-	if !strings.Contains(healthy, "✔ agreement with milan") || !strings.Contains(healthy, "✔ agreement with rome") {
-		t.Fatalf("before the first fault doctor prints\n%s", healthy)
-	}
-	for name, row := range map[string]struct {
-		fault func()
-		// says is the evidence, cure is what doctor prints below it.
-		says, cure string
-		// commands are those of the cure.
-		commands []string
-	}{
-		"another key": {
-			func() {
+	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster milan, gets another certificate"
+	return []betweenState{
+		{
+			"a peer was told another key", "the PublicKey in the peer is not that of the gateway here",
+			func(b *betweenClusters) {
 				key := &networkingv1beta1.PublicKey{ObjectMeta: ofRome}
-				change("milan", key, func() { key.Spec.PublicKey = bytes.Repeat([]byte{9}, network.KeyLength) })
+				b.change("milan", key, func() { key.Spec.PublicKey = bytes.Repeat([]byte{9}, network.KeyLength) })
 			},
 			"cluster milan was told another key than the gateway of rome has", "liqoctl network connect --remote-kubeconfig FILE",
 			[]string{"network connect" + lawBoth},
 		},
-		"no key": {
-			func() {
-				if err := w.clusters["milan"].client.Delete(t.Context(), &networkingv1beta1.PublicKey{ObjectMeta: ofRome}); err != nil {
-					t.Fatal(err)
+		{
+			"a peer was not told the key", "the PublicKey in the peer is deleted",
+			func(b *betweenClusters) {
+				if err := b.clusters["milan"].client.Delete(b.t.Context(), &networkingv1beta1.PublicKey{ObjectMeta: ofRome}); err != nil {
+					b.t.Fatal(err)
 				}
 			},
 			"cluster milan was not told the key of the gateway of rome", "liqoctl network connect --remote-kubeconfig FILE",
 			[]string{"network connect" + lawBoth},
 		},
-		"other ranges": {
-			func() {
+		{
+			"a peer was told other ranges", "the Configuration in the peer has another pod range than this cluster",
+			func(b *betweenClusters) {
 				configuration := &networkingv1beta1.Configuration{ObjectMeta: ofRome}
-				change("milan", configuration, func() { configuration.Spec.Remote.CIDR.Pod = []string{"10.9.0.0/16"} })
+				b.change("milan", configuration, func() { configuration.Spec.Remote.CIDR.Pod = []string{"10.9.0.0/16"} })
 			},
 			"Configuration rome in namespace liqo-tenant-rome says that the pod range of rome is 10.9.0.0/16, it is 10.1.0.0/16",
 			"liqoctl network reset --remote-kubeconfig FILE (its traffic stops), then liqoctl network connect --remote-kubeconfig FILE",
 			[]string{"network reset --skip-confirm" + lawBoth, "network connect --wait" + lawBoth},
 		},
-		"a drained tenant": {
-			func() { w.begin(w.in(t, peered, "drain tenant rome --skip-confirm --kubeconfig %milan", nil).left) },
+		{
+			"a tenant is drained", "",
+			func(b *betweenClusters) {
+				b.world.begin(b.in(b.t, b.peered, "drain tenant rome --skip-confirm --kubeconfig %milan", nil).left)
+			},
 			"Tenant rome in namespace liqo-tenant-rome is drained: it may do nothing", "liqoctl activate tenant rome",
 			[]string{"activate tenant rome --kubeconfig %milan"},
 		},
-		"a tenant that is not admitted": {
-			func() {
+		{
+			"a tenant is not admitted", "",
+			func(b *betweenClusters) {
 				tenant := &authv1beta1.Tenant{ObjectMeta: ofRome}
-				change("milan", tenant, func() {
+				b.change("milan", tenant, func() {
 					tenant.Spec.Signature = []byte("of another key")
 					tenant.Status.Conditions = []metav1.Condition{{
 						Type: kube.ConditionReady, Status: metav1.ConditionFalse, Reason: "BadSignature", Message: "the signature is of another key",
@@ -107,34 +118,51 @@ func TestCuresBetweenClusters(t *testing.T) {
 			"Tenant rome in namespace liqo-tenant-rome is not admitted: BadSignature, the signature is of another key",
 			"the consumer does the handshake again with liqoctl authenticate", []string{"authenticate" + lawBoth},
 		},
-		"an expired certificate": {
-			func() {
-				identity := &authv1beta1.Identity{ObjectMeta: ofMilan}
-				change("rome", identity, func() { identity.Spec.AuthParams.SignedCRT = expired })
-			},
-			"Identity controlplane-milan in namespace liqo-tenant-milan: its certificate ended at",
-			"liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster milan, gets another certificate", []string{"authenticate" + lawBoth},
+		{
+			"a certificate has expired", "", func(b *betweenClusters) { b.certify(b.expired) },
+			"Identity controlplane-milan in namespace liqo-tenant-milan: its certificate ended at", again, []string{"authenticate" + lawBoth},
 		},
-	} {
-		w.begin(peered)
-		row.fault()
+	}
+}
+
+// TestCuresBetweenClusters breaks what two clusters know of each other. doctor, with access to both, prints the fault and its cure. Once the commands of the
+// cure were executed, it prints what it printed before the fault.
+func TestCuresBetweenClusters(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	// The clock of the commands begins in the year 2000.
+	year := func(n int) time.Time { return time.Date(n, time.January, 1, 0, 0, 0, 0, time.UTC) }
+	w := installedWorld(t)
+	b := &betweenClusters{t: t, world: w, good: certificateFor(t, year(1999), year(2010)), expired: certificateFor(t, year(1998), year(1999))}
+	const look = "doctor" + lawBoth
+	w.begin(w.in(t, w.snapshot(), "peer"+lawBoth, nil).left)
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("rome"), Name: "rome"}}
+	b.change("milan", tenant, func() { tenant.Status.AuthParams.SignedCRT = b.good })
+	b.certify(b.good)
+	b.peered = w.snapshot()
+	healthy := w.in(t, b.peered, look, nil).out
+	if !strings.Contains(healthy, "✔ agreement with milan") || !strings.Contains(healthy, "✔ agreement with rome") {
+		t.Fatalf("before the first fault doctor prints\n%s", healthy)
+	}
+	for _, state := range betweenStates() {
+		w.begin(b.peered)
+		state.begin(b)
 		at := w.snapshot()
 		said := w.in(t, at, look, nil).out
-		_, below, found := strings.Cut(said, row.says)
+		_, below, found := strings.Cut(said, state.first)
 		_, cure, _ := strings.Cut(below, "cure: ")
-		if !found || !strings.HasPrefix(cure, row.cure) {
-			t.Errorf("%s: no %q with the cure %q in\n%s", name, row.says, row.cure, said)
+		if !found || !strings.HasPrefix(cure, state.cure) {
+			t.Errorf("%s: no %q with the cure %q in\n%s", state.name, state.first, state.cure, said)
 			continue
 		}
-		for _, command := range row.commands {
+		for _, command := range state.commands {
 			ran := w.in(t, at, command, nil)
 			if ran.code != 0 {
-				t.Errorf("%s: %s, code %d: %s%s", name, command, ran.code, ran.out, ran.said)
+				t.Errorf("%s: %s, code %d: %s%s", state.name, command, ran.code, ran.out, ran.said)
 			}
 			at = ran.left
 		}
 		if diff := cmp.Diff(healthy, w.in(t, at, look, nil).out); diff != "" {
-			t.Errorf("%s: after the cure doctor prints (-before +after):\n%s", name, diff)
+			t.Errorf("%s: after the cure doctor prints (-before +after):\n%s", state.name, diff)
 		}
 	}
 }

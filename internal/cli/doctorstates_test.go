@@ -17,7 +17,9 @@ import (
 
 // brokenState is a fault that the objects of a cluster show.
 type brokenState struct {
-	name  string
+	name string
+	// how says, for readers of the table, in which objects begin makes the fault.
+	how   string
 	begin func()
 	// first is part of the first problem that doctor prints, cure is part of its cure.
 	first, cure string
@@ -26,9 +28,16 @@ type brokenState struct {
 	// after does what the controllers do once cure, which is a command then, was executed. It is nil if nothing remains to be done.
 	after func()
 	// cured is set where cure is no command that works on an API server alone. It writes what the objects become when a person follows the cure, and its
-	// comment says why the cure can't be executed.
-	cured func()
+	// comment says why the cure can't be executed. Or executed names the test that executes it elsewhere, in a state of the same name.
+	cured    func()
+	executed string
 }
+
+// The tests that execute cures which need an installation, or a second cluster.
+const (
+	upgradeCures = "TestUpgradeCuresOnAPIServer"
+	peerCures    = "TestCuresBetweenClusters"
+)
 
 // brokenStates are the faults that doctor is promised to find. Page troubleshooting.md lists them.
 func brokenStates(w *doctorWorld) []brokenState {
@@ -49,6 +58,7 @@ func installationStates(w *doctorWorld) []brokenState {
 	return []brokenState{
 		{
 			name: "the controller manager is scaled to zero",
+			how:  "`spec.replicas` of its Deployment is 0",
 			begin: func() {
 				w.change(w.manager, func() { w.manager.Spec.Replicas, w.manager.Status = &none, appsv1.DeploymentStatus{} })
 			},
@@ -57,6 +67,7 @@ func installationStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the controller manager crashes",
+			how:  "its only pod is in CrashLoopBackOff",
 			begin: func() {
 				w.change(w.manager, func() {
 					w.manager.Status.AvailableReplicas, w.manager.Status.ReadyReplicas = 0, 0
@@ -76,6 +87,7 @@ func installationStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a DaemonSet of the installation matches no node",
+			how:  "DaemonSet liqo-fabric wants 0 pods",
 			begin: func() {
 				w.change(w.fabric, func() { w.fabric.Status = appsv1.DaemonSetStatus{} })
 			},
@@ -86,39 +98,43 @@ func installationStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "an upgrade stopped halfway",
+			how:  "the image of DaemonSet liqo-fabric is of another version",
 			begin: func() {
 				w.change(w.fabric, func() { w.fabric.Spec.Template.Spec.Containers[0].Image = "registry.liqo.io/liqo/fabric:v0.0.1" })
 			},
-			first: "-n liqo daemonset/liqo-fabric: component of version v0.0.1, the installation is",
-			cure:  "finish the upgrade: liqoctl upgrade",
-			// TestUpgradeCuresOnAPIServer executes the command on an installation.
-			cured: w.back(w.fabric),
+			first:    "-n liqo daemonset/liqo-fabric: component of version v0.0.1, the installation is",
+			cure:     "finish the upgrade: liqoctl upgrade",
+			executed: upgradeCures,
+			cured:    w.back(w.fabric),
 		},
 		{
 			name: "the installation has no version",
+			how:  "the Deployment of the controller manager lost its label `app.kubernetes.io/version`",
 			begin: func() {
 				w.change(w.manager, func() { delete(w.manager.Labels, labelVersion) })
 			},
-			first: "the Deployment of the controller manager has no label with the version",
-			cure:  "liqoctl upgrade sets it",
-			// TestUpgradeCuresOnAPIServer executes the command on an installation.
-			cured: w.back(w.manager),
+			first:    "the Deployment of the controller manager has no label with the version",
+			cure:     "liqoctl upgrade sets it",
+			executed: upgradeCures,
+			cured:    w.back(w.manager),
 		},
 		{
 			name: "a process was killed while it changed the installation",
+			how:  "the Lease that locks the installation is held and no longer renewed",
 			begin: func() {
 				holder, lasts := "liqoctl-on-a-laptop", int32(60)
 				w.change(w.lock, func() {
 					w.lock.Spec.HolderIdentity, w.lock.Spec.LeaseDurationSeconds, w.lock.Spec.RenewTime = &holder, &lasts, microTime(time.Now().Add(-time.Hour))
 				})
 			},
-			first: "liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done",
-			cure:  "run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun",
-			// TestUpgradeCuresOnAPIServer executes the command on an installation.
-			cured: w.back(w.lock),
+			first:    "liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done",
+			cure:     "run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun",
+			executed: upgradeCures,
+			cured:    w.back(w.lock),
 		},
 		{
 			name: "a custom resource definition is missing",
+			how:  "VkOptionsTemplates are deleted, with their definition",
 			begin: func() {
 				if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 					w.t.Fatal(err)
@@ -131,9 +147,9 @@ func installationStates(w *doctorWorld) []brokenState {
 					return nil
 				})
 			},
-			first: "custom resource definition vkoptionstemplates.offloading.liqo.io is missing",
-			cure:  "liqoctl upgrade brings the definitions of this version",
-			// TestUpgradeCuresOnAPIServer executes the command on an installation.
+			first:    "custom resource definition vkoptionstemplates.offloading.liqo.io is missing",
+			cure:     "liqoctl upgrade brings the definitions of this version",
+			executed: upgradeCures,
 			cured: func() {
 				crd.ResourceVersion, crd.UID, crd.DeletionTimestamp, crd.Finalizers, crd.Status = "", "", nil, nil, apiextensionsv1.CustomResourceDefinitionStatus{}
 				create(w.t, w.client, crd)
@@ -147,6 +163,7 @@ func installationStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the CA of a webhook has expired",
+			how:  "the CA bundle in the webhook configuration ended an hour ago",
 			begin: func() {
 				w.change(w.hooks, func() { w.hooks.Webhooks[0].ClientConfig.CABundle = w.certificateBetween(-10*time.Hour, -time.Hour) })
 			},
@@ -156,24 +173,35 @@ func installationStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "no pod serves a webhook",
+			how:  "the only endpoint of Service liqo-webhook is not ready",
 			begin: func() {
 				no := false
 				w.change(w.backend, func() { w.backend.Endpoints[0].Conditions.Ready = &no })
 			},
 			first: "webhook pod.mutate.liqo.io: Service liqo-webhook in namespace liqo has no ready endpoint",
-			cure:  "see whether the pods of that Service run and are ready",
-			// Kubernetes adds a pod to the EndpointSlice when a kubelet reports it ready.
-			cured: w.back(w.backend),
+			cure:  "kubectl -n liqo rollout restart deployment/liqo-controller-manager",
+			// Kubernetes adds the new pod to the EndpointSlice when a kubelet reports it ready.
+			after: func() { w.restarted(w.manager); w.back(w.backend)() },
 		},
 		{
 			name: "the leader does not renew its lease",
+			how:  "the Lease was last renewed two hours ago",
 			begin: func() {
 				w.change(w.leader, func() { w.leader.Spec.RenewTime = microTime(time.Now().Add(-2 * time.Hour)) })
 			},
 			first: "Lease leader in namespace liqo: its holder liqo-controller-manager-x was last heard of 2h0m",
-			cure:  "see whether its holder runs: a new one takes over by itself",
-			// A pod renews the lease.
-			cured: w.back(w.leader),
+			cure:  "kubectl -n liqo rollout restart deployment/liqo-controller-manager",
+			after: func() { w.restarted(w.manager); w.back(w.leader)() },
+		},
+		{
+			name: "a virtual kubelet does not renew the lease of its Node",
+			how:  "the Lease in namespace kube-node-lease was last renewed two hours ago",
+			begin: func() {
+				w.change(w.heartbeat, func() { w.heartbeat.Spec.RenewTime = microTime(time.Now().Add(-2 * time.Hour)) })
+			},
+			first: "Lease turin in namespace kube-node-lease: its holder turin was last heard of 2h0m",
+			cure:  "kubectl -n tenant-of-turin rollout restart deployment/vk-turin",
+			after: func() { w.restarted(w.kubelet); w.back(w.heartbeat)() },
 		},
 	}
 }
@@ -183,18 +211,20 @@ func networkStates(w *doctorWorld) []brokenState {
 	return []brokenState{
 		{
 			name: "a range of the cluster is taken",
+			how:  "the IPAM found no place for Network external-cidr",
 			begin: func() {
 				full := ready(1)
 				full.Status, full.Reason, full.Message = metav1.ConditionFalse, "Full", "10.70.0.0/16 is in use"
 				w.change(w.external, func() { w.external.Status.CIDR, w.external.Status.Conditions = "", []metav1.Condition{full} })
 			},
 			first: "Network external-cidr in namespace liqo: Full, 10.70.0.0/16 is in use",
-			cure:  "give it another range, or free the one that is in its way",
+			cure:  "see what is in its way, kubectl get networks.ipam.liqo.io -A, and remove that",
 			// The IPAM allocates the range once it is free.
 			cured: w.back(w.external),
 		},
 		{
 			name: "two ranges overlap",
+			how:  "a Network of the peer has a part of the pod range",
 			begin: func() {
 				w.change(w.remapped, func() { w.remapped.Status.CIDR = "10.1.128.0/17" })
 			},
@@ -205,16 +235,18 @@ func networkStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the installation has other pod ranges than the cluster",
+			how:  "the installation's ConfigMap has another pod range than the Networks",
 			begin: func() {
 				w.change(w.told, func() { w.told.Data["POD_CIDRS"] = "10.9.0.0/16,10.2.0.0/16" })
 			},
-			first: "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
-			cure:  "liqoctl upgrade --pod-cidr 10.1.0.0/16,10.2.0.0/16",
-			// TestUpgradeCuresOnAPIServer executes the command on an installation.
-			cured: w.back(w.told),
+			first:    "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
+			cure:     "liqoctl upgrade --pod-cidr 10.1.0.0/16,10.2.0.0/16",
+			executed: upgradeCures,
+			cured:    w.back(w.told),
 		},
 		{
 			name: "the ranges of a peer are not mapped",
+			how:  "the Configuration of the peer has no condition about its ranges",
 			begin: func() {
 				w.change(w.configuration, func() { w.configuration.Status.Conditions = nil })
 			},
@@ -225,6 +257,7 @@ func networkStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a gateway is scaled to zero",
+			how:  "`spec.replicas` of its Deployment is 0, and the Connection is in error",
 			begin: func() {
 				w.change(w.gateway, func() { w.gateway.Spec.Replicas, w.gateway.Status = &none, appsv1.DeploymentStatus{} })
 				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
@@ -235,6 +268,7 @@ func networkStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the tunnel is down",
+			how:  "the Connection is in error, and the gateway runs",
 			begin: func() {
 				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
 			},
@@ -245,15 +279,15 @@ func networkStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a gateway reports nothing any more",
+			how:  "the last measurement in the Connection is an hour old",
 			begin: func() {
 				w.change(w.connection, func() {
 					w.connection.Status.Latency = &networkingv1beta1.ConnectionLatency{Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-time.Hour))}
 				})
 			},
 			first: "Connection gw-turin in namespace tenant-of-turin: nothing was measured for 1h0m",
-			cure:  "see the log of container gateway in the pods of the gateway",
-			// A gateway measures the tunnel.
-			cured: w.back(w.connection),
+			cure:  "kubectl -n tenant-of-turin rollout restart deployment -l networking.liqo.io/component=gateway",
+			after: func() { w.restarted(w.gateway); w.back(w.connection)() },
 		},
 	}
 }

@@ -21,6 +21,7 @@ func objectStates(w *doctorWorld) []brokenState {
 	return []brokenState{
 		{
 			name: "a cluster has two Tenants",
+			how:  "a second Tenant of the cluster is created in another namespace",
 			begin: func() {
 				// It is the younger one, also where both were created in the same second: then the namespace decides.
 				create(w.t, w.client, &authv1beta1.Tenant{
@@ -32,7 +33,20 @@ func objectStates(w *doctorWorld) []brokenState {
 			cure:  "kubectl -n there delete tenants.authentication.liqo.io turin",
 		},
 		{
+			name: "two clusters have a Tenant in one namespace",
+			how:  "a Tenant of another cluster is created in the tenant namespace",
+			begin: func() {
+				create(w.t, w.client, &authv1beta1.Tenant{
+					ObjectMeta: metav1.ObjectMeta{Namespace: turinNamespace, Name: "venice", Labels: map[string]string{api.LabelRemoteClusterID: "venice"}},
+					Spec:       authv1beta1.TenantSpec{ClusterID: "venice", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
+				})
+			},
+			first: "Tenant venice in namespace tenant-of-turin of cluster venice is refused: the older Tenant turin in namespace tenant-of-turin of cluster turin counts",
+			cure:  "kubectl -n tenant-of-turin delete tenants.authentication.liqo.io venice",
+		},
+		{
 			name: "two storage classes are the default",
+			how:  "two storage classes have the annotation of a default",
 			begin: func() {
 				for _, name := range []string{"slow", "fast"} {
 					create(w.t, w.client, &storagev1.StorageClass{
@@ -46,6 +60,7 @@ func objectStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a virtual node has two default classes",
+			how:  "two ingress classes in the spec of the VirtualNode are the default",
 			begin: func() {
 				w.change(w.virtual, func() {
 					w.virtual.Spec.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b", Default: true}}
@@ -56,6 +71,7 @@ func objectStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a provider offers two default classes",
+			how:  "two ingress classes in the status of the ResourceSlice are the default",
 			begin: func() {
 				w.change(w.asked, func() {
 					w.asked.Status.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b", Default: true}}
@@ -68,6 +84,7 @@ func objectStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a Service that is exposed to peers is gone",
+			how:  "an IP exposes an address of Services that no Service has",
 			begin: func() {
 				create(w.t, w.client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.8"}})
 			},
@@ -75,7 +92,21 @@ func objectStates(w *doctorWorld) []brokenState {
 			cure:  "kubectl -n shop delete ips.ipam.liqo.io db",
 		},
 		{
+			name: "an address can not be exposed to peers",
+			how:  "an IP is refused: its address is that of a peer",
+			begin: func() {
+				refused := ready(1)
+				refused.Status, refused.Reason, refused.Message = metav1.ConditionFalse, "OfPeer", "10.60.0.9 is an address of cluster turin"
+				ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cache"}, Spec: ipamv1alpha1.IPSpec{IP: "10.60.0.9"}}
+				create(w.t, w.client, ip)
+				w.change(ip, func() { ip.Status.Conditions = []metav1.Condition{refused} })
+			},
+			first: "IP cache in namespace shop: OfPeer, 10.60.0.9 is an address of cluster turin",
+			cure:  "kubectl -n shop delete ips.ipam.liqo.io cache",
+		},
+		{
 			name: "a gateway dials a name without an address", asks: true,
+			how: "the host name in a GatewayClient does not resolve, and the Connection is in error",
 			begin: func() {
 				create(w.t, w.client, gateway)
 				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })

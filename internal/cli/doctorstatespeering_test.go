@@ -58,45 +58,48 @@ func (w *doctorWorld) rightsAre(want bool) {
 
 func identityStates(w *doctorWorld) []brokenState {
 	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster turin, "
-	// liqoctl authenticate needs the other cluster; TestCuresBetweenClusters executes it.
+	// liqoctl authenticate needs the other cluster.
 	authenticated := w.back(w.identity, w.secret)
 	return []brokenState{
 		{
 			name: "a certificate has expired",
+			how:  "the certificate in the Identity ended an hour ago",
 			begin: func() {
 				w.change(w.identity, func() { w.identity.Spec.AuthParams.SignedCRT = w.certificateBetween(-10*time.Hour, -time.Hour) })
 			},
 			first: "Identity controlplane-turin in namespace tenant-of-turin: its certificate ended at",
-			cure:  again + "gets another certificate", cured: authenticated,
+			cure:  again + "gets another certificate", cured: authenticated, executed: peerCures,
 		},
 		{
 			name: "a certificate is not renewed",
+			how:  "the certificate in the Identity ends in an hour, after eleven",
 			begin: func() {
 				w.change(w.identity, func() { w.identity.Spec.AuthParams.SignedCRT = w.certificateBetween(-10*time.Hour, time.Hour) })
 			},
 			first: "Identity controlplane-turin in namespace tenant-of-turin: its certificate ends at",
-			cure:  "see the Renew in namespace tenant-of-turin and whether the other API server answers",
-			// The controllers of both clusters renew it.
-			cured: w.back(w.identity),
+			cure:  again + "gets another certificate", cured: authenticated,
 		},
 		{
 			name: "an Identity has no kubeconfig",
+			how:  "the status of the Identity names no Secret",
 			begin: func() {
 				w.change(w.identity, func() { w.identity.Status.KubeconfigSecretRef = nil })
 			},
 			first: "Identity controlplane-turin in namespace tenant-of-turin has no kubeconfig",
-			cure:  "see the log of the controller manager",
+			cure:  "kubectl -n liqo logs deployment/liqo-controller-manager says why it was not written",
 			// The controller manager writes it.
 			cured: w.back(w.identity),
 		},
 		{
 			name: "the Secret with the kubeconfig is deleted", asks: true,
+			how:   "the Secret that the Identity names is deleted",
 			begin: func() { w.remove(w.secret) },
 			first: "its kubeconfig, Secret tenant-of-turin/kubeconfig-controlplane-turin, can not be read",
 			cure:  again + "makes the kubeconfig again", cured: authenticated,
 		},
 		{
 			name: "the API server of the provider does not respond", asks: true,
+			how: "nothing listens at the address in the kubeconfig",
 			begin: func() {
 				w.unreachable()
 				w.kubeconfigWith(func(_ *clientcmdapi.AuthInfo, cluster *clientcmdapi.Cluster) { cluster.Server = "https://127.0.0.1:1" })
@@ -108,6 +111,7 @@ func identityStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the provider does not know the identity", asks: true,
+			how: "the API server answers 401 to the token in the kubeconfig",
 			begin: func() {
 				w.kubeconfigWith(func(user *clientcmdapi.AuthInfo, _ *clientcmdapi.Cluster) {
 					*user = clientcmdapi.AuthInfo{Token: "unknown"}
@@ -118,6 +122,7 @@ func identityStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the provider took the rights away", asks: true,
+			how:   "the RoleBinding of the identity is deleted in the provider",
 			begin: func() { w.remove(w.rights); w.rightsAre(false) },
 			first: "controlplane-turin may not do in cluster turin: create resourceslices in namespace there",
 			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else see RoleBindings in the tenant namespace",
@@ -126,6 +131,7 @@ func identityStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "the clusters do not reach each other",
+			how:  "the API server of the peer and the tunnel are in error",
 			begin: func() {
 				w.unreachable()
 				w.change(w.foreign, func() { w.foreign.Status.Modules.Networking.Conditions[0].Status = corev1beta1.StatusError })
@@ -138,6 +144,7 @@ func identityStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a condition of the peering is not met",
+			how:  "a condition of the ForeignCluster is NotReady",
 			begin: func() {
 				w.change(w.foreign, func() { w.foreign.Status.Modules.Authentication.Conditions[0].Status = corev1beta1.StatusNotReady })
 			},
@@ -153,6 +160,7 @@ func tenantStates(w *doctorWorld) []brokenState {
 	return []brokenState{
 		{
 			name: "a tenant is cordoned",
+			how:  "`spec.tenantCondition` of the Tenant is Cordoned",
 			begin: func() {
 				w.change(w.tenant, func() { w.tenant.Spec.TenantCondition = authv1beta1.TenantCordoned })
 			},
@@ -161,6 +169,7 @@ func tenantStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a tenant is drained",
+			how:  "`spec.tenantCondition` of the Tenant is Drained",
 			begin: func() {
 				w.change(w.tenant, func() { w.tenant.Spec.TenantCondition = authv1beta1.TenantDrained })
 			},
@@ -169,6 +178,7 @@ func tenantStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a tenant is not admitted",
+			how:  "the Tenant is not Ready: its signature is of another key",
 			begin: func() {
 				w.change(w.tenant, func() {
 					condition := &w.tenant.Status.Conditions[0]
@@ -177,11 +187,12 @@ func tenantStates(w *doctorWorld) []brokenState {
 			},
 			first: "Tenant turin in namespace tenant-of-turin is not admitted: BadSignature, the signature is of another key",
 			cure:  "the consumer does the handshake again with liqoctl authenticate",
-			// The consumer is another cluster; TestCuresBetweenClusters executes the command there.
-			cured: w.back(w.tenant),
+			// The consumer is another cluster.
+			cured: w.back(w.tenant), executed: peerCures,
 		},
 		{
 			name: "a provider denies the requested resources",
+			how:  "condition Resources of the ResourceSlice is Denied",
 			begin: func() {
 				w.change(w.asked, func() {
 					condition := &w.asked.Status.Conditions[1]
@@ -189,22 +200,24 @@ func tenantStates(w *doctorWorld) []brokenState {
 				})
 			},
 			first: "ResourceSlice asked in namespace tenant-of-turin: Resources is Denied, TooMuch: cpu: 4 are left",
-			cure:  "ask for less, or ask the provider's administrator",
+			cure:  "ask for less (kubectl -n tenant-of-turin edit resourceslices.authentication.liqo.io asked), or ask the provider's administrator",
 			// The provider answers.
 			cured: w.back(w.asked),
 		},
 		{
 			name: "a request of a consumer is not answered",
+			how:  "the consumer's ResourceSlice has no condition Resources",
 			begin: func() {
 				w.change(w.granted, func() { w.granted.Status.Conditions = w.granted.Status.Conditions[:1] })
 			},
 			first: "ResourceSlice granted in namespace tenant-of-turin (class \"\"): this cluster has not answered Resources",
-			cure:  "see whether the controller managers of both clusters run, and the class of the request",
+			cure:  "see whether the controller managers of both clusters run, liqoctl doctor --remote-kubeconfig FILE, and the class of the request",
 			// The controller of the class answers.
 			cured: w.back(w.granted),
 		},
 		{
 			name: "a request of a consumer is cordoned",
+			how:  "the consumer's ResourceSlice has the annotation of a cordon",
 			begin: func() {
 				w.change(w.granted, func() { w.granted.Annotations = map[string]string{authv1beta1.AnnotationCordon: api.True} })
 			},
@@ -219,6 +232,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 	return []brokenState{
 		{
 			name: "a virtual kubelet is scaled to zero",
+			how:  "`spec.replicas` of its Deployment is 0, and its Node is Unknown",
 			begin: func() {
 				w.change(w.kubelet, func() { w.kubelet.Spec.Replicas, w.kubelet.Status = &none, appsv1.DeploymentStatus{} })
 				w.change(w.node, func() { w.node.Status.Conditions[0].Status = corev1.ConditionUnknown })
@@ -229,6 +243,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a virtual kubelet does not start",
+			how:  "the VirtualNode says that its virtual kubelet is being created",
 			begin: func() {
 				w.change(w.virtual, func() { w.virtual.Status.Conditions[0].Status = offloadingv1beta1.VirtualNodeCreating })
 			},
@@ -239,6 +254,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name:  "the Node of a virtual node is missing",
+			how:   "the Node is deleted",
 			begin: func() { w.remove(w.node) },
 			first: "VirtualNode turin in namespace tenant-of-turin has no Node",
 			cure:  "its virtual kubelet makes it: see kubectl -n tenant-of-turin logs deployment/vk-turin",
@@ -247,6 +263,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a virtual node is not ready",
+			how:  "the Node is not Ready: no route to the provider",
 			begin: func() {
 				w.change(w.node, func() {
 					condition := &w.node.Status.Conditions[0]
@@ -254,12 +271,13 @@ func offloadingStates(w *doctorWorld) []brokenState {
 				})
 			},
 			first: "Node turin is not Ready: ProviderUnreachable, no route",
-			cure:  "see the access to, and the connection with, cluster turin",
+			cure:  "see the access to, and the connection with, cluster turin: liqoctl info peer turin",
 			// A virtual kubelet reports the condition.
 			cured: w.back(w.node),
 		},
 		{
 			name: "a provider is short of memory",
+			how:  "the Node has MemoryPressure",
 			begin: func() {
 				w.change(w.node, func() {
 					w.node.Status.Conditions[1].Status, w.node.Status.Conditions[1].Message = corev1.ConditionTrue, "1 of 3 nodes"
@@ -272,6 +290,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a virtual node is cordoned",
+			how:  "the Node is unschedulable",
 			begin: func() {
 				w.change(w.node, func() { w.node.Spec.Unschedulable = true })
 			},
@@ -280,6 +299,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "no cluster is selected for a namespace",
+			how:  "the selector of the NamespaceOffloading matches no virtual node",
 			begin: func() {
 				w.change(w.shop, func() {
 					w.shop.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -300,6 +320,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "a remote namespace can not be created",
+			how:  "the provider has a namespace of that name",
 			begin: func() {
 				w.change(w.shop, func() {
 					w.shop.Status.OffloadingPhase = offloadingv1beta1.PhaseSomeFailed
@@ -315,6 +336,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 		},
 		{
 			name: "two namespaces want the same remote namespace",
+			how:  "the second NamespaceOffloading chooses the remote name of the first",
 			begin: func() {
 				store := &offloadingv1beta1.NamespaceOffloading{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "store", Name: offloadingv1beta1.NamespaceOffloadingName},

@@ -21,6 +21,90 @@ import (
 	kubetesting "liqo.io/liqo/internal/testing"
 )
 
+// upgradeWorld is an installation on an API server, whose objects are broken.
+type upgradeWorld struct {
+	t *testing.T
+	c client.Client
+}
+
+// change changes an object. The pods of the installation are kept running meanwhile, which changes the same objects.
+func (u *upgradeWorld) change(object client.Object, to func()) {
+	u.t.Helper()
+	kubetesting.Eventually(u.t, 30*time.Second, "the fault", func() error {
+		if err := u.c.Get(u.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		to()
+		return u.c.Update(u.t.Context(), object)
+	})
+}
+
+// upgradeState is a fault that liqoctl upgrade cures. brokenStates has one of the same name.
+type upgradeState struct {
+	name       string
+	begin      func(*upgradeWorld)
+	says, cure string
+	// command is that of the cure.
+	command string
+}
+
+func upgradeStates() []upgradeState {
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
+	return []upgradeState{
+		{
+			"an upgrade stopped halfway",
+			func(u *upgradeWorld) {
+				fabric := &appsv1.DaemonSet{ObjectMeta: in("liqo-fabric")}
+				u.change(fabric, func() { fabric.Spec.Template.Spec.Containers[0].Image = "registry.liqo.io/liqo/fabric:v0.0.1" })
+			},
+			"-n liqo daemonset/liqo-fabric: component of version v0.0.1, the installation is", "finish the upgrade: liqoctl upgrade", "upgrade",
+		},
+		{
+			"the installation has no version",
+			func(u *upgradeWorld) {
+				manager := &appsv1.Deployment{ObjectMeta: in(deploymentName)}
+				u.change(manager, func() { delete(manager.Labels, labelVersion) })
+			},
+			"the Deployment of the controller manager has no label with the version", "liqoctl upgrade sets it", "upgrade",
+		},
+		{
+			"a process was killed while it changed the installation",
+			func(u *upgradeWorld) {
+				holder, lasts, then := "liqoctl-on-a-laptop", int32(60), metav1.NewMicroTime(time.Now().Add(-time.Hour))
+				create(u.t, u.c, &coordinationv1.Lease{ObjectMeta: in(install.LockName), Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &then, RenewTime: &then,
+				}})
+			},
+			"liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done", "run the command that was interrupted again", "upgrade",
+		},
+		{
+			"a custom resource definition is missing",
+			func(u *upgradeWorld) {
+				crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "vkoptionstemplates.offloading.liqo.io"}}
+				if err := u.c.Delete(u.t.Context(), crd); err != nil {
+					u.t.Fatal(err)
+				}
+				kubetesting.Eventually(u.t, 30*time.Second, "the definition to be gone", func() error {
+					if err := u.c.Get(u.t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy()); !apierrors.IsNotFound(err) {
+						return errors.Join(errors.New("it is there"), err)
+					}
+					return nil
+				})
+			},
+			"custom resource definition vkoptionstemplates.offloading.liqo.io is missing", "liqoctl upgrade brings the definitions of this version", "upgrade",
+		},
+		{
+			"the installation has other pod ranges than the cluster",
+			func(u *upgradeWorld) {
+				told := &corev1.ConfigMap{ObjectMeta: in(networkConfigMap)}
+				u.change(told, func() { told.Data["POD_CIDRS"] = "10.9.0.0/16" })
+			},
+			"the installation was told the pod range 10.9.0.0/16, the Networks have 10.244.0.0/16",
+			"liqoctl upgrade --pod-cidr 10.244.0.0/16", "upgrade --pod-cidr 10.244.0.0/16",
+		},
+	}
+}
+
 // TestUpgradeCuresOnAPIServer breaks an installation in each of the ways for which doctor prints liqoctl upgrade as the cure. After the upgrade doctor prints
 // what it printed before the fault. Nothing runs in the pods, so other findings of doctor stay.
 func TestUpgradeCuresOnAPIServer(t *testing.T) {
@@ -44,78 +128,9 @@ func TestUpgradeCuresOnAPIServer(t *testing.T) {
 		}
 	}
 	_, healthy := liqoctl("doctor")
-	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
-	change := func(object client.Object, to func()) {
-		t.Helper()
-		// The pods of the installation are kept running meanwhile, which changes the same objects.
-		kubetesting.Eventually(t, 30*time.Second, "the fault", func() error {
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				return err
-			}
-			to()
-			return c.Update(t.Context(), object)
-		})
-	}
-	for _, fault := range []struct {
-		name       string
-		begin      func()
-		says, cure string
-		// command is that of the cure.
-		command string
-	}{
-		{
-			"an upgrade stopped halfway",
-			func() {
-				fabric := &appsv1.DaemonSet{ObjectMeta: in("liqo-fabric")}
-				change(fabric, func() { fabric.Spec.Template.Spec.Containers[0].Image = "registry.liqo.io/liqo/fabric:v0.0.1" })
-			},
-			"-n liqo daemonset/liqo-fabric: component of version v0.0.1, the installation is", "finish the upgrade: liqoctl upgrade", "upgrade",
-		},
-		{
-			"the installation has no version",
-			func() {
-				manager := &appsv1.Deployment{ObjectMeta: in(deploymentName)}
-				change(manager, func() { delete(manager.Labels, labelVersion) })
-			},
-			"the Deployment of the controller manager has no label with the version", "liqoctl upgrade sets it", "upgrade",
-		},
-		{
-			"a process was killed while it changed the installation",
-			func() {
-				holder, lasts, then := "liqoctl-on-a-laptop", int32(60), metav1.NewMicroTime(time.Now().Add(-time.Hour))
-				create(t, c, &coordinationv1.Lease{ObjectMeta: in(install.LockName), Spec: coordinationv1.LeaseSpec{
-					HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &then, RenewTime: &then,
-				}})
-			},
-			"liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done", "run the command that was interrupted again", "upgrade",
-		},
-		{
-			"a custom resource definition is missing",
-			func() {
-				crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "vkoptionstemplates.offloading.liqo.io"}}
-				if err := c.Delete(t.Context(), crd); err != nil {
-					t.Fatal(err)
-				}
-				kubetesting.Eventually(t, 30*time.Second, "the definition to be gone", func() error {
-					if err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy()); !apierrors.IsNotFound(err) {
-						return errors.Join(errors.New("it is there"), err)
-					}
-					return nil
-				})
-			},
-			"custom resource definition vkoptionstemplates.offloading.liqo.io is missing", "liqoctl upgrade brings the definitions of this version", "upgrade",
-		},
-		{
-			"the installation has other pod ranges than the cluster",
-			func() {
-				told := &corev1.ConfigMap{ObjectMeta: in(networkConfigMap)}
-				change(told, func() { told.Data["POD_CIDRS"] = "10.9.0.0/16" })
-			},
-			"the installation was told the pod range 10.9.0.0/16, the Networks have 10.244.0.0/16",
-			"liqoctl upgrade --pod-cidr 10.244.0.0/16", "upgrade --pod-cidr 10.244.0.0/16",
-		},
-	} {
-		fault.begin()
+	u := &upgradeWorld{t, c}
+	for _, fault := range upgradeStates() {
+		fault.begin(u)
 		_, said := liqoctl("doctor")
 		_, below, found := strings.Cut(said, fault.says)
 		_, cure, _ := strings.Cut(below, "cure: ")

@@ -47,7 +47,7 @@ type doctorWorld struct {
 	fabric                              *appsv1.DaemonSet
 	hooks                               *admissionv1.MutatingWebhookConfiguration
 	backend                             *discoveryv1.EndpointSlice
-	leader, lock                        *coordinationv1.Lease
+	leader, lock, heartbeat             *coordinationv1.Lease
 	told                                *corev1.ConfigMap
 	pods, otherPods, external, remapped *ipamv1alpha1.Network
 	foreign                             *corev1beta1.ForeignCluster
@@ -164,6 +164,14 @@ func (w *doctorWorld) execute(command string) {
 	if len(words) > 2 && w.executeOn(namespace, words) {
 		return
 	}
+	if at := len(words) - 2; at > 0 && words[at] == "-l" { // the gateways of turin, of which there is one
+		for key, value := range w.healthy[w.gateway].GetLabels() {
+			if words[at+1] == key+"="+value {
+				words = append(words[:at-1], "deployment/"+w.gateway.Name)
+				break
+			}
+		}
+	}
 	verb, subject := strings.Join(words[:len(words)-1], " "), words[len(words)-1]
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.TrimPrefix(subject, "deployment/")}}
 	switch {
@@ -214,7 +222,7 @@ func (w *doctorWorld) executeOn(namespace string, words []string) bool {
 	return true
 }
 
-// restarted fails the test unless the pods of a Deployment were restarted.
+// restarted fails the test unless the pods of a Deployment were restarted. The next restart is another one.
 func (w *doctorWorld) restarted(deployment *appsv1.Deployment) {
 	w.t.Helper()
 	if err := w.read(deployment); err != nil {
@@ -223,6 +231,7 @@ func (w *doctorWorld) restarted(deployment *appsv1.Deployment) {
 	if deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
 		w.t.Fatalf("Deployment %s was not restarted", deployment.Name)
 	}
+	w.back(deployment)()
 }
 
 // mayRenew reports whether the identity of rome has its rights in turin.

@@ -119,6 +119,7 @@ func (w *doctorWorld) putNetwork() {
 		Status: networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected},
 	}
 	w.gateway = workloadOf("gw-turin")
+	w.gateway.Labels[networkingv1beta1.LabelComponent] = networkingv1beta1.ComponentGateway
 	w.put(rangeObject(ipamv1alpha1.NetworkTypeService, "10.96.0.0/16"), w.pods, w.otherPods, w.external, w.remapped, w.configuration, w.connection, w.gateway)
 }
 
@@ -209,5 +210,10 @@ func (w *doctorWorld) putOffloading() {
 		},
 		Status: offloadingv1beta1.NamespaceOffloadingStatus{OffloadingPhase: offloadingv1beta1.PhaseReady, ObservedGeneration: 1000},
 	}
-	w.put(w.virtual, w.node, w.kubelet, w.shop)
+	holder, hour := "turin", int32(3600) // longer than the test
+	w.heartbeat = &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "turin"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &hour, RenewTime: microTime(time.Now())},
+	}
+	w.put(w.virtual, w.node, w.kubelet, w.heartbeat, w.shop)
 }

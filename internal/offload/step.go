@@ -330,7 +330,9 @@ func onShadowMissing(local *corev1.Pod, env Env) Step {
 	if !kinds.Offloaded(local) {
 		return Step{
 			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
-			Warning: strings.Join(slices.Concat(kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.SecretProblems(local, env.Pod)), "; "),
+			Warning: strings.Join(slices.Concat(
+				kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.MissingObjects(local, env.Pod), kinds.ForeignNames(local, env.Pod),
+			), "; "),
 		}
 	}
 	s := abort(local, "cluster "+env.Pod.Destination+" removed the pod", "the provider removed its ShadowPod")
@@ -362,7 +364,7 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 	s := shown(local, shadow, remote, env)
 	// The provider may refuse a change of the specification: labels and status do not wait for it, nor does one part wait for another.
 	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
-		if change, found := kinds.ChangeSpec(shadow, local, env.LeftOut); found {
+		if change, found := kinds.ChangeSpec(shadow, local, env.LeftOut, env.Pod); found {
 			return Step{
 				Action: PatchRemote, Object: change.Shadow, Old: shadow, Why: "the specification changed: " + change.Part, Confirm: true,
 				Part: change.Part, Again: change.More,

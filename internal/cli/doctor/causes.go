@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
@@ -123,7 +124,8 @@ func explains(cause, of *Finding) bool {
 		return same && (is(partSlice) || condition(authentication)) || opposite && (is(partSlice) || cause.drained && (is(partDenied, partServerCondition) || resources))
 	case partCertificate, partDenied:
 		if cause.identity != "" && of.identity != "" && cause.identity != of.identity {
-			return false
+			// The controller manager asks for all certificates of a provider as the identity of the control plane.
+			return same && is(partRenewal, partIdentity) && strings.HasPrefix(cause.identity, authv1beta1.IdentityControlPlanePrefix)
 		}
 		return same && (is(partDenied, partServerCondition, partSlice) || resources)
 	case partPartition:

@@ -204,6 +204,7 @@ func TestCauses(t *testing.T) {
 				f.Remote = nil
 			}
 			findings := slices.DeleteFunc(Examine(f), func(f Finding) bool { return f.Level == OK })
+			curesNameCommands(t, findings)
 			got := text(findings, true)
 			if len(findings) == 0 || !strings.HasPrefix(got, row.first) {
 				t.Fatalf("found\n%swant first\n%s", got, row.first)
@@ -265,6 +266,7 @@ func TestEveryConsequenceHasACause(t *testing.T) {
 		}
 		seen := map[string]int{}
 		findings := Examine(f)
+		curesNameCommands(t, findings)
 		for _, finding := range findings {
 			if finding.Level == OK {
 				continue

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,24 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// forPeople are the beginnings of cures without a command: only a person can carry them out.
+var forPeople = []string{
+	"run the command as an administrator", "what the provider says of itself: ask its administrator", "leave default: true at one of them", "ask the administrator of cluster",
+	"see that https://", // the network between the clusters
+}
+
+// curesNameCommands: a user copies a cure, or the command that shows what to do. Sentences alone leave the user to search.
+func curesNameCommands(t *testing.T, findings []Finding) {
+	t.Helper()
+	for _, finding := range findings {
+		command := strings.Contains(finding.Cure, "kubectl ") || strings.Contains(finding.Cure, "liqoctl ")
+		if finding.Level != OK && !command && !slices.ContainsFunc(forPeople, func(begins string) bool { return strings.HasPrefix(finding.Cure, begins) }) {
+			t.Errorf("no command is in the cure %q of %q", finding.Cure, finding.Evidence)
+		}
+		curesNameCommands(t, finding.Consequences)
+	}
+}
+
 // TestSick breaks one thing after another: that is found, with its evidence and a cure, and nothing else is.
 func TestSick(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -207,7 +226,7 @@ func TestSick(t *testing.T) {
 			c.Webhooks[0].Webhooks[0].ClientConfig.CABundle = certificate(t, now.Add(-time.Hour))
 		},
 			"fail rome, webhooks: webhook pod.mutate.liqo.io: its CA ended at 2026-11-20T11:00:00Z\n", "rollout restart"},
-		"a webhook without backend": {func(c *Cluster, _ *Facts) { c.Backends = nil }, "fail rome, webhooks: webhook pod.mutate.liqo.io: Service hooks in namespace liqo has no ready endpoint\n", "are ready"},
+		"a webhook without backend": {func(c *Cluster, _ *Facts) { c.Backends = nil }, "fail rome, webhooks: webhook pod.mutate.liqo.io: Service hooks in namespace liqo has no ready endpoint\n", "rollout restart deployment/liqo-controller-manager"},
 		"a dead leader": {func(c *Cluster, _ *Facts) {
 			then := metav1.NewMicroTime(now.Add(-time.Minute))
 			c.Leases[0].Spec.RenewTime = &then
@@ -221,7 +240,7 @@ func TestSick(t *testing.T) {
 			c.Networks[1].Status = ipamv1alpha1.NetworkStatus{Conditions: ready("Full")}
 			f.Remote = nil
 		},
-			"fail rome, ranges: Network external-cidr in namespace liqo: Full, because\n", "another range"},
+			"fail rome, ranges: Network external-cidr in namespace liqo: Full, because\n", "another spec.cidr"},
 		"ranges that changed": {func(c *Cluster, _ *Facts) { c.Told[ipamv1alpha1.NetworkTypePod] = []string{"10.9.0.0/16"} },
 			"fail rome, ranges: the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16\n", "liqoctl upgrade"},
 		"a certificate that ended": {func(c *Cluster, _ *Facts) {
@@ -231,12 +250,12 @@ func TestSick(t *testing.T) {
 		"a certificate that is not renewed": {func(c *Cluster, _ *Facts) {
 			c.Identities[0].Spec.AuthParams.SignedCRT = certificate(t, now.Add(time.Hour))
 		},
-			"warn rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan: its certificate ends at 2026-11-20T13:00:00Z and should have been renewed at 2026-11-20T09:20:00Z\n", "Renew"},
+			"warn rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan: its certificate ends at 2026-11-20T13:00:00Z and should have been renewed at 2026-11-20T09:20:00Z\n", "get renews.authentication.liqo.io"},
 		"no certificate": {func(c *Cluster, _ *Facts) { c.Identities[0].Spec.AuthParams.SignedCRT = nil },
 			"fail rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan: its certificate can not be read", "liqoctl authenticate"},
 		"no kubeconfig": {func(c *Cluster, _ *Facts) {
 			c.Identities[0].Status = authv1beta1.IdentityStatus{Conditions: ready("Invalid")}
-		}, "fail rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan has no kubeconfig: Invalid, because\n", "log of the controller manager"},
+		}, "fail rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan has no kubeconfig: Invalid, because\n", "kubectl -n liqo logs deployment/liqo-controller-manager"},
 		"a drained tenant": {func(c *Cluster, _ *Facts) { c.Tenants[0].Spec.TenantCondition = authv1beta1.TenantDrained },
 			"warn rome, tenants: Tenant milan in namespace liqo-tenant-milan is drained: it may do nothing\n", "liqoctl activate tenant milan"},
 		"a cordoned tenant": {func(c *Cluster, _ *Facts) { c.Tenants[0].Spec.TenantCondition = authv1beta1.TenantCordoned },
@@ -287,7 +306,7 @@ func TestSick(t *testing.T) {
 		"a gateway that is silent": {func(c *Cluster, _ *Facts) {
 			c.Connections[0].Status.Latency.Timestamp = metav1.NewTime(now.Add(-time.Hour))
 		},
-			"fail rome, connections: Connection gw-milan in namespace liqo-tenant-milan: nothing was measured for 1h0m0s\n", "container gateway"},
+			"fail rome, connections: Connection gw-milan in namespace liqo-tenant-milan: nothing was measured for 1h0m0s\n", "-c gateway"},
 		"ranges without a place": {func(c *Cluster, _ *Facts) { c.Configurations[0].Status.Conditions = nil },
 			"fail rome, connections: Configuration milan in namespace liqo-tenant-milan: the peer's ranges have no place here yet\n", "kubectl get networks"},
 		"a node that is not Ready": {func(c *Cluster, _ *Facts) { c.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse },
@@ -336,6 +355,7 @@ func TestSick(t *testing.T) {
 			if !strings.HasPrefix(got, row.want) || strings.HasSuffix(row.want, "\n") && got != row.want || row.want == "" && got != "" {
 				t.Errorf("found\n%swant\n%s", got, row.want)
 			}
+			curesNameCommands(t, findings)
 			worst := OK
 			for _, finding := range findings {
 				if finding.Level == OK {

@@ -11,6 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install"
 )
 
@@ -104,6 +106,7 @@ func definitions(r *report) {
 
 func webhooks(r *report) {
 	cure := fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager makes a new certificate and tells it", r.Namespace)
+	pods := fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager makes another pod; if that one is not ready, either: kubectl -n %s describe pods", r.Namespace, r.Namespace)
 	count := 0
 	for _, configuration := range r.Webhooks {
 		for _, hook := range configuration.Webhooks {
@@ -114,7 +117,7 @@ func webhooks(r *report) {
 				r.fail(cure, "webhook %s: its CA ended at %s", hook.Name, until.UTC().Format(time.RFC3339))
 			}
 			if service := hook.ClientConfig.Service; service != nil && r.Backends[service.Name] == 0 {
-				r.fail("see whether the pods of that Service run and are ready", "webhook %s: Service %s in namespace %s has no ready endpoint", hook.Name, service.Name, service.Namespace).fromManager = true
+				r.fail(pods, "webhook %s: Service %s in namespace %s has no ready endpoint", hook.Name, service.Name, service.Namespace).fromManager = true
 			}
 		}
 	}
@@ -153,7 +156,7 @@ func leases(r *report) {
 					*spec.HolderIdentity, r.Leases[i].Namespace, silent.Round(time.Second))
 				continue
 			}
-			finding := r.fail("see whether its holder runs: a new one takes over by itself", "Lease %s in namespace %s: its holder %s was last heard of %s ago, a lease lasts %d s",
+			finding := r.fail(r.heir(&r.Leases[i], of, peer), "Lease %s in namespace %s: its holder %s was last heard of %s ago, a lease lasts %d s",
 				r.Leases[i].Name, r.Leases[i].Namespace, *spec.HolderIdentity, silent.Round(time.Second), *spec.LeaseDurationSeconds)
 			finding.module, finding.fromManager = of, peer == ""
 		}
@@ -177,6 +180,25 @@ func (r *report) holder(lease *coordinationv1.Lease) (of module, peer string) {
 		}
 	}
 	return authentication, ""
+}
+
+// heir returns the cure for a lease that is not renewed: the command that makes another holder. A second replica takes the lease over by itself.
+func (r *report) heir(lease *coordinationv1.Lease, of module, peer string) string {
+	const rest = " makes another holder, if none takes over by itself"
+	switch {
+	case peer == "":
+		return fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager"+rest, r.Namespace)
+	case of == offloading:
+		at := slices.IndexFunc(r.VirtualNodes, func(v offloadingv1beta1.VirtualNode) bool { return v.Name == lease.Name })
+		return fmt.Sprintf("kubectl -n %s rollout restart deployment/%s%s"+rest, r.VirtualNodes[at].Namespace, offloadingv1beta1.VirtualKubeletDeploymentPrefix, lease.Name)
+	default:
+		return restartGateway(lease.Namespace) + rest
+	}
+}
+
+// restartGateway returns the command that restarts the gateways of the peer with a tenant namespace.
+func restartGateway(namespace string) string {
+	return fmt.Sprintf("kubectl -n %s rollout restart deployment -l %s=%s", namespace, networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway)
 }
 
 func plural(n int, what string) string {

@@ -29,7 +29,7 @@ func ranges(r *report) {
 		network := &r.Networks[i]
 		name := fmt.Sprintf("Network %s in namespace %s", network.Name, network.Namespace)
 		if ready := meta.FindStatusCondition(network.Status.Conditions, "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
-			r.fail("give it another range, or free the one that is in its way", "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
+			r.fail("see what is in its way, kubectl get networks.ipam.liqo.io -A, and remove that, or delete the Network and create it again with another spec.cidr", "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
 		}
 		if network.Status.CIDR == "" {
 			continue
@@ -90,7 +90,7 @@ func connections(r *report) {
 			r.fail("liqoctl network explain shows where the path is broken and changes nothing; liqoctl network connect --remote-kubeconfig FILE repairs what is missing", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions)).
 				proxied = r.inBand(peer)
 		case latency != nil && r.now.Sub(latency.Timestamp.Time) > silence:
-			r.fail("see the log of container gateway in the pods of the gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second)).
+			r.fail(restartGateway(connection.Namespace)+"; why it is silent: kubectl -n "+connection.Namespace+" logs -l "+networkingv1beta1.LabelComponent+"="+networkingv1beta1.ComponentGateway+" -c gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second)).
 				proxied = r.inBand(peer)
 		default:
 			text := "connected"

@@ -35,12 +35,14 @@ func identities(r *report) {
 		case r.now.After(peering.RenewAt(certificate).Add(certificate.NotAfter.Sub(peering.RenewAt(certificate)) / 4)):
 			r.about(partRenewal, identity.Spec.ClusterID)
 			// A renewal takes seconds. The check allows a quarter of the time between the renewal and the expiry.
-			r.warn("see the Renew in namespace "+identity.Namespace+" and whether the other API server answers", "%s: its certificate ends at %s and should have been renewed at %s",
-				name, certificate.NotAfter.UTC().Format(time.RFC3339), peering.RenewAt(certificate).UTC().Format(time.RFC3339)).fromManager = true
+			finding := r.warn(again+"; why it was not renewed: kubectl -n "+identity.Namespace+" get renews.authentication.liqo.io -o yaml, and whether the other API server answers", "%s: its certificate ends at %s and should have been renewed at %s",
+				name, certificate.NotAfter.UTC().Format(time.RFC3339), peering.RenewAt(certificate).UTC().Format(time.RFC3339))
+			finding.identity, finding.fromManager = identity.Name, true
 		}
 		r.about(partIdentity, identity.Spec.ClusterID)
 		if identity.Status.KubeconfigSecretRef == nil {
-			r.fail("see the log of the controller manager", "%s has no kubeconfig%s", name, because(identity.Status.Conditions)).fromManager = true
+			finding := r.fail("kubectl -n "+r.Namespace+" logs deployment/liqo-controller-manager says why it was not written", "%s has no kubeconfig%s", name, because(identity.Status.Conditions))
+			finding.identity, finding.fromManager = identity.Name, true
 		}
 		if first.IsZero() || certificate.NotAfter.Before(first) {
 			first = certificate.NotAfter
@@ -107,10 +109,10 @@ func resources(r *report) {
 		slice := &r.Slices[i]
 		here := peering.IsCopy(slice, "")
 		r.about(partSlice, slice.Labels[api.LabelRemoteClusterID])
-		name, who, cure := fmt.Sprintf("ResourceSlice %s in namespace %s", slice.Name, slice.Namespace), "the provider", "ask for less, or ask the provider's administrator"
+		name, who, cure := fmt.Sprintf("ResourceSlice %s in namespace %s", slice.Name, slice.Namespace), "the provider", "ask for less (kubectl -n "+slice.Namespace+" edit resourceslices.authentication.liqo.io "+slice.Name+"), or ask the provider's administrator"
 		if here {
 			r.peer = slice.Labels[api.LabelOriginID]
-			who, cure = "this cluster", "see what this cluster shares, and whether the tenant is cordoned"
+			who, cure = "this cluster", "see what this cluster shares, and whether the tenant is cordoned: liqoctl info peer "+slice.Labels[api.LabelOriginID]
 			if slice.Annotations[authv1beta1.AnnotationCordon] == api.True {
 				r.warn(fmt.Sprintf("liqoctl uncordon resourceslice %s --remote-cluster-id %s, when it is to be granted more", slice.Name, slice.Labels[api.LabelOriginID]), "%s is cordoned", name)
 			}
@@ -127,7 +129,7 @@ func resources(r *report) {
 				}
 			}
 			if !found {
-				finding := r.fail("see whether the controller managers of both clusters run, and the class of the request", "%s (class %q): %s has not answered %s", name, slice.Spec.Class, who, of)
+				finding := r.fail("see whether the controller managers of both clusters run, liqoctl doctor --remote-kubeconfig FILE, and the class of the request", "%s (class %q): %s has not answered %s", name, slice.Spec.Class, who, of)
 				finding.unanswered, finding.fromManager = !here, here
 			}
 		}

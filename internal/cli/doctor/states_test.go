@@ -204,6 +204,7 @@ func TestStatesAndCures(t *testing.T) {
 			facts := world(t)
 			row.do(facts.Local)
 			findings := Examine(facts)
+			curesNameCommands(t, findings)
 			if got := text(findings, true); got != row.want {
 				t.Fatalf("found\n%swant\n%s", got, row.want)
 			}
@@ -240,5 +241,38 @@ func TestWaitingPodsFollowFromFaults(t *testing.T) {
 	found := text(Examine(facts), true)
 	if !strings.HasPrefix(found, "fail rome, access: ") || !strings.Contains(found, "\n> rome, waiting pods: ") || strings.Contains(found, "\nwarn") {
 		t.Errorf("found\n%s", found)
+	}
+}
+
+// TestCertificatesOfIdentities: an expired certificate of the control plane is the cause why other certificates are not renewed. One of a virtual node is not.
+func TestCertificatesOfIdentities(t *testing.T) {
+	for name, row := range map[string]struct {
+		expired string
+		lead    int // how many findings the expired certificate leads to
+	}{"of the control plane": {"controlplane-milan", 1}, "of a virtual node": {"resourceslice-milan", 0}} {
+		facts := world(t)
+		c := facts.Local
+		node := c.Identities[0].DeepCopy()
+		node.Name, node.Spec.Type = "resourceslice-milan", authv1beta1.IdentityResourceSlice
+		c.Identities = append(c.Identities, *node)
+		for i := range c.Identities {
+			until := time.Hour // it should have been renewed
+			if c.Identities[i].Name == row.expired {
+				until = -time.Hour
+			}
+			c.Identities[i].Spec.AuthParams.SignedCRT = certificate(t, now.Add(until))
+		}
+		var expired, late []Finding
+		for _, finding := range Examine(facts) {
+			switch {
+			case strings.Contains(finding.Evidence, row.expired) && strings.Contains(finding.Evidence, "its certificate ended at"):
+				expired = append(expired, finding)
+			case strings.Contains(finding.Evidence, "should have been renewed at"):
+				late = append(late, finding)
+			}
+		}
+		if len(expired) != 1 || len(expired[0].Consequences) != row.lead || len(late) != 1-row.lead {
+			t.Errorf("%s: the expired certificate is %v, the late one %v", name, expired, late)
+		}
 	}
 }

@@ -68,8 +68,13 @@ type PodOptions struct {
 	VirtualStorageClass string
 	// ConfigMapsReflected tells whether the copy of the root CA will exist in the provider, so that pods may depend on it.
 	ConfigMapsReflected bool
-	// Secret returns a Secret of a local namespace, nil if it does not exist or is unknown; may be nil.
-	Secret func(namespace, name string) *corev1.Secret
+	// Secret and ConfigMap return an object of a local namespace, nil if it does not exist or is unknown; may be nil.
+	Secret    func(namespace, name string) *corev1.Secret
+	ConfigMap func(namespace, name string) *corev1.ConfigMap
+	// SecretType and ConfigMapType decide which of them are reflected; empty means DenyList.
+	SecretType, ConfigMapType offv1.ReflectionType
+	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none; may be nil.
+	RemoteNamespace func(namespace string) (string, bool)
 }
 
 // ShadowPod returns the ShadowPod that makes the provider run local. Its spec is computed at creation. Later, only labels and annotations follow the local
@@ -172,7 +177,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 		InitContainers:                containers(in.InitContainers),
 		Volumes:                       in.Volumes,
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
-		DNSConfig:                     in.DNSConfig,
+		DNSConfig:                     searches(in.DNSConfig, o),
 		DNSPolicy:                     in.DNSPolicy,
 		EnableServiceLinks:            in.EnableServiceLinks,
 		HostAliases:                   in.HostAliases,

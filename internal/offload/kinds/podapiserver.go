@@ -52,26 +52,33 @@ func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o PodOptions) {
 	if address := o.APIServer.Address; address != "" {
 		out.HostAliases = append(out.HostAliases, corev1.HostAlias{IP: address, Hostnames: apiServerNames(local, o.APIServer.Domain)})
 	}
-	env := apiServerEnv(o.APIServer)
-	for _, list := range [][]corev1.Container{out.InitContainers, out.Containers} {
-		for i := range list {
-			own := list[i].Env
-			// They come first, so that the container's own variables can refer to them.
-			list[i].Env = append(slices.DeleteFunc(slices.Clone(env), func(e corev1.EnvVar) bool {
-				return slices.ContainsFunc(own, func(have corev1.EnvVar) bool { return have.Name == e.Name })
-			}), own...)
-		}
+	withAPIServerEnv(out.InitContainers, o.APIServer)
+	withAPIServerEnv(out.Containers, o.APIServer)
+}
+
+// withAPIServerEnv gives containers the environment of apiServerEnv, except for variables that they set themselves.
+func withAPIServerEnv(list []corev1.Container, s APIServer) {
+	env := apiServerEnv(s)
+	for i := range list {
+		own := list[i].Env
+		// They come first, so that the container's own variables can refer to them.
+		list[i].Env = append(slices.DeleteFunc(slices.Clone(env), func(e corev1.EnvVar) bool {
+			return slices.ContainsFunc(own, func(have corev1.EnvVar) bool { return have.Name == e.Name })
+		}), own...)
 	}
 }
 
 // apiServerNames returns the names by which a Pod finds its origin API server. These are the names of its Service without a domain, with this cluster's
-// domain, with cluster.local, and with the search domains of the Pod. Without an alias, the name with cluster.local would resolve to the provider's API
-// server.
+// domain, with cluster.local, and with the search domains of the Pod. Pods of the Service's own namespace find it without a namespace, too. Without an
+// alias, the name with cluster.local would resolve to the provider's API server.
 func apiServerNames(local *corev1.Pod, domain string) []string {
 	const service, usual = OriginAPIServer + ".svc", "cluster.local"
 	out := []string{OriginAPIServer, service, service + "." + usual}
 	if domain != "" && domain != usual {
 		out = append(out, service+"."+domain)
+	}
+	if name, of, _ := strings.Cut(OriginAPIServer, "."); local.Namespace == of {
+		out = append(out, name)
 	}
 	if local.Spec.DNSConfig == nil {
 		return out

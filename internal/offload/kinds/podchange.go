@@ -211,8 +211,9 @@ type SpecChange struct {
 
 // ChangeSpec applies to shadow the first changed part of local's specification that AnnotationSpec does not record. Parts in leftOut are skipped. The
 // result is false if nothing else has changed. shadow and local must be complete objects if the result is to be written.
-func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string) (SpecChange, bool) {
+func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string, o PodOptions) (SpecChange, bool) {
 	out, in := shadow.DeepCopy(), local.DeepCopy()
+	adaptEphemeral(in, o)
 	change := SpecChange{Shadow: out}
 	before := shadow.Annotations[AnnotationSpec]
 	due := map[string]string{}
@@ -241,6 +242,25 @@ func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string) (S
 	}
 	out.Annotations[AnnotationSpec] = noted
 	return change, true
+}
+
+// adaptEphemeral changes, in place, the ephemeral containers of a local Pod as podSpec changes its other containers.
+func adaptEphemeral(local *corev1.Pod, o PodOptions) {
+	if local.Annotations[AnnotationAPIServerSupport] == APIServerRemote {
+		return
+	}
+	list := make([]corev1.Container, len(local.Spec.EphemeralContainers))
+	for i := range list {
+		list[i] = corev1.Container(local.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+	}
+	renameRootCA(&corev1.PodSpec{Containers: list}, o)
+	nameServiceAccount(list, local.Spec.ServiceAccountName)
+	if usesOriginAPIServer(local, o) {
+		withAPIServerEnv(list, o.APIServer)
+	}
+	for i := range list {
+		local.Spec.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(list[i])
+	}
 }
 
 // readinessGates returns the value of AnnotationGates: the conditions of local readiness gates to set on the remote Pod. A gate once reported stays with

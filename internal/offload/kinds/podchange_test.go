@@ -62,7 +62,7 @@ func TestChangesOfASpecificationAreCopied(t *testing.T) {
 			if !SpecChanged(shadow, local) {
 				t.Fatal("it is not noticed")
 			}
-			change, found := ChangeSpec(shadow, local, nil)
+			change, found := ChangeSpec(shadow, local, nil, options)
 			if !found || change.More || change.Part == "" {
 				t.Fatalf("%+v, %v", change, found)
 			}
@@ -73,10 +73,10 @@ func TestChangesOfASpecificationAreCopied(t *testing.T) {
 			if SpecChanged(out, local) {
 				t.Error("it never settles")
 			}
-			if again, found := ChangeSpec(out, local, nil); found {
+			if again, found := ChangeSpec(out, local, nil, options); found {
 				t.Errorf("twice is not once: %s", cmp.Diff(out, again.Shadow))
 			}
-			if change, found := ChangeSpec(shadow, local, []string{change.Part}); found {
+			if change, found := ChangeSpec(shadow, local, []string{change.Part}, options); found {
 				t.Errorf("refused, and tried again at once: %+v", change)
 			}
 		})
@@ -97,7 +97,7 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 		shadow := ShadowPod(made, "shop-rome", options)
 		var leftOut, taken []string
 		for {
-			change, found := ChangeSpec(shadow, local, leftOut)
+			change, found := ChangeSpec(shadow, local, leftOut, options)
 			if !found || change.Part == "" {
 				break
 			}
@@ -117,7 +117,7 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 			t.Errorf("%04b: it is to be tried again: %v", refused, changed)
 		}
 		for range leftOut { // by now all of it is allowed
-			change, found := ChangeSpec(shadow, local, nil)
+			change, found := ChangeSpec(shadow, local, nil, options)
 			if !found {
 				t.Fatalf("%04b: what was refused is not tried again", refused)
 			}
@@ -136,7 +136,7 @@ func TestChangesByAdmissionOfTheProviderStay(t *testing.T) {
 	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("a")}
 	shadow := ShadowPod(made, "shop-rome", options)
 	shadow.Spec.Pod.Containers[0].Image = "mirror/i"
-	change, found := ChangeSpec(shadow, local, nil)
+	change, found := ChangeSpec(shadow, local, nil, options)
 	if !found || change.Part != "ephemeralContainers/a" || change.More || SpecChanged(change.Shadow, local) {
 		t.Errorf("%+v, %v", change, found)
 	}
@@ -170,7 +170,7 @@ func TestSpecificationsOfTheFormerRelease(t *testing.T) {
 	}
 	local := made.DeepCopy()
 	local.Spec.Containers[0].Image = "i:2"
-	change, found := ChangeSpec(shadow, local, nil)
+	change, found := ChangeSpec(shadow, local, nil, options)
 	if !SpecChanged(shadow, local) || !found || change.Part != "image" || change.More || SpecChanged(change.Shadow, local) {
 		t.Errorf("%+v, %v", change, found)
 	}

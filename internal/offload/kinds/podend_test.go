@@ -80,7 +80,7 @@ func TestRefusedResizes(t *testing.T) {
 	if got := pending(ShownStatus(back, shadow, remote, "", o)); got != "" {
 		t.Errorf("taken back here: %s", got)
 	}
-	taken, _ := ChangeSpec(shadow, local, nil)
+	taken, _ := ChangeSpec(shadow, local, nil, options)
 	if got := pending(ShownStatus(refused, taken.Shadow, remote, "", o)); got != "" {
 		t.Errorf("accepted: %s", got)
 	}

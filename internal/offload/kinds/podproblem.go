@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,10 +44,11 @@ func Problems(local *corev1.Pod) []string {
 	if local.Spec.HostnameOverride != nil {
 		out = append(out, fmt.Sprintf("spec.hostnameOverride is %q and has no effect: use spec.hostname and spec.subdomain", *local.Spec.HostnameOverride))
 	}
-	return append(append(out, schedulingProblems(local)...), twoTruths(local)...)
+	return slices.Concat(out, schedulingProblems(local), trustProblems(local), twoTruths(local))
 }
 
-// AnnotationProblems returns one sentence, with fields and cure, about annotations that a Pod reads through the downward API and that are not copied.
+// AnnotationProblems returns one sentence, with fields and cure, about annotations that a Pod reads through the downward API and that are not copied, and
+// one about those that protect it from eviction.
 func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 	_, copied := podMetadata(local, o)
 	var missing []string
@@ -89,15 +91,33 @@ func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 			}
 		}
 	}
-	if len(missing) == 0 {
-		return nil
+	const cure = "have the administrators of both clusters accept them (chart values offloading.reflection.include.annotations here, offloading.acceptedMetadata.annotations.pods there)"
+	var out []string
+	if len(missing) > 0 {
+		out = append(out, fmt.Sprintf("annotations %s are not copied to cluster %s, and read as empty there: use keys without a prefix, or %s", strings.Join(missing, ", "), o.Destination, cure))
 	}
-	return []string{fmt.Sprintf("annotations %s are not copied to cluster %s, and read as empty there: use keys without a prefix, or have the administrators of both clusters "+
-		"accept them (chart values offloading.reflection.include.annotations here, offloading.acceptedMetadata.annotations.pods there)", strings.Join(missing, ", "), o.Destination)}
+	var protecting []string
+	for _, key := range slices.Sorted(maps.Keys(protections)) {
+		if _, there := copied[key]; local.Annotations[key] == protections[key] && !there {
+			protecting = append(protecting, key)
+		}
+	}
+	if len(protecting) > 0 {
+		out = append(out, fmt.Sprintf("annotations %s are not copied, so programs that remove nodes or pods of cluster %s may evict the pod: give it a PodDisruptionBudget, which holds there, or %s",
+			strings.Join(protecting, ", "), o.Destination, cure))
+	}
+	return out
 }
 
-// twoTruths returns a warning for a Pod that uses the origin API server with a service account of its own. It lists environment variables from the
-// downward API whose values are those of the provider, such as namespace and node. The origin API server does not know these values. The variables keep
+// protections are annotations of Pods, with the value by which they keep a program from evicting the Pod: autoscalers of nodes and the descheduler.
+var protections = map[string]string{
+	"cluster-autoscaler.kubernetes.io/safe-to-evict":     "false",
+	"karpenter.sh/do-not-disrupt":                        "true",
+	"descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
+
+// twoTruths returns a warning for a Pod that uses the origin API server with a service account of its own. It lists environment variables and files from
+// the downward API whose values are those of the provider, such as namespace and node. The origin API server does not know these values. The variables keep
 // them, since pods in the provider need them to find Services there.
 func twoTruths(local *corev1.Pod) []string {
 	support := local.Annotations[AnnotationAPIServerSupport]
@@ -112,15 +132,48 @@ func twoTruths(local *corev1.Pod) []string {
 					continue
 				}
 				if path := e.ValueFrom.FieldRef.FieldPath; slices.Contains([]string{"metadata.namespace", "spec.nodeName", "metadata.uid", "status.hostIP", "status.hostIPs"}, path) {
-					asked = append(asked, fmt.Sprintf("%s (%s) of container %s", e.Name, path, list[i].Name))
+					asked = append(asked, fmt.Sprintf("env %s (%s) of container %s", e.Name, path, list[i].Name))
 				}
 			}
 		}
 	}
+	for i := range local.Spec.Volumes {
+		asked = append(asked, filesOfTheProvider(&local.Spec.Volumes[i])...)
+	}
 	if len(asked) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("env %s: the values are those of the provider, which the API server of this cluster does not know: read the namespace for requests from file "+
+	return []string{fmt.Sprintf("%s: the values are those of the provider, which the API server of this cluster does not know: read the namespace for requests from file "+
 		"/var/run/secrets/kubernetes.io/serviceaccount/namespace, or give the variables a value; a pod that makes no requests says so with annotation %s: %s",
 		strings.Join(asked, ", "), AnnotationAPIServerSupport, APIServerDisabled)}
+}
+
+// filesOfTheProvider lists the files of a volume from the downward API whose values are those of the provider. A volume with a service account token has
+// the local namespace (projectTokens).
+func filesOfTheProvider(v *corev1.Volume) (out []string) {
+	add := func(items []corev1.DownwardAPIVolumeFile, paths ...string) {
+		for _, item := range items {
+			if item.FieldRef != nil && slices.Contains(paths, item.FieldRef.FieldPath) {
+				out = append(out, fmt.Sprintf("file %s (%s) of volume %s", item.Path, item.FieldRef.FieldPath, v.Name))
+			}
+		}
+	}
+	const namespace, uid = "metadata.namespace", "metadata.uid"
+	if v.DownwardAPI != nil {
+		add(v.DownwardAPI.Items, namespace, uid)
+	}
+	if v.Projected == nil {
+		return out
+	}
+	token := slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+	for _, source := range v.Projected.Sources {
+		switch {
+		case source.DownwardAPI == nil:
+		case token:
+			add(source.DownwardAPI.Items, uid)
+		default:
+			add(source.DownwardAPI.Items, namespace, uid)
+		}
+	}
+	return out
 }

@@ -1,6 +1,13 @@
 package kinds
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// apiServerSigner is the signer whose ClusterTrustBundle holds the CA of the API server, as ConfigMap kube-root-ca.crt does.
+const apiServerSigner = "kubernetes.io/kube-apiserver-serving"
 
 // RootCA is the name, in a remote namespace, of the reflected copy of the consumer's kube-root-ca.crt.
 func RootCA(origin string) string {
@@ -9,6 +16,40 @@ func RootCA(origin string) string {
 		name += "a"
 	}
 	return name
+}
+
+// ofAPIServer tells whether a projected ClusterTrustBundle is the CA of the API server.
+func ofAPIServer(bundle *corev1.ClusterTrustBundleProjection) bool {
+	return bundle.SignerName != nil && *bundle.SignerName == apiServerSigner
+}
+
+// trustProblems returns one sentence for each ClusterTrustBundle that a Pod needs. These objects belong to a cluster and are not copied, so the Pod would
+// trust the authorities of the provider.
+func trustProblems(local *corev1.Pod) (out []string) {
+	if local.Annotations[AnnotationAPIServerSupport] == APIServerRemote {
+		return nil
+	}
+	for i := range local.Spec.Volumes {
+		v := &local.Spec.Volumes[i]
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			bundle := source.ClusterTrustBundle
+			if bundle == nil || ofAPIServer(bundle) {
+				continue
+			}
+			which := "of another name"
+			switch {
+			case bundle.Name != nil:
+				which = *bundle.Name
+			case bundle.SignerName != nil:
+				which = "of signer " + *bundle.SignerName
+			}
+			out = append(out, fmt.Sprintf("spec.volumes %s needs ClusterTrustBundle %s, and gets that of the provider, if there is one: mount a ConfigMap with the certificates instead", v.Name, which))
+		}
+	}
+	return out
 }
 
 // renameRootCA changes every reference to the root CA in a remote spec to the name of its reflected copy. The original name is the provider's own root CA.
@@ -31,7 +72,13 @@ func renameRootCA(spec *corev1.PodSpec, o PodOptions) {
 			continue
 		}
 		for j := range v.Projected.Sources {
-			if c := v.Projected.Sources[j].ConfigMap; c != nil {
+			source := &v.Projected.Sources[j]
+			if bundle := source.ClusterTrustBundle; bundle != nil && ofAPIServer(bundle) {
+				*source = corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: bundle.Path}}, Optional: bundle.Optional,
+				}}
+			}
+			if c := source.ConfigMap; c != nil {
 				rename(&c.Name, &c.Optional)
 			}
 		}

@@ -82,6 +82,43 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 	}
 }
 
+// TestTrustBundlesOfTheOrigin: the CA of the origin's API server follows a pod that reads it from a ClusterTrustBundle. Other bundles are reported.
+func TestTrustBundlesOfTheOrigin(t *testing.T) {
+	needs := func(name, signer *string) *corev1.Pod {
+		return pod(func(p *corev1.Pod) {
+			bundle := &corev1.ClusterTrustBundleProjection{Name: name, SignerName: signer, Path: "ca.pem", Optional: new(false)}
+			p.Spec.Volumes = []corev1.Volume{{Name: "trust", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: bundle}}}}}}
+		})
+	}
+	local := needs(nil, new("kubernetes.io/kube-apiserver-serving"))
+	o := options
+	o.ConfigMapsReflected = true
+	want := []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.pem"}}, Optional: new(false),
+	}}}
+	if diff := cmp.Diff(want, ShadowPod(local, "shop-rome", o).Spec.Pod.Volumes[0].Projected.Sources); diff != "" {
+		t.Error(diff)
+	}
+	if got := Problems(local); len(got) > 0 || local.Spec.Volumes[0].Projected.Sources[0].ClusterTrustBundle == nil {
+		t.Errorf("reported %q, the local pod has %v", got, local.Spec.Volumes[0].Projected.Sources)
+	}
+	for says, local := range map[string]*corev1.Pod{
+		"needs ClusterTrustBundle company, and gets that of the provider":                  needs(new("company"), nil),
+		"needs ClusterTrustBundle of signer example.org/ca, and gets that of the provider": needs(nil, new("example.org/ca")),
+	} {
+		if got := strings.Join(Problems(local), "; "); !strings.HasPrefix(got, "spec.volumes trust "+says) {
+			t.Errorf("%q, want %q", got, says)
+		}
+		if ShadowPod(local, "shop-rome", o).Spec.Pod.Volumes[0].Projected.Sources[0].ClusterTrustBundle == nil {
+			t.Errorf("%s: it is not copied", says)
+		}
+	}
+	local.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerRemote}
+	if ShadowPod(local, "shop-rome", o).Spec.Pod.Volumes[0].Projected.Sources[0].ClusterTrustBundle == nil || len(Problems(local)) > 0 {
+		t.Error("a pod that uses the provider's API server does not get its CA")
+	}
+}
+
 // TestTokensAreReadableAsAKubeletHasThem: a kubelet makes a token readable for the user that all containers run as, which a Secret cannot.
 func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
 	user := func(id int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &id} }
@@ -136,6 +173,52 @@ func TestTheAPIServerHasAllItsNames(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
+	// In the namespace of the Service, its name alone is enough.
+	spec := ShadowPod(pod(func(p *corev1.Pod) { access(p); p.Namespace = "default" }), "default-rome", withOriginAPIServer()).Spec.Pod
+	if diff := cmp.Diff(append(usual, "kubernetes"), spec.HostAliases[0].Hostnames); diff != "" {
+		t.Errorf("in namespace default: %s", diff)
+	}
+}
+
+// TestDebuggingContainersAreAdapted: an ephemeral container that was added to an offloaded pod gets the same API server, CA and account as the others.
+func TestDebuggingContainersAreAdapted(t *testing.T) {
+	local := pod(access)
+	shadow := ShadowPod(local, "shop-rome", withOriginAPIServer())
+	ref := corev1.LocalObjectReference{Name: rootCA}
+	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "c", EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "shell", Env: []corev1.EnvVar{
+			{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: "ca.crt"}}},
+			local.Spec.Containers[0].Env[0], // the account
+		}, EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref}}},
+	}}}
+	before := local.DeepCopy()
+	for support, row := range map[string]struct{ ca, host, account string }{
+		"":                {"kube-root-ca.crt.rome", "kubernetes.default", "app"},
+		APIServerDisabled: {"kube-root-ca.crt.rome", "", "app"},
+		APIServerRemote:   {rootCA, "", ""},
+	} {
+		local.Annotations = map[string]string{AnnotationAPIServerSupport: support}
+		change, found := ChangeSpec(shadow, local, nil, withOriginAPIServer())
+		if !found || len(change.Shadow.Spec.Pod.EphemeralContainers) != 1 {
+			t.Fatalf("%q: no container was added", support)
+		}
+		added := change.Shadow.Spec.Pod.EphemeralContainers[0]
+		values := map[string]string{}
+		for _, e := range added.Env {
+			if values[e.Name] = e.Value; e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+				values[e.Name] = e.ValueFrom.ConfigMapKeyRef.Name
+			}
+		}
+		if values["CA"] != row.ca || added.EnvFrom[0].ConfigMapRef.Name != row.ca || values["KUBERNETES_SERVICE_HOST"] != row.host || values["ACCOUNT"] != row.account {
+			t.Errorf("%q: %v, envFrom %s", support, values, added.EnvFrom[0].ConfigMapRef.Name)
+		}
+		if added.Name != "debug" || added.Image != "shell" || added.TargetContainerName != "c" {
+			t.Errorf("%q: %+v", support, added)
+		}
+	}
+	if local.Annotations = nil; !cmp.Equal(before, local) {
+		t.Errorf("the local pod was changed: %s", cmp.Diff(before, local))
+	}
 }
 
 // TestNodeAndNamespaceOfTheProviderAreReported: a pod that reads its namespace or node, and uses the origin API server, gets a warning that the values are the
@@ -147,6 +230,22 @@ func TestNodeAndNamespaceOfTheProviderAreReported(t *testing.T) {
 	for _, says := range []string{"NAMESPACE (metadata.namespace) of container", "NODE_NAME (spec.nodeName) of container", "serviceaccount/namespace", AnnotationAPIServerSupport} {
 		if !strings.Contains(got, says) {
 			t.Errorf("%q does not say %q", got, says)
+		}
+	}
+	for path, own := range map[string]bool{"metadata.namespace": true, "metadata.uid": true, "metadata.name": false} {
+		items := []corev1.DownwardAPIVolumeFile{{Path: "f", FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+		for volume, source := range map[string]corev1.VolumeSource{
+			"plain":     {DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}},
+			"projected": {Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{DownwardAPI: &corev1.DownwardAPIProjection{Items: items}}}}},
+		} {
+			got := strings.Join(Problems(pod(func(p *corev1.Pod) {
+				access(p)
+				p.Spec.Containers[0].Env = nil
+				p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
+			})), "; ")
+			if strings.HasPrefix(got, "file f ("+path+") of volume "+volume) != own || !own && got != "" {
+				t.Errorf("%s in volume %s: %q", path, volume, got)
+			}
 		}
 	}
 	for name, change := range map[string]func(*corev1.Pod){
@@ -190,7 +289,7 @@ func TestLegacyTokensAreNotCopiedByDefault(t *testing.T) {
 		},
 	}
 	for field, change := range uses {
-		if got := strings.Join(SecretProblems(pod(change), o), "; "); !strings.Contains(got, field) || !strings.Contains(got, "Secret robot") || !strings.Contains(got, AnnotationAllow) {
+		if got := strings.Join(MissingObjects(pod(change), o), "; "); !strings.Contains(got, field) || !strings.Contains(got, "Secret robot") || !strings.Contains(got, AnnotationAllow) {
 			t.Errorf("%s: %q", field, got)
 		}
 	}
@@ -202,7 +301,7 @@ func TestLegacyTokensAreNotCopiedByDefault(t *testing.T) {
 		t.Errorf("allowed: %v, %s", out, why)
 	}
 	for field, change := range uses {
-		if got := SecretProblems(pod(change), o); len(got) > 0 {
+		if got := MissingObjects(pod(change), o); len(got) > 0 {
 			t.Errorf("allowed, %s: %q", field, got)
 		}
 	}
@@ -230,5 +329,25 @@ func TestMissingAnnotationsAreReported(t *testing.T) {
 	}
 	if got := AnnotationProblems(pod(nil), PodOptions{}); len(got) > 0 {
 		t.Error(got)
+	}
+}
+
+// TestProtectionsThatStayAreReported: annotations that keep autoscalers from evicting a pod are not copied, and the pod gets a warning.
+func TestProtectionsThatStayAreReported(t *testing.T) {
+	const safe, karpenter = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
+	for name, row := range map[string]struct {
+		annotations map[string]string
+		accepted    []string
+		want        string
+	}{
+		"protected":    {map[string]string{safe: "false", karpenter: "true"}, nil, "annotations " + safe + ", " + karpenter + " are not copied"},
+		"one accepted": {map[string]string{safe: "false", karpenter: "true"}, []string{safe}, "annotations " + karpenter + " are not copied"},
+		"evictable":    {map[string]string{safe: "true", karpenter: "false"}, nil, ""},
+		"accepted":     {map[string]string{safe: "false"}, []string{safe}, ""},
+	} {
+		got := strings.Join(AnnotationProblems(pod(func(p *corev1.Pod) { p.Annotations = row.annotations }), PodOptions{Destination: "milan", AnnotationsReflected: row.accepted}), "; ")
+		if (got == "") != (row.want == "") || !strings.HasPrefix(got, row.want) || row.want != "" && !strings.Contains(got, "PodDisruptionBudget") {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

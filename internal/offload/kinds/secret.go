@@ -38,56 +38,6 @@ func SecretProblem(local *corev1.Secret, o CopyOptions) error {
 		"serviceAccountToken, or annotate the Secret with %s to have it copied as type %s", local.Type, o.Destination, AnnotationAllow, corev1.SecretTypeOpaque)
 }
 
-// SecretProblems returns one sentence, with field, value and cure, for each Secret that a Pod needs and that is not copied.
-func SecretProblems(local *corev1.Pod, o PodOptions) []string {
-	if o.Secret == nil {
-		return nil
-	}
-	var out []string
-	told := map[string]bool{}
-	need := func(field, name string, optional *bool) {
-		if name == "" || told[name] || optional != nil && *optional {
-			return
-		}
-		told[name] = true
-		if secret := o.Secret(local.Namespace, name); secret != nil {
-			if err := SecretProblem(secret, CopyOptions{Destination: o.Destination}); err != nil {
-				out = append(out, fmt.Sprintf("%s needs Secret %s: %v", field, name, err))
-			}
-		}
-	}
-	for i := range local.Spec.Volumes {
-		v := &local.Spec.Volumes[i]
-		field := "spec.volumes " + v.Name
-		if v.Secret != nil {
-			need(field, v.Secret.SecretName, v.Secret.Optional)
-		}
-		if v.Projected == nil {
-			continue
-		}
-		for j := range v.Projected.Sources {
-			if s := v.Projected.Sources[j].Secret; s != nil {
-				need(field, s.Name, s.Optional)
-			}
-		}
-	}
-	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
-		for i := range list {
-			for j := range list[i].EnvFrom {
-				if s := list[i].EnvFrom[j].SecretRef; s != nil {
-					need("envFrom of container "+list[i].Name, s.Name, s.Optional)
-				}
-			}
-			for j := range list[i].Env {
-				if from := list[i].Env[j].ValueFrom; from != nil && from.SecretKeyRef != nil {
-					need("env "+list[i].Env[j].Name+" of container "+list[i].Name, from.SecretKeyRef.Name, from.SecretKeyRef.Optional)
-				}
-			}
-		}
-	}
-	return out
-}
-
 // MergeSecret returns have with the metadata and data of want, and the change that this needs.
 func MergeSecret(have, want *corev1.Secret) (*corev1.Secret, Change) {
 	out := have.DeepCopy()

@@ -1,0 +1,101 @@
+package kinds
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// serviceName matches the name of a Service with its namespace in a text: the Service, the namespace, and the domain after svc with its leading dot.
+var serviceName = regexp.MustCompile(`([-a-z0-9]+)\.([-a-z0-9]+)\.svc((?:\.[-a-z0-9]+)*)\.?(?:$|[^-a-z0-9.])`)
+
+// maxNames is the maximum number of names in a message.
+const maxNames = 5
+
+// ForeignNames returns one sentence, with fields, values and cure, about names of Services in a Pod that lead elsewhere in the provider: their namespace has
+// another name there, or is not offloaded there. Values of variables and arguments are the user's, so they are not changed.
+func ForeignNames(local *corev1.Pod, o PodOptions) []string {
+	if o.RemoteNamespace == nil {
+		return nil
+	}
+	var found []string
+	told := map[string]bool{}
+	add := func(field, name, namespace string) {
+		remote, offloaded := o.RemoteNamespace(namespace)
+		if told[name] || offloaded && remote == namespace {
+			return
+		}
+		told[name] = true
+		why := "namespace " + namespace + " is " + remote + " there"
+		if !offloaded {
+			why = "namespace " + namespace + " is not offloaded there"
+		}
+		found = append(found, fmt.Sprintf("%s in %s (%s)", name, field, why))
+	}
+	search := func(field, text string) {
+		for _, match := range serviceName.FindAllStringSubmatch(text, -1) {
+			service, namespace, domain := match[1], match[2], match[3]
+			if name := service + "." + namespace; name != OriginAPIServer && o.clusterDomain(strings.TrimPrefix(domain, ".")) {
+				add(field, name+".svc"+domain, namespace)
+			}
+		}
+	}
+	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
+		for i := range list {
+			of := " of container " + list[i].Name
+			for _, e := range list[i].Env {
+				search("env "+e.Name+of, e.Value)
+			}
+			for _, text := range list[i].Command {
+				search("command"+of, text)
+			}
+			for _, text := range list[i].Args {
+				search("args"+of, text)
+			}
+		}
+	}
+	if dns := local.Spec.DNSConfig; dns != nil {
+		for i, domain := range dns.Searches {
+			if namespace, _, ok := o.searchNamespace(domain); ok {
+				if _, offloaded := o.RemoteNamespace(namespace); !offloaded {
+					add(fmt.Sprintf("spec.dnsConfig.searches[%d]", i), domain, namespace)
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if more := len(found) - maxNames; more > 0 {
+		found = append(found[:maxNames], fmt.Sprintf("%d more", more))
+	}
+	return []string{fmt.Sprintf("in cluster %s these names lead to no Service, or to another one: %s; use the name without a namespace for Services of the pod's own namespace, "+
+		"or offload the namespaces under their own names (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, strings.Join(found, ", "))}
+}
+
+// clusterDomain tells whether the part of a Service's name after svc belongs to a cluster, and not to a public domain.
+func (o *PodOptions) clusterDomain(domain string) bool {
+	return domain == "" || domain == "cluster.local" || domain == o.APIServer.Domain
+}
+
+// searchNamespace returns the namespace in a DNS search domain of a namespace's Services, like shop.svc.cluster.local, and the part after it.
+func (o *PodOptions) searchNamespace(domain string) (namespace, rest string, ok bool) {
+	namespace, rest, ok = strings.Cut(strings.TrimSuffix(domain, "."), ".svc")
+	return namespace, ".svc" + rest, ok && !strings.Contains(namespace, ".") && (rest == "" || rest[0] == '.') && o.clusterDomain(strings.TrimPrefix(rest, "."))
+}
+
+// searches replaces, in a remote DNS configuration, the local namespaces in search domains by the remote ones.
+func searches(in *corev1.PodDNSConfig, o PodOptions) *corev1.PodDNSConfig {
+	if in == nil || o.RemoteNamespace == nil {
+		return in
+	}
+	for i, domain := range in.Searches {
+		namespace, rest, ok := o.searchNamespace(domain)
+		if remote, offloaded := o.RemoteNamespace(namespace); ok && offloaded {
+			in.Searches[i] = remote + rest
+		}
+	}
+	return in
+}

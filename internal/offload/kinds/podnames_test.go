@@ -1,0 +1,76 @@
+package kinds
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// mapped are the options of a node whose consumer has three offloaded namespaces. The remote one of same has the same name.
+func mapped() PodOptions {
+	o := options
+	o.APIServer.Domain = "rome.example"
+	o.RemoteNamespace = func(namespace string) (string, bool) {
+		remote, found := map[string]string{"shop": "shop-rome", "db": "db-rome", "same": "same"}[namespace]
+		return remote, found
+	}
+	return o
+}
+
+// TestNamesOfServicesElsewhereAreReported: the name of a Service contains the name of a namespace, which is another one in the provider.
+func TestNamesOfServicesElsewhereAreReported(t *testing.T) {
+	for value, says := range map[string]string{
+		"store.db.svc":                              "store.db.svc in env E of container c (namespace db is db-rome there)",
+		"http://store.db.svc.cluster.local:8080":    "store.db.svc.cluster.local in env E of container c (namespace db is db-rome there)",
+		"postgres://u@web.shop.svc.rome.example./x": "web.shop.svc.rome.example in env E of container c (namespace shop is shop-rome there)",
+		"a:1,db-0.store.db.svc:2":                   "store.db.svc in env E of container c (namespace db is db-rome there)",
+		"store.other.svc":                           "store.other.svc in env E of container c (namespace other is not offloaded there)",
+		"store.same.svc.cluster.local":              "",
+		"kubernetes.default.svc":                    "",
+		"store":                                     "",
+		"store.db":                                  "",
+		"store.$(NAMESPACE).svc":                    "",
+		"api.eu.svc.example.org":                    "",
+		"a.b.svcs":                                  "",
+		"a.b.svc-x":                                 "",
+	} {
+		local := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "E", Value: value}} })
+		got := strings.Join(ForeignNames(local, mapped()), "; ")
+		if says == "" && got != "" || says != "" && (!strings.HasPrefix(got, "in cluster milan these names lead to no Service, or to another one: "+says) || !strings.Contains(got, "EnforceSameName")) {
+			t.Errorf("%s: %q, want %q", value, got, says)
+		}
+	}
+	many := pod(func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "i", Command: []string{"wait", "a.db.svc"}, Args: []string{"b.db.svc", "a.db.svc"}}}
+		for _, name := range []string{"c", "d", "e", "f", "g"} {
+			p.Spec.Containers[0].Args = append(p.Spec.Containers[0].Args, name+".db.svc")
+		}
+	})
+	got := strings.Join(ForeignNames(many, mapped()), "; ")
+	if !strings.Contains(got, "a.db.svc in command of container i") || !strings.Contains(got, "b.db.svc in args of container i") || !strings.Contains(got, ", 2 more;") || strings.Contains(got, "f.db.svc") {
+		t.Errorf("many names: %q", got)
+	}
+	if got := ForeignNames(many, options); len(got) > 0 {
+		t.Errorf("while the mapping is unknown: %q", got)
+	}
+}
+
+// TestSearchDomainsAreTranslated: a search domain with the name of an offloaded namespace gets its remote name.
+func TestSearchDomainsAreTranslated(t *testing.T) {
+	in := []string{"db.svc.cluster.local", "db.svc.rome.example.", "db.svc", "same.svc.cluster.local", "svc.cluster.local", "db.svc.example.org", "example.org", "other.svc.cluster.local", "x.db.svc.cluster.local"}
+	want := slices.Clone(in)
+	want[0], want[1], want[2] = "db-rome.svc.cluster.local", "db-rome.svc.rome.example", "db-rome.svc"
+	local := pod(func(p *corev1.Pod) { p.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: slices.Clone(in)} })
+	if diff := cmp.Diff(want, ShadowPod(local, "shop-rome", mapped()).Spec.Pod.DNSConfig.Searches); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(in, local.Spec.DNSConfig.Searches); diff != "" {
+		t.Errorf("the local pod was changed: %s", diff)
+	}
+	if got := strings.Join(ForeignNames(local, mapped()), "; "); strings.Count(got, "spec.dnsConfig") != 1 || !strings.Contains(got, "other.svc.cluster.local in spec.dnsConfig.searches[7] (namespace other is not offloaded there)") {
+		t.Errorf("reported: %q", got)
+	}
+}
