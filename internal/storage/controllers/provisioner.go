@@ -48,7 +48,10 @@ const (
 	fieldOwner = "liqo-storage"
 	// uidIndex is the index of claims by UID.
 	uidIndex = "metadata.uid"
-	// refusedRetry is the interval at which pods that use a refused claim are looked up, to report the refusal on them.
+	// eventIndex is the field by which the API server selects the Events about an object.
+	eventIndex = "involvedObject.name"
+	// refusedRetry is the interval at which pods that use a refused claim are looked up, to report the refusal on them, and the Events of
+	// drivers.
 	refusedRetry = 30 * time.Second
 	// conflictDelay is the pause after a conflict, for the cache to catch up.
 	conflictDelay = 20 * time.Millisecond
@@ -191,6 +194,11 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		}
 		if step = storage.Next(state); step.Action != decided {
 			return reconcile.Result{RequeueAfter: conflictDelay}, nil // the cache lags behind
+		}
+	}
+	if step.AwaitsDriver {
+		if step.Refused, err = p.complaint(ctx, state.Backing); err != nil || step.Refused == "" {
+			return reconcile.Result{RequeueAfter: refusedRetry}, err
 		}
 	}
 	if step.Refused != "" {
