@@ -26,6 +26,8 @@ type Place struct {
 	Namespace string
 	// RealClass is the configured class of backing claims in this cluster; empty means the default class.
 	RealClass string
+	// NamespaceClass is the class of backing claims in this cluster that the namespace of the claim asks for; empty means RealClass.
+	NamespaceClass string
 	// Offered are the classes that the provider offers.
 	Offered []authv1beta1.StorageType
 	// Waiting, if not empty, is the reason why it is not known at the moment what exists in the provider.

@@ -271,9 +271,18 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 		return s, err
 	}
 	if s.Claim != nil && s.Claim.Spec.VolumeName == "" {
-		s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode])
+		if s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode]); err != nil {
+			return s, err
+		}
+		namespace, err := get(ctx, p.client, &corev1.Namespace{}, types.NamespacedName{Name: s.Claim.Namespace})
+		if err != nil {
+			return s, err
+		}
+		if namespace != nil {
+			s.Place.NamespaceClass = namespace.Annotations[api.AnnotationRealStorageClass]
+		}
 	}
-	return s, err
+	return s, nil
 }
 
 // abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode in the tenant namespace of the volume.

@@ -249,6 +249,23 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	}
 }
 
+// TestTheNamespaceChoosesTheRealClass: an annotation of the namespace is stronger than the installation, for claims that have no backing claim yet.
+func TestTheNamespaceChoosesTheRealClass(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"liqo.io/real-storage-class": "fast"}}}
+	w := newWorld(t, append(cluster(), shop, class("fast", "example.org/disk", nil))...)
+	p := w.provisioner(w)
+	w.reconcile(p)
+	if got := *read(w, &corev1.PersistentVolumeClaim{}, "liqo-storage", "u1").Spec.StorageClassName; got != "fast" {
+		t.Errorf("class %s", got)
+	}
+	shop = read(w, &corev1.Namespace{}, "", "shop")
+	shop.Annotations = nil
+	w.change(shop)
+	if wrote := w.reconcile(p); len(wrote) != 0 {
+		t.Errorf("a later change of the annotation: %v", wrote)
+	}
+}
+
 // TestTheComplaintOfADriverIsReported: a driver that has no such volume says so on the backing claim, which users do not see. Its last Warning is repeated on
 // the claim and on its pods, once.
 func TestTheComplaintOfADriverIsReported(t *testing.T) {
