@@ -58,6 +58,10 @@ const (
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
 )
 
+// AnnotationRealStorageClass, on a Namespace, names the StorageClass that holds the data of the claims of this namespace in this cluster. Without it, the
+// installation decides.
+const AnnotationRealStorageClass = "liqo.io/real-storage-class"
+
 // AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode) gives up the data of the volumes that its end deletes in a provider. Without
 // it, the end waits until there are no such volumes.
 const AnnotationDeleteVolumes = "liqo.io/delete-volumes"

@@ -39,7 +39,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
 	}
 	if opts.EnableStorage {
-		out.Volumes = volumesInProviders
+		out.Volumes, out.VolumesOf = volumesInProviders, volumesOf
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
@@ -49,7 +49,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadcontrollers.Setup(mgr, out)
 }
 
-// volumesInProviders returns the volumes of Liqo whose data is in providers, or is being moved there: until the move has ended, nobody may remove its copy.
+// volumesInProviders returns the volumes of Liqo whose data is in providers, or is being moved there.
 func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
 	var list corev1.PersistentVolumeList
 	if err := c.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}, client.UnsafeDisableDeepCopy); err != nil {
@@ -57,26 +57,35 @@ func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume,
 	}
 	var out []offload.Volume
 	for i := range list.Items {
-		volume := &list.Items[i]
-		ref := volume.Spec.ClaimRef
-		if ref == nil {
-			continue
-		}
-		one := offload.Volume{Name: volume.Name, Namespace: ref.Namespace, Claim: ref.Name, Size: volume.Spec.Capacity.Storage().String()}
-		if target := move.TargetOf(volume); target != "" {
-			copied := one
-			copied.Cluster, copied.Retain = target, true
-			out = append(out, copied)
-		}
-		if !storage.InProvider(volume) {
-			continue
-		}
-		one.Cluster = volume.Labels[api.LabelRemoteClusterID]
-		one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-		one.Released = volume.Status.Phase == corev1.VolumeReleased
-		out = append(out, one)
+		out = append(out, volumesOf(&list.Items[i])...)
 	}
 	return out, nil
+}
+
+// volumesOf returns what a volume of Liqo has in providers: its data, and until a move has ended also the copy, which nobody may remove. If the record of the
+// move can't be read, the copy may be in any cluster.
+func volumesOf(volume *corev1.PersistentVolume) []offload.Volume {
+	ref := volume.Spec.ClaimRef
+	if ref == nil || volume.Labels[storage.LabelVirtual] != api.True {
+		return nil
+	}
+	var out []offload.Volume
+	one := offload.Volume{Name: volume.Name, Namespace: ref.Namespace, Claim: ref.Name, Size: volume.Spec.Capacity.Storage().String()}
+	if target, err := move.TargetOf(volume); target != "" || err != nil {
+		copied := one
+		copied.Cluster, copied.Retain = target, true
+		if err != nil {
+			copied.Problem = err.Error()
+		}
+		out = append(out, copied)
+	}
+	if !storage.InProvider(volume) {
+		return out
+	}
+	one.Cluster = volume.Labels[api.LabelRemoteClusterID]
+	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+	one.Released = volume.Status.Phase == corev1.VolumeReleased
+	return append(out, one)
 }
 
 // addresses answers questions of the offloading module about addresses in this cluster. The module calls it for every slice, so

@@ -20,6 +20,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/metrics"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/reflect"
@@ -122,23 +123,29 @@ func runVirtualKubelet(
 		}
 		return nil
 	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflect.PersistentVolumeClaimKind) })
+	pods := reflect.Pods(opts.workers("pod"), func() kinds.PodOptions {
+		o := opts.pods(virtual, there, origin)
+		o.Secret = func(namespace, name string) *corev1.Secret {
+			secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
+			return secret
+		}
+		o.ConfigMap = func(namespace, name string) *corev1.ConfigMap {
+			configMap, _ := engine.LocalOf(reflect.ConfigMapKind, namespace, name).(*corev1.ConfigMap)
+			return configMap
+		}
+		o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }
+		return o
+	})
+	decide := pods.Next
+	pods.Next = func(f reflect.Facts) offload.Step {
+		stored.observe(f.Local)
+		return decide(f)
+	}
 	engine = reflect.New(reflect.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
 		Kinds: []reflect.Kind{
-			reflect.Pods(opts.workers("pod"), func() kinds.PodOptions {
-				o := opts.pods(virtual, there, origin)
-				o.Secret = func(namespace, name string) *corev1.Secret {
-					secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
-					return secret
-				}
-				o.ConfigMap = func(namespace, name string) *corev1.ConfigMap {
-					configMap, _ := engine.LocalOf(reflect.ConfigMapKind, namespace, name).(*corev1.ConfigMap)
-					return configMap
-				}
-				o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }
-				return o
-			}),
+			pods,
 			reflect.Services(opts.workers("service"), func() kinds.ServiceOptions {
 				o := there.services()
 				o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }

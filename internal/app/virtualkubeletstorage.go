@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -40,13 +41,17 @@ type volumes struct {
 	enqueue func(types.NamespacedName)
 	// virtual are the virtual volumes of all clusters, indexed by the name of their claim. classes are the StorageClasses of this cluster.
 	virtual, classes *reflect.View
+
+	mu sync.Mutex
+	// mounted are the claims that pods of the virtual node mount.
+	mounted map[types.NamespacedName]bool
 }
 
 // newVolumes returns volumes that call all for a change that concerns every claim.
 func newVolumes(
 	opts *virtualKubeletOptions, there *provider, offered func() []authv1beta1.StorageType, enqueue func(types.NamespacedName), all func(),
 ) *volumes {
-	v := &volumes{opts: opts, there: there, offered: offered, enqueue: enqueue}
+	v := &volumes{opts: opts, there: there, offered: offered, enqueue: enqueue, mounted: map[types.NamespacedName]bool{}}
 	v.virtual = reflect.NewObservedView(reflect.Resource{
 		Object: &corev1.PersistentVolume{}, Labels: storage.LabelVirtual + "=" + api.True,
 		Index: func(obj client.Object) []string { return []string{claimOf(obj).String()} },
@@ -90,11 +95,48 @@ func (v *volumes) kind() reflect.Kind {
 // for, and the claims of virtual volumes that are still there.
 func (v *volumes) next(f reflect.Facts) offload.Step {
 	claim, _ := f.Local.(*corev1.PersistentVolumeClaim)
+	if claim == nil {
+		v.forget(f.Key)
+	}
 	step := v.decide(f, claim)
 	if step.Action == offload.Nothing && claim == nil && len(v.virtual.With(f.Key.String())) > 0 {
 		step.After = volumeRetry
 	}
 	return step
+}
+
+// observe has the engine decide about the claims of a pod that was scheduled on the virtual node: only pods tell that a claim of another class is used there.
+func (v *volumes) observe(obj client.Object) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || v.opts.workers(claimOption) == 0 {
+		return
+	}
+	for i := range pod.Spec.Volumes {
+		if source := pod.Spec.Volumes[i].PersistentVolumeClaim; source != nil {
+			key := types.NamespacedName{Namespace: pod.Namespace, Name: source.ClaimName}
+			v.mu.Lock()
+			known := v.mounted[key]
+			v.mounted[key] = true
+			v.mu.Unlock()
+			if !known {
+				v.enqueue(key)
+			}
+		}
+	}
+}
+
+// isMounted tells whether a pod of the virtual node mounts a claim.
+func (v *volumes) isMounted(key types.NamespacedName) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.mounted[key]
+}
+
+// forget drops what is known about the pods of a claim that is gone.
+func (v *volumes) forget(key types.NamespacedName) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.mounted, key)
 }
 
 func (v *volumes) decide(f reflect.Facts, claim *corev1.PersistentVolumeClaim) offload.Step {
@@ -174,6 +216,7 @@ func (v *volumes) state(f reflect.Facts, uid types.UID, claim *corev1.Persistent
 	case f.Mapping.State == offload.Unmapped: // the remote namespace is gone, and everything in it
 	case f.Mapping.State == offload.Mapped && f.RemoteSynced:
 		s.Backing = backingOf(f)
+		s.Mounted = v.isMounted(f.Key)
 	case s.Volume == nil && s.Claim != nil && s.Node != nil && len(s.Place.Offered) == 0:
 		s.Place.Problem = s.Place.NoOffer()
 	default:

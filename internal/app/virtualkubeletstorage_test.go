@@ -26,6 +26,8 @@ type storing struct {
 	*volumes
 	t       *testing.T
 	offered []authv1beta1.StorageType
+	// enqueued are the claims that the engine was asked to decide about.
+	enqueued []types.NamespacedName
 }
 
 func newStoring(t *testing.T) *storing {
@@ -36,7 +38,8 @@ func newStoring(t *testing.T) *storing {
 	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}}
 	local := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}).Build()
-	s.volumes = newVolumes(there.opts, there, func() []authv1beta1.StorageType { return s.offered }, func(types.NamespacedName) {}, func() {})
+	s.volumes = newVolumes(there.opts, there, func() []authv1beta1.StorageType { return s.offered }, func(key types.NamespacedName) { s.enqueued = append(s.enqueued, key) },
+		func() {})
 	go func() { _ = s.run(t.Context(), listing{WithWatch: local}) }()
 	liqotesting.Eventually(t, 10*time.Second, "the classes and volumes", func() error {
 		if !s.virtual.Synced() || !s.classes.Synced() {
@@ -157,4 +160,32 @@ func TestVolumesAreReadBeforeTheyAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.decides(gone, offload.Nothing)
+}
+
+// TestClaimsOfOtherClassesInAProvider: a claim that is bound in this cluster is refused once a pod on the virtual node mounts it, and not before.
+func TestClaimsOfOtherClassesInAProvider(t *testing.T) {
+	s := newStoring(t)
+	claim, standard := claimOn(""), "standard"
+	claim.Spec.StorageClassName, claim.Spec.VolumeName = &standard, "disk-7"
+	facts := factsOf(claim, nil, offload.Mapped, true)
+	if step := s.decides(facts, offload.Nothing); step.Warning != "" {
+		t.Errorf("no pod mounts it: %+v", step)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "config"},
+		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+	}}}
+	s.observe(pod)
+	s.observe(pod)
+	s.observe(nil)
+	if len(s.enqueued) != 1 || s.enqueued[0] != facts.Key {
+		t.Errorf("enqueued %v", s.enqueued)
+	}
+	if step := s.decides(facts, offload.Nothing); !strings.Contains(step.Warning, "StorageClass standard") || !strings.Contains(step.Warning, "StorageClass liqo") {
+		t.Errorf("%+v", step)
+	}
+	s.decides(factsOf(nil, nil, offload.Mapped, true), offload.Nothing)
+	if s.next(facts).Warning != "" {
+		t.Error("the pods of a claim that is gone are still known")
+	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,5 +28,20 @@ func TestMovedVolumesAreKeptAtBothEnds(t *testing.T) {
 	got, err := volumesInProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
 	if err != nil || len(got) != 2 || got[0].Cluster != "milan" || !got[0].Retain || got[1].Cluster != "naples" || !got[1].Retain {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestAnUnreadableMoveIsKept: if nobody can read where the copy is, it may be in any cluster, and the message says what to do.
+func TestAnUnreadableMoveIsKept(t *testing.T) {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-u1", Labels: map[string]string{storage.LabelVirtual: api.True},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, storage.AnnotationMove: "x"},
+		},
+		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
+	}
+	got := volumesOf(volume)
+	if len(got) != 1 || got[0].Cluster != "" || !got[0].Retain || !strings.Contains(got[0].Problem, "annotation "+storage.AnnotationMove) {
+		t.Errorf("%+v", got)
 	}
 }

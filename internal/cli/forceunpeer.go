@@ -59,9 +59,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			abandoned, err := c.volumesThere(cmd.Context(), func(volume *corev1.PersistentVolume) bool {
-				return volume.Labels[api.LabelRemoteClusterID] == args[0]
-			})
+			abandoned, err := c.volumesThere(cmd.Context(), func(_, provider string) bool { return provider == args[0] })
 			if err != nil {
 				return err
 			}

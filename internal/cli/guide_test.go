@@ -1,13 +1,21 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // TestGuidesUseExistingCommands: every call of liqoctl in the guides and in the README has an existing command and existing flags.
@@ -47,5 +55,39 @@ func TestGuidesUseExistingCommands(t *testing.T) {
 				t.Errorf("%s: liqoctl %s: %v", filepath.Base(guide), call, err)
 			}
 		}
+	}
+}
+
+// TestStatefulGuideHasValidManifests: the manifests of the page have fields that exist, the StorageClass of Liqo, and the toleration of virtual nodes.
+func TestStatefulGuideHasValidManifests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "stateful-applications.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var classes, tolerated []string
+	found := map[string]int{}
+	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for _, manifest := range bytes.Split([]byte(block), []byte("\n---\n")) {
+			var kind metav1.TypeMeta
+			if err := yaml.Unmarshal(manifest, &kind); err != nil {
+				t.Fatalf("%v in %s", err, manifest)
+			}
+			found[kind.Kind]++
+			service, set, pod := &corev1.Service{}, &appsv1.StatefulSet{}, &corev1.Pod{}
+			object := map[string]any{"Service": service, "StatefulSet": set, "Pod": pod}[kind.Kind]
+			if err := yaml.UnmarshalStrict(manifest, object); err != nil {
+				t.Errorf("%s: %v", kind.Kind, err)
+			}
+			for i := range set.Spec.VolumeClaimTemplates {
+				classes = append(classes, *set.Spec.VolumeClaimTemplates[i].Spec.StorageClassName)
+			}
+			for i := range pod.Spec.Tolerations {
+				tolerated = append(tolerated, pod.Spec.Tolerations[i].Key)
+			}
+		}
+	}
+	if len(found) != 3 || strings.Join(classes, " ") != kinds.StorageClass || strings.Join(tolerated, " ") != api.TaintVirtualNode {
+		t.Errorf("kinds %v, classes %v, tolerations %v", found, classes, tolerated)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -329,12 +331,33 @@ func (s *memorySide) offloadings(ctx context.Context, _ *memorySide) error {
 	for i := range list.Items {
 		if o := &list.Items[i]; o.Status.ObservedGeneration != o.Generation {
 			o.Status.ObservedGeneration, o.Status.OffloadingPhase = o.Generation, offloadingv1beta1.PhaseReady
+			if o.Spec.ClusterSelector != nil {
+				s.leaveOut(ctx, o)
+			}
 			if err := s.client.Status().Update(ctx, o); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// leaveOut takes a namespace back from the clusters that are not selected, if its data there was given up.
+func (s *memorySide) leaveOut(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) {
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := s.client.List(ctx, &nodes); err != nil {
+		panic(err)
+	}
+	selected := offload.Selected(o.Spec.ClusterSelector, nodes.Items)
+	for id, conditions := range o.Status.RemoteNamespacesConditions {
+		switch {
+		case slices.Contains(selected, id):
+		case o.Annotations[api.AnnotationDeleteVolumes] == api.True:
+			delete(o.Status.RemoteNamespacesConditions, id)
+		default:
+			conditions[0].Status = corev1.ConditionFalse // kept, and still Ready
+		}
+	}
 }
 
 func (s *memorySide) requests(ctx context.Context, _ *memorySide) error {

@@ -27,36 +27,116 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading PersistentVolumeClaim %s in namespace %s: %w", s.Name, s.Namespace, err)
 	}
-	var volumes corev1.PersistentVolumeList
-	var nodes corev1.NodeList
-	var classes storagev1.StorageClassList
 	var pods, movers corev1.PodList
 	for _, read := range []struct {
 		list    client.ObjectList
 		options []client.ListOption
-	}{
-		{&volumes, []client.ListOption{client.MatchingLabels{storage.LabelVirtual: api.True}}}, {&nodes, nil}, {&classes, nil},
-		{&pods, []client.ListOption{client.InNamespace(s.Namespace)}}, {&movers, ofMoves(s.StorageNamespace)},
-	} {
+	}{{&pods, []client.ListOption{client.InNamespace(s.Namespace)}}, {&movers, ofMoves(s.StorageNamespace)}} {
 		if err := v.List(ctx, read.list, read.options...); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", kube.KindsOf(read.list), err)
 		}
 	}
-	underway := false
-	for i := range volumes.Items {
-		volume := &volumes.Items[i]
-		if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == s.Namespace && ref.Name == s.Name {
-			s.Volumes = append(s.Volumes, *volume)
-			underway = underway || volume.Annotations[storage.AnnotationMove] != ""
+	s.Pods = append(pods.Items, movers.Items...)
+	readCluster := v.readAgain
+	if v.first == nil {
+		readCluster = v.readFirst
+	}
+	if err := readCluster(ctx, s); err != nil {
+		return nil, err
+	}
+	v.first = s
+	for i := range s.Volumes {
+		if s.Volumes[i].Annotations[storage.AnnotationMove] != "" { // what is under way goes on without regard to obstacles, and has objects of its own
+			return s, v.readParts(ctx, s)
 		}
 	}
-	s.Nodes, s.Classes, s.Pods = nodes.Items, classes.Items, append(pods.Items, movers.Items...)
-	if !underway { // what is under way goes on without regard to obstacles, and has objects of its own
-		var err error
-		s.Obstacle, err = v.obstacle(ctx, s.Nodes)
-		return s, err
+	var err error
+	s.Obstacle, err = v.obstacle(ctx, s.Nodes)
+	return s, err
+}
+
+// readFirst reads the volumes of claims of the name, all nodes and all classes.
+func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
+	var volumes corev1.PersistentVolumeList
+	var nodes corev1.NodeList
+	var classes storagev1.StorageClassList
+	for list, options := range map[client.ObjectList][]client.ListOption{
+		&volumes: {client.MatchingLabels{storage.LabelVirtual: api.True}}, &nodes: nil, &classes: nil,
+	} {
+		if err := v.List(ctx, list, options...); err != nil {
+			return fmt.Errorf("listing %s: %w", kube.KindsOf(list), err)
+		}
 	}
-	return s, v.readParts(ctx, s)
+	for i := range volumes.Items {
+		if ofClaim(&volumes.Items[i], s) {
+			s.Volumes = append(s.Volumes, volumes.Items[i])
+		}
+	}
+	s.Nodes, s.Classes = nodes.Items, classes.Items
+	return nil
+}
+
+// ofClaim tells whether a volume of Liqo is, or was, reserved for a claim of the name.
+func ofClaim(volume *corev1.PersistentVolume, s *move.State) bool {
+	ref := volume.Spec.ClaimRef
+	return volume.Labels[storage.LabelVirtual] == api.True && ref != nil && ref.Namespace == s.Namespace && ref.Name == s.Name
+}
+
+// readAgain reads what may have changed since the read before: the volumes that there were and that of the claim, the target node, and the nodes of the
+// providers with the data. A large cluster has many more of both, and a move may take hours.
+func (v *volumeMove) readAgain(ctx context.Context, s *move.State) error {
+	var names []string
+	for i := range v.first.Volumes {
+		names = append(names, v.first.Volumes[i].Name)
+	}
+	if s.Claim != nil {
+		names = append(names, storage.VolumeName(s.Claim.UID))
+	}
+	for _, name := range unique(names) {
+		volume := &corev1.PersistentVolume{}
+		switch err := v.Get(ctx, client.ObjectKey{Name: name}, volume); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("reading PersistentVolume %s: %w", name, err)
+		case ofClaim(volume, s):
+			s.Volumes = append(s.Volumes, *volume)
+		}
+	}
+	s.Classes = v.first.Classes
+	return v.readNodes(ctx, s)
+}
+
+// readNodes reads the target node, and the nodes of the providers of the volumes.
+func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
+	fresh, target := map[string]bool{s.Node: true}, &corev1.Node{}
+	switch err := v.Get(ctx, client.ObjectKey{Name: s.Node}, target); {
+	case err == nil:
+		s.Nodes = append(s.Nodes, *target)
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading Node %s: %w", s.Node, err)
+	}
+	for i := range s.Volumes {
+		provider := s.Volumes[i].Labels[api.LabelRemoteClusterID]
+		if provider == "" {
+			continue
+		}
+		var nodes corev1.NodeList
+		if err := v.List(ctx, &nodes, client.MatchingLabels{api.LabelRemoteClusterID: provider}); err != nil {
+			return fmt.Errorf("listing the nodes of cluster %s: %w", provider, err)
+		}
+		for _, node := range nodes.Items {
+			if !fresh[node.Name] {
+				fresh[node.Name] = true
+				s.Nodes = append(s.Nodes, node)
+			}
+		}
+	}
+	for _, node := range v.first.Nodes { // only their names matter, for messages
+		if !fresh[node.Name] && storage.ProviderOf(&node) == "" {
+			s.Nodes = append(s.Nodes, node)
+		}
+	}
+	return nil
 }
 
 // ofMoves selects the objects of moves in a namespace.

@@ -27,6 +27,8 @@ type volumeMove struct {
 	report  *moveReport
 	// logs returns the last lines that a pod wrote.
 	logs func(ctx context.Context, namespace, pod string) ([]byte, error)
+	// first is what the first read found, nil before. Later reads get by name what may change since.
+	first *move.State
 }
 
 // moveVolume moves a volume. lines prints the progress as JSON instead of text.
@@ -99,8 +101,12 @@ func (v *volumeMove) run(ctx context.Context) error {
 		}
 		// A conflict means that somebody else wrote an object since it was read: the next decision takes that into account.
 		again := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || read && transient(err)
-		if err != nil && ctx.Err() == nil && !again {
+		switch {
+		case err == nil || ctx.Err() != nil: // an error at the end of the time is only that the time is over
+		case !again:
 			return v.error(err)
+		default:
+			last = err.Error()
 		}
 		select {
 		case <-ctx.Done():

@@ -44,6 +44,10 @@ type movedWorld struct {
 	created int
 	// refused, if not empty, is a part of the names of objects that an admission policy refuses.
 	refused string
+	// unavailable, if not nil, is the answer to each request for a pod's creation.
+	unavailable error
+	// listed counts the lists of all objects of a kind in the cluster.
+	listed map[string]int
 }
 
 func newMovedWorld(t *testing.T) *movedWorld {
@@ -158,11 +162,14 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 	synctest.Test(w.t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		w.writes, w.limit, w.cancel = 0, limit, cancel
+		w.writes, w.limit, w.cancel, w.listed = 0, limit, cancel, map[string]int{}
 		c := interceptor.NewClient(w.client, interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				if err := w.allow(ctx); err != nil {
 					return err
+				}
+				if _, pod := obj.(*corev1.Pod); pod && w.unavailable != nil {
+					return w.unavailable
 				}
 				if w.refused != "" && strings.Contains(obj.GetName(), w.refused) {
 					return apierrors.NewForbidden(corev1.Resource("pods"), obj.GetName(), errors.New("exceeded quota"))
@@ -190,6 +197,16 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 				return c.Get(ctx, key, obj, opts...)
 			},
 		})
+		lists := interceptor.NewClient(c, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				options := (&client.ListOptions{}).ApplyOptions(opts)
+				_, volumes := list.(*corev1.PersistentVolumeList)
+				if options.Namespace == "" && (volumes || options.LabelSelector == nil) {
+					w.listed[kube.KindsOf(list)]++
+				}
+				return c.List(ctx, list, opts...)
+			},
+		})
 		request := &move.Request{
 			Namespace: "shop", Name: "data", Node: node, Image: "volume-mover", StorageNamespace: "liqo-storage",
 			Credentials: map[string][]byte{"RESTIC_PASSWORD": []byte("secret")},
@@ -199,8 +216,12 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 		}
 		shown := console.New(&w.out, &w.said, false)
 		v := &volumeMove{
-			cluster: &cluster{WithWatch: c, Console: shown}, request: request, report: newMoveReport(shown, true, time.Now),
+			cluster: &cluster{WithWatch: lists, Console: shown}, request: request, report: newMoveReport(shown, true, time.Now),
 			logs: func(context.Context, string, string) ([]byte, error) { return nil, nil },
+		}
+		if w.unavailable != nil {
+			ctx, cancel = context.WithTimeout(ctx, time.Minute)
+			defer cancel()
 		}
 		err = v.run(ctx)
 		v.report.end()
@@ -249,6 +270,14 @@ func TestMoveVolume(t *testing.T) {
 	}
 	whole.at("milan", 1)
 	writes := whole.writes
+	for kind, times := range whole.listed {
+		if times > 1 && kind != "NamespaceMaps" {
+			t.Errorf("the command lists all %s %d times", kind, times)
+		}
+	}
+	if len(whole.listed) < 3 {
+		t.Errorf("lists of all objects: %v", whole.listed)
+	}
 	lines := strings.Split(strings.TrimSpace(whole.out.String()), "\n")
 	var last moveProgress
 	for _, line := range lines {
@@ -322,6 +351,21 @@ func TestMoveVolumeThatAdmissionRefuses(t *testing.T) {
 		}
 		w.at(provider, 1)
 	}
+}
+
+// TestMoveVolumeNamesTheLastError: where the API server fails until the time is over, the command ends with its last answer.
+func TestMoveVolumeNamesTheLastError(t *testing.T) {
+	w := newMovedWorld(t)
+	w.unavailable = apierrors.NewServiceUnavailable("etcd has no leader")
+	err := w.run("milan", 0, nil)
+	if err == nil || !strings.Contains(err.Error(), "the time is over") || !strings.Contains(err.Error(), "etcd has no leader") {
+		t.Errorf("%v", err)
+	}
+	w.unavailable = nil
+	if err := w.run("milan", 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.at("milan", 1)
 }
 
 // TestMoveCredentials: each move has passwords of its own, too long to be guessed, and the store has only the hash of the one that it checks.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 )
@@ -139,6 +140,7 @@ func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *of
 	}
 	selected := offload.Selected(o.parsedClusterSelection, nodes.Items)
 	var left []string
+	lost := map[string][]string{} // clusters by namespace
 	for _, name := range names {
 		var object offloadingv1beta1.NamespaceOffloading
 		key := client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}
@@ -150,17 +152,47 @@ func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *of
 		for _, id := range slices.Sorted(maps.Keys(object.Status.RemoteNamespacesConditions)) {
 			if isRequired(object.Status.RemoteNamespacesConditions[id]) && !slices.Contains(selected, id) {
 				left = append(left, fmt.Sprintf("%s from cluster %s", name, id))
+				lost[name] = append(lost[name], id)
 			}
 		}
 	}
 	if len(left) == 0 {
 		return nil
 	}
+	// Where the user may not read volumes, the controller manager keeps the remote namespaces with data, and says so in the status.
+	err = c.checkVolumes(ctx, func(namespace, provider string) bool { return slices.Contains(lost[namespace], provider) })
+	if err != nil && !apierrors.IsForbidden(err) {
+		return err
+	}
 	if unknown {
 		return a.confirm(fmt.Sprintf("Change the selector? It may leave out a cluster where the namespace is (%s): the remote namespace is deleted there, with everything in it.",
 			strings.Join(left, ", ")))
 	}
 	return a.confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.", strings.Join(left, ", ")))
+}
+
+// heldBy returns a cluster that is not selected and still has the remote namespace, empty if there is none.
+func heldBy(object *offloadingv1beta1.NamespaceOffloading) string {
+	for _, id := range slices.Sorted(maps.Keys(object.Status.RemoteNamespacesConditions)) {
+		conditions := object.Status.RemoteNamespacesConditions[id]
+		exists := slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+			return c.Type == offloadingv1beta1.RemoteNamespaceReady
+		})
+		if exists && !isRequired(conditions) {
+			return id
+		}
+	}
+	return ""
+}
+
+// keepDataAgain removes the annotation that gave the data of volumes up: it was for the clusters that the selector left out, and not for later ones.
+func (c *cluster) keepDataAgain(ctx context.Context, object *offloadingv1beta1.NamespaceOffloading) error {
+	before := object.DeepCopy()
+	delete(object.Annotations, api.AnnotationDeleteVolumes)
+	if err := c.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+		return c.error(fmt.Errorf("removing annotation %s of %s: %w", api.AnnotationDeleteVolumes, c.name(object), err))
+	}
+	return nil
 }
 
 // isRequired reports whether the remote namespace is required in a cluster.
@@ -190,7 +222,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a remote namespace, and\n" +
 			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are. For a namespace that is\n" +
 			"offloaded already, only the settings on the command line change; a selector that leaves out clusters where the namespace\n" +
-			"is deletes it there, after a confirmation. Namespaces of Kubernetes and of Liqo, and those that the installation protects\n" +
+			"is deletes it there, after a confirmation, and only with --delete-volumes if volumes have data there. Namespaces of Kubernetes and of Liqo, and those that the installation protects\n" +
 			"(value offloading.protectedNamespaces), are refused.",
 		Example: example(`
 			# Pods may run here and in every provider
@@ -254,6 +286,7 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 	o.choice.add(command)
 	o.output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)
+	a.addDeleteVolumes(flags)
 	return command
 }
 
@@ -355,6 +388,9 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 		}
 		before = object.Spec.PodOffloadingStrategy
 		o.fill(object)
+		if c.deleteVolumes && object.ResourceVersion != "" {
+			setAnnotation(object, api.AnnotationDeleteVolumes, api.True)
+		}
 		return nil
 	})
 	if err != nil {
@@ -370,6 +406,9 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 		if object.Status.ObservedGeneration < object.Generation {
 			return notYet("the controller manager has not looked at it")
 		}
+		if id := heldBy(object); c.deleteVolumes && id != "" {
+			return notYet("cluster %s still has the remote namespace; annotation %s=%s of the object ends with this command", id, api.AnnotationDeleteVolumes, api.True)
+		}
 		switch object.Status.OffloadingPhase {
 		case offloadingv1beta1.PhaseReady:
 			return yes()
@@ -382,6 +421,11 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 	})
 	if err != nil {
 		return err
+	}
+	if object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.deleteVolumes {
+		if err := c.keepDataAgain(ctx, object); err != nil {
+			return err
+		}
 	}
 	if none {
 		step.End()

@@ -214,6 +214,9 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 	}
 	for i := range volumes.Items {
 		if text := storage.Describe(&volumes.Items[i]); text != "" {
+			if provider := volumes.Items[i].Labels[api.LabelRemoteClusterID]; provider != "" {
+				text += " in cluster " + provider
+			}
 			note("%s: copy the data to a claim of another StorageClass, then delete it", text)
 		}
 	}

@@ -10,10 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -35,7 +33,7 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 	if err != nil || uses == 0 {
 		return err
 	}
-	err = c.checkVolumes(ctx, func(volume *corev1.PersistentVolume) bool { return volume.Labels[api.LabelRemoteClusterID] == provider })
+	err = c.checkVolumes(ctx, func(_, there string) bool { return there == provider })
 	if err != nil {
 		return c.error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/internal/storage/move"
 )
 
 // addDeleteVolumes registers --delete-volumes with a command that deletes remote namespaces, and with them all claims there.
@@ -21,9 +22,9 @@ func (a *app) addDeleteVolumes(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the volumes of Liqo in the remote cluster, with their data")
 }
 
-// checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost tells whether a volume would be lost. The error names
-// all claims.
-func (c *cluster) checkVolumes(ctx context.Context, lost func(*corev1.PersistentVolume) bool) error {
+// checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost tells whether the data of a namespace in a provider would
+// be lost. The error names all claims.
+func (c *cluster) checkVolumes(ctx context.Context, lost func(namespace, provider string) bool) error {
 	if c.deleteVolumes {
 		return nil
 	}
@@ -34,8 +35,9 @@ func (c *cluster) checkVolumes(ctx context.Context, lost func(*corev1.Persistent
 	return lossOf(lines)
 }
 
-// volumesThere describes the selected volumes whose data is in a provider. Without a remote namespace there is no data.
-func (c *cluster) volumesThere(ctx context.Context, selected func(*corev1.PersistentVolume) bool) ([]string, error) {
+// volumesThere describes the volumes whose data is in a provider, or is being moved there, if the namespace in the provider is selected. Without a remote
+// namespace there is no data.
+func (c *cluster) volumesThere(ctx context.Context, selected func(namespace, provider string) bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
 		return nil, fmt.Errorf("listing PersistentVolumes of Liqo: %w", err)
@@ -47,12 +49,37 @@ func (c *cluster) volumesThere(ctx context.Context, selected func(*corev1.Persis
 	var lines []string
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
-		provider, ref := volume.Labels[api.LabelRemoteClusterID], volume.Spec.ClaimRef
-		if storage.InProvider(volume) && selected(volume) && ref != nil && offload.HasRemoteNamespace(maps.Items, provider, ref.Namespace) {
+		ref := volume.Spec.ClaimRef
+		if ref == nil {
+			continue
+		}
+		there := func(provider string) bool {
+			return selected(ref.Namespace, provider) && offload.HasRemoteNamespace(maps.Items, provider, ref.Namespace)
+		}
+		if provider := volume.Labels[api.LabelRemoteClusterID]; storage.InProvider(volume) && there(provider) {
 			lines = append(lines, storage.Describe(volume)+" in cluster "+provider)
 		}
+		lines = append(lines, movedThere(volume, maps.Items, there)...)
 	}
 	return lines, nil
+}
+
+// movedThere describes the copy of a volume's data that a move makes, if it may be there.
+func movedThere(volume *corev1.PersistentVolume, maps []offloadingv1beta1.NamespaceMap, there func(provider string) bool) []string {
+	size := volume.Spec.Capacity[corev1.ResourceStorage]
+	called := fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s,", volume.Spec.ClaimRef.Name, volume.Spec.ClaimRef.Namespace, size.String())
+	target, err := move.TargetOf(volume)
+	switch {
+	case err != nil:
+		for i := range maps {
+			if there(maps[i].Name) {
+				return []string{fmt.Sprintf("%s may be moving to cluster %s: %v", called, maps[i].Name, err)}
+			}
+		}
+	case target != "" && there(target):
+		return []string{fmt.Sprintf("%s is being moved to cluster %s: finish the move, or give it up by moving the claim to where its data is", called, target)}
+	}
+	return nil
 }
 
 // checkVolumesOf fails if data of claims in these namespaces would be lost. A user who may not list volumes is told about all bound claims of Liqo, because
@@ -62,9 +89,7 @@ func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error
 	for _, name := range namespaces {
 		offloaded[name] = true
 	}
-	err := c.checkVolumes(ctx, func(volume *corev1.PersistentVolume) bool {
-		return volume.Spec.ClaimRef != nil && offloaded[volume.Spec.ClaimRef.Namespace]
-	})
+	err := c.checkVolumes(ctx, func(namespace, _ string) bool { return offloaded[namespace] })
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

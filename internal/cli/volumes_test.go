@@ -48,7 +48,7 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 		volumeOf("1", "shop", "there", "milan"), volumeOf("2", "shop", "here", ""), volumeOf("3", "bank", "other", "turin"),
 		volumeOf("4", "former", "given-up", "milan"), mapOf("milan", "shop"), mapOf("turin", "bank")).Build()}
 	of := func(provider string) error {
-		return c.checkVolumes(t.Context(), func(v *corev1.PersistentVolume) bool { return v.Labels[api.LabelRemoteClusterID] == provider })
+		return c.checkVolumes(t.Context(), func(_, there string) bool { return there == provider })
 	}
 	const there = "PersistentVolumeClaim there in namespace shop has a volume of Liqo, 1Gi in cluster milan"
 	for name, err := range map[string]error{"unpeer milan": of("milan"), "unoffload shop": c.checkVolumesOf(t.Context(), []string{"shop"})} {
@@ -66,6 +66,31 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 	c.deleteVolumes = true
 	if err := of("milan"); err != nil {
 		t.Errorf("the user gives the data up: %v", err)
+	}
+}
+
+// TestMovesAreNotLostByAccident: the copy of a move is named at its target, and everywhere if the record of the move can't be read.
+func TestMovesAreNotLostByAccident(t *testing.T) {
+	moving, unreadable := volumeOf("1", "shop", "moving", "turin"), volumeOf("2", "shop", "unreadable", "")
+	moving.GetAnnotations()[storage.AnnotationMove], unreadable.GetAnnotations()[storage.AnnotationMove] = `{"node":"milan","provider":"milan"}`, "x"
+	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
+		moving, unreadable, mapOf("milan", "shop"), mapOf("turin", "shop"), mapOf("naples", "bank")).Build()}
+	const copied = "PersistentVolumeClaim moving in namespace shop, 1Gi, is being moved to cluster milan: finish the move"
+	for provider, want := range map[string][]string{
+		"milan":  {copied, "unreadable in namespace shop, 1Gi, may be moving to cluster milan: annotation " + storage.AnnotationMove},
+		"turin":  {"PersistentVolumeClaim moving in namespace shop has a volume of Liqo, 1Gi in cluster turin", "may be moving to cluster turin"},
+		"naples": nil,
+	} {
+		lines, err := c.volumesThere(t.Context(), func(_, there string) bool { return there == provider })
+		if err != nil || len(lines) != len(want) {
+			t.Errorf("%s: %q, %v", provider, lines, err)
+			continue
+		}
+		for i, part := range want {
+			if !strings.Contains(lines[i], part) {
+				t.Errorf("%s: no %q in %q", provider, part, lines[i])
+			}
+		}
 	}
 }
 
@@ -93,5 +118,56 @@ func TestVolumesAreGivenUpOnDemand(t *testing.T) {
 		if marked(node) != given || marked(shop) != given || marked(other) {
 			t.Errorf("--delete-volumes=%t: %v, %v, %v", given, node.Annotations, shop.Annotations, other.Annotations)
 		}
+	}
+}
+
+// TestShrinkingASelectorLosesNoDataByAccident: a selector that leaves out a cluster with data is refused with the claim, its size and the cluster. With
+// --delete-volumes the data is given up there once: the annotation is gone when the command ends.
+func TestShrinkingASelectorLosesNoDataByAccident(t *testing.T) {
+	w := installedWorld(t)
+	c := w.clusters["rome"].client
+	node := func(cluster, region string) *offloadingv1beta1.VirtualNode {
+		return &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: cluster, Labels: map[string]string{"region": region}},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: cluster},
+		}
+	}
+	object := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: offloadingv1beta1.NamespaceOffloadingName}}
+	for _, tenant := range []string{"liqo-tenant-milan", "liqo-tenant-naples"} {
+		create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	}
+	create(t, c, node("milan", "north"), node("naples", "south"), object, mapOf("naples", "demo"), mapOf("milan", "demo"),
+		volumeOf("1", "demo", "data", "naples"), volumeOf("2", "demo", "other", "milan"))
+	object.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{}
+	for _, id := range []string{"milan", "naples"} {
+		for _, kind := range []offloadingv1beta1.RemoteNamespaceConditionType{offloadingv1beta1.RemoteNamespaceRequired, offloadingv1beta1.RemoteNamespaceReady} {
+			object.Status.RemoteNamespacesConditions[id] = append(object.Status.RemoteNamespacesConditions[id], offloadingv1beta1.RemoteNamespaceCondition{
+				Type: kind, Status: corev1.ConditionTrue,
+			})
+		}
+	}
+	if err := c.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	begin := w.snapshot()
+	const command = "offload namespace demo --selector region=north --skip-confirm --kubeconfig %rome"
+	ran := w.in(t, begin, command, nil)
+	for _, part := range []string{"PersistentVolumeClaim data in namespace demo has a volume of Liqo, 1Gi in cluster naples", "--delete-volumes", "Nothing was changed"} {
+		if ran.code != 1 || !strings.Contains(ran.said, part) {
+			t.Errorf("code %d, no %q in %s", ran.code, part, ran.said)
+		}
+	}
+	if strings.Contains(ran.said, "Claim other") || ran.wrote != 0 {
+		t.Errorf("%d writes, %s", ran.wrote, ran.said)
+	}
+	if ran = w.in(t, begin, command+" --delete-volumes", nil); ran.code != 0 {
+		t.Fatalf("code %d, %s%s", ran.code, ran.out, ran.said)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	_, there := object.Status.RemoteNamespacesConditions["naples"]
+	if there || object.Spec.ClusterSelector == nil || len(object.Annotations) > 0 || len(object.Status.RemoteNamespacesConditions) != 1 {
+		t.Errorf("after the data was given up: %+v", object)
 	}
 }

@@ -16,6 +16,8 @@ type Volume struct {
 	Name, Namespace, Claim string
 	// Cluster is the ID of the provider, Size the size of the volume.
 	Cluster, Size string
+	// Problem, if not empty, is why it is unknown whether the data is in Cluster, with the cure. Cluster may be empty then.
+	Problem string
 	// Retain tells that the data outlives the claim, Released that the claim is gone.
 	Retain, Released bool
 	// Ending tells that the namespace of the claim is being deleted, and all claims with it.
@@ -29,7 +31,30 @@ func (v *Volume) String() string {
 	if v.Released {
 		return fmt.Sprintf("PersistentVolume %s of deleted claim %s/%s (%s, cluster %s)", v.Name, v.Namespace, v.Claim, v.Size, v.Cluster)
 	}
+	if v.Problem != "" {
+		return fmt.Sprintf("PersistentVolumeClaim %s/%s (%s, maybe cluster %s: %s)", v.Namespace, v.Claim, v.Size, v.Cluster, v.Problem)
+	}
 	return fmt.Sprintf("PersistentVolumeClaim %s/%s (%s, cluster %s)", v.Namespace, v.Claim, v.Size, v.Cluster)
+}
+
+// Located returns the volumes that have a remote namespace. One that may be in any cluster counts in each cluster with a remote namespace for it. maps are all
+// NamespaceMaps.
+func Located(volumes []Volume, maps []offloadingv1beta1.NamespaceMap) []Volume {
+	var out []Volume
+	for _, v := range volumes {
+		if v.Cluster != "" {
+			if HasRemoteNamespace(maps, v.Cluster, v.Namespace) {
+				out = append(out, v)
+			}
+			continue
+		}
+		for i := range maps {
+			if v.Cluster = maps[i].Name; HasRemoteNamespace(maps[i:i+1], v.Cluster, v.Namespace) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
 }
 
 // KeptVolumes returns the volumes whose data would be lost if the namespace of a NamespaceOffloading was no longer offloaded to a cluster. It returns none

@@ -155,6 +155,28 @@ func TestHasRemoteNamespace(t *testing.T) {
 	}
 }
 
+// TestAVolumeOfAnUnknownClusterIsKeptInAll: it counts in each cluster that has a remote namespace for it, and its message has the cure.
+func TestAVolumeOfAnUnknownClusterIsKeptInAll(t *testing.T) {
+	mapOf := func(cluster, namespace string) offloadingv1beta1.NamespaceMap {
+		m := offloadingv1beta1.NamespaceMap{Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{namespace: namespace}}}
+		m.Name = cluster
+		return m
+	}
+	unknown := data(func(v *Volume) { v.Cluster, v.Problem = "", "remove the annotation" })
+	elsewhere := data(func(v *Volume) { v.Cluster = "naples" })
+	maps := []offloadingv1beta1.NamespaceMap{mapOf("milan", "demo"), mapOf("naples", "other"), mapOf("turin", "demo")}
+	var got []string
+	for _, v := range Located([]Volume{data(), unknown, elsewhere}, maps) {
+		got = append(got, v.String())
+	}
+	if diff := cmp.Diff([]string{
+		"PersistentVolumeClaim demo/data (1Gi, cluster milan)", "PersistentVolumeClaim demo/data (1Gi, maybe cluster milan: remove the annotation)",
+		"PersistentVolumeClaim demo/data (1Gi, maybe cluster turin: remove the annotation)",
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestVolumesMessage(t *testing.T) {
 	var kept []Volume
 	for i := range 22 {

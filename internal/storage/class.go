@@ -68,6 +68,14 @@ func Offer(configured string, accepted []string, classes []storagev1.StorageClas
 
 // backingClass returns the class of the backing claim. In a provider it is the offered class that the claim's annotation names, or the default offered class.
 func (s *State) backingClass() (string, error) {
+	if s.Place.Cluster == "" && s.Place.NamespaceClass != "" {
+		class := find(s.Place.NamespaceClass, s.Classes)
+		if class == nil || class.Provisioner == Provisioner {
+			return "", fmt.Errorf("annotation %s of namespace %s names StorageClass %s, which creates no volumes here: name another one, or remove the annotation",
+				api.AnnotationRealStorageClass, s.Claim.Namespace, s.Place.NamespaceClass)
+		}
+		return class.Name, nil
+	}
 	if s.Place.Cluster == "" {
 		class, err := RealClass(s.Place.RealClass, s.Classes)
 		if err != nil {

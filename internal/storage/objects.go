@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,14 @@ func (s *State) createBacking(node string) Step {
 	class, err := s.backingClass()
 	if err != nil {
 		return refuse("%s", err)
+	}
+	if s.Place.Cluster != "" {
+		for _, mode := range accessModes(s.Claim.Annotations[api.AnnotationRemoteAccessModes]) {
+			if !slices.Contains(allAccessModes(), mode) {
+				return refuse("annotation %s names access mode %s, which does not exist: name some of %v, separated by commas, or remove the annotation",
+					api.AnnotationRemoteAccessModes, mode, allAccessModes())
+			}
+		}
 	}
 	return Step{Action: CreateBacking, Object: s.newBacking(class, node), Why: "the pod of the claim is scheduled on node " + node}
 }
@@ -55,6 +64,10 @@ func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 		out.Spec.AccessModes = modes
 	}
 	return out
+}
+
+func allAccessModes() []corev1.PersistentVolumeAccessMode {
+	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod, corev1.ReadWriteMany, corev1.ReadOnlyMany}
 }
 
 // accessModes reads a list of access modes separated by commas.

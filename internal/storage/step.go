@@ -26,6 +26,8 @@ type Place struct {
 	Namespace string
 	// RealClass is the configured class of backing claims in this cluster; empty means the default class.
 	RealClass string
+	// NamespaceClass is the class of backing claims in this cluster that the namespace of the claim asks for; empty means RealClass.
+	NamespaceClass string
 	// Offered are the classes that the provider offers.
 	Offered []authv1beta1.StorageType
 	// Waiting, if not empty, is the reason why it is not known at the moment what exists in the provider.
@@ -55,6 +57,8 @@ type State struct {
 	Backing *corev1.PersistentVolumeClaim
 	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is never known for a provider.
 	BackingVolume *corev1.PersistentVolume
+	// Mounted tells that a pod on a node of Place mounts the claim. It is only known for a provider.
+	Mounted bool
 }
 
 // Action is what a Step does.
@@ -101,6 +105,8 @@ type Step struct {
 	Why string
 	// Refused is a message for the user of the claim: why it gets no volume, or no larger one, and the cure. Empty for none.
 	Refused string
+	// AwaitsDriver tells that the driver has still to create the volume of the backing claim. Its Events on that claim say why it does not.
+	AwaitsDriver bool
 	// Confirm requires a second decision, on objects that are read from the API servers and not from a cache: the action can't be undone, or it would be
 	// wrong for a claim that is gone.
 	Confirm bool
@@ -128,7 +134,7 @@ func Next(s State) Step {
 	case s.Claim.Spec.VolumeName == VolumeName(s.UID):
 		return s.lost()
 	case s.Claim.Spec.VolumeName != "":
-		return s.unused("the claim is bound to a volume that Liqo did not create")
+		return s.foreign("the claim is bound to a volume that Liqo did not create")
 	default:
 		return s.pending()
 	}
@@ -173,6 +179,32 @@ func (s *State) unused(why string) Step {
 		return Step{Why: why}
 	}
 	return Step{Action: DeleteBacking, Object: s.Backing, Why: why, Confirm: true}
+}
+
+// foreign decides about a claim that is not one of Liqo. A pod in a provider can't use it, unless the provider has a claim of that name from somebody else.
+func (s *State) foreign(why string) Step {
+	step := s.unused(why)
+	scheduled := s.Claim.Spec.VolumeName == "" && s.Node != nil && ProviderOf(s.Node) == s.Place.Cluster
+	if step.Action != Nothing || s.Place.Cluster == "" || s.Backing != nil || !s.Mounted && !scheduled || s.Mounted && Ephemeral(s.Claim) {
+		return step
+	}
+	class := "no StorageClass"
+	if named := s.Claim.Spec.StorageClassName; named != nil && *named != "" {
+		class = "StorageClass " + *named
+	}
+	return refuse("the claim has %s, whose volumes are in this cluster only, and its pod is scheduled on a virtual node of cluster %s: use a claim of StorageClass %s, "+
+		"keep the pod off virtual nodes (node affinity with %s DoesNotExist), or create PersistentVolumeClaim %s in %s",
+		class, s.Place.Cluster, s.ownClass(), api.LabelType, s.Claim.Name, s.where())
+}
+
+// ownClass returns the name of a class of Liqo.
+func (s *State) ownClass() string {
+	for i := range s.Classes {
+		if s.Classes[i].Provisioner == Provisioner {
+			return s.Classes[i].Name
+		}
+	}
+	return "liqo"
 }
 
 // lost decides about a claim whose virtual volume is gone, or has never been one of Liqo. The backing claim may hold data, so it stays.
@@ -251,7 +283,7 @@ func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 // pending decides about a claim without a volume.
 func (s *State) pending() Step {
 	if !Concerns(s.Claim, s.Classes) {
-		return s.unused("its StorageClass is not one of Liqo")
+		return s.foreign("its StorageClass is not one of Liqo")
 	}
 	if err := s.unsupported(); err != nil {
 		if s.Place.Cluster != "" { // the controller manager reports it
@@ -316,7 +348,7 @@ func (s *State) reselect(node string) Step {
 	case s.Backing.Spec.VolumeName != "":
 		return Step{Why: "waiting for Kubernetes to bind the backing claim"}
 	case written == node && selected == node:
-		return Step{Why: "waiting for the driver to create the volume"}
+		return Step{Why: "waiting for the driver to create the volume", AwaitsDriver: true}
 	case written == node && selected == "" && refused == "":
 		annotate(&next.ObjectMeta, annotationRefused, s.Claim.ResourceVersion)
 		step.Why = "the driver refused node " + node

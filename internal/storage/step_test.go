@@ -220,6 +220,8 @@ func TestRefusals(t *testing.T) {
 		s.Claim.Spec.VolumeName, s.Claim.Status.Phase = "pvc-u1", corev1.ClaimBound
 		s.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", Annotations: map[string]string{annotationProvisionedBy: Provisioner}}}
 	}
+	other := func(c *corev1.PersistentVolumeClaim) { standard := "standard"; c.Spec.StorageClassName = &standard }
+	inUse := func(s *State) { s.Mounted, s.Claim.Spec.VolumeName = true, "disk-7" }
 	for name, c := range map[string]struct {
 		state State
 		want  []string
@@ -242,6 +244,9 @@ func TestRefusals(t *testing.T) {
 			[]string{"StorageClass gone does not exist", "storage.realStorageClassName"}},
 		"class of itself": {on(here(), claim("n1"), func(s *State) { s.Place.RealClass = "liqo" }),
 			[]string{"StorageClass liqo is itself", "storage.realStorageClassName"}},
+		"unknown class of the namespace": {on(here(), claim("n1"), func(s *State) { s.Place.NamespaceClass = "gone" }),
+			[]string{"annotation " + api.AnnotationRealStorageClass + " of namespace shop", "StorageClass gone", "remove the annotation"}},
+		"class of itself in the namespace": {on(here(), claim("n1"), func(s *State) { s.Place.NamespaceClass = "liqo" }), []string{"StorageClass liqo, which creates no volumes"}},
 		"no offer": {on(there(), claim("milan"), func(s *State) { s.Place.Offered = nil }),
 			[]string{"cluster milan offers no storage class", "default StorageClass"}},
 		"no default offer": {on(there(), claim("milan"), func(s *State) { s.Place.Offered[1].Default = false }),
@@ -268,9 +273,20 @@ func TestRefusals(t *testing.T) {
 			bound(s)
 			s.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
 		}), []string{"spec.resources.requests.storage 2Gi", "StorageClass standard", "allowVolumeExpansion"}},
+		"another class on a virtual node": {on(there(), claim("milan", other)), []string{"StorageClass standard", "virtual node of cluster milan", "StorageClass liqo", "liqo.io/type DoesNotExist"}},
+		"bound claim of another class on a virtual node": {on(there(), claim("", other), inUse),
+			[]string{"StorageClass standard", "StorageClass liqo", "PersistentVolumeClaim data in namespace shop-rome of cluster milan"}},
+		"static volume on a virtual node": {on(there(), claim("", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }), inUse),
+			[]string{"no StorageClass", "StorageClass liqo"}},
+		"unknown access mode": {on(there(), claim("milan", func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations[api.AnnotationRemoteAccessModes] = "ReadWriteMany,ReadWrite"
+		})), []string{"annotation " + api.AnnotationRemoteAccessModes, "access mode ReadWrite,", "ReadOnlyMany", "remove the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := Next(c.state)
+			if step.Refused == "" {
+				t.Errorf("not refused: %s", step.Why)
+			}
 			for _, want := range c.want {
 				if !strings.Contains(step.Refused, want) {
 					t.Errorf("%q, want %q", step.Refused, want)
@@ -297,13 +313,38 @@ func TestForeignClaimsAreLeftAlone(t *testing.T) {
 		for _, place := range []Place{here(), there()} {
 			s := at(place, claim("milan", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &class }))
 			s.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased}}
-			if step := Next(s); step.Action != Nothing || step.Refused != "" {
+			refused := place.Cluster != "" // its pod is scheduled there
+			if step := Next(s); step.Action != Nothing || (step.Refused != "") != refused {
 				t.Errorf("class %s: %+v", class, step)
 			}
 			s.Claim = nil
 			if step := Next(s); step.Action != Nothing || step.Refused != "" {
 				t.Errorf("class %s, claim gone: %+v", class, step)
 			}
+		}
+	}
+}
+
+// TestClaimsOfOthersThatWorkAreNotRefused: one without a pod in the provider, one that the provider has too, and one of an ephemeral volume, which the copy of
+// the pod has for itself.
+func TestClaimsOfOthersThatWorkAreNotRefused(t *testing.T) {
+	yes, standard := true, "standard"
+	for name, change := range map[string]func(*State){
+		"no pod there": func(s *State) { s.Mounted = false },
+		"the provider has a volume": func(s *State) {
+			s.Backing = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName}}
+		},
+		"ephemeral": func(s *State) {
+			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes}}
+		},
+		"here": func(s *State) { s.Place = here() },
+	} {
+		s := at(there(), claim("", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.StorageClassName, c.Spec.VolumeName = &standard, "disk-7"
+		}))
+		s.Mounted = true
+		if change(&s); Next(s).Refused != "" || Next(s).Action != Nothing {
+			t.Errorf("%s: %+v", name, Next(s))
 		}
 	}
 }

@@ -280,3 +280,40 @@ func add(verbs map[string]map[string]bool, what, verb string) {
 	}
 	verbs[what][verb] = true
 }
+
+// TestNoRightsOnVolumesWithoutStorage: with storage.enabled=false no program and no peer has a right on volumes, claims or their classes, and virtual kubelets
+// do not watch claims.
+func TestNoRightsOnVolumesWithoutStorage(t *testing.T) {
+	for text, enabled := range map[string]bool{minimal: true, minimal + "\nstorage: {enabled: false}": false} {
+		objects, allowed := render(t, text), map[string]bool{}
+		for _, object := range objects {
+			if kind := object.GetKind(); kind != "ClusterRole" && kind != "Role" {
+				continue
+			}
+			rules, _, _ := unstructured.NestedSlice(object.Object, "rules")
+			for _, rule := range rules {
+				resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+				for _, resource := range resources {
+					if name, _, _ := strings.Cut(resource, "/"); slices.Contains([]string{"persistentvolumes", "persistentvolumeclaims", "storageclasses"}, name) {
+						allowed[name] = true
+						if !enabled {
+							t.Errorf("%s %s has a rule about %s", object.GetKind(), object.GetName(), resource)
+						}
+					}
+				}
+				urls, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "nonResourceURLs")
+				if len(resources)+len(urls) == 0 {
+					t.Errorf("%s %s has an empty rule: %v", object.GetKind(), object.GetName(), rule)
+				}
+			}
+		}
+		if want := map[bool]int{true: 3}[enabled]; len(allowed) != want {
+			t.Errorf("storage.enabled=%t: rules about %v", enabled, allowed)
+		}
+		template := find(t, objects, "VkOptionsTemplate", "virtual-kubelet-default")
+		workers, _, err := unstructured.NestedFloat64(template.Object, "spec", "reflectorsConfig", "persistentvolumeclaim", "workers")
+		if err != nil || (workers > 0) != enabled {
+			t.Errorf("storage.enabled=%t: %v workers for claims, %v", enabled, workers, err)
+		}
+	}
+}

@@ -58,7 +58,10 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 			}
 			return clusterRequest(obj.GetName())
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
-	return r.watchVolumes(controller, func(_ context.Context, cluster string, _ *corev1.PersistentVolume) []reconcile.Request {
+	return r.watchVolumes(controller, func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request {
+		if cluster == "" {
+			return r.allClusters(ctx, volume)
+		}
 		return clusterRequest(cluster)
 	}).Complete(r)
 }

@@ -63,6 +63,8 @@ type Options struct {
 	// Volumes returns the volumes of claims of this cluster whose data is in providers, from a cache that holds PersistentVolumes; nil if there can be none.
 	// Field Ending is left to the controllers.
 	Volumes func(ctx context.Context, c client.Reader) ([]offload.Volume, error)
+	// VolumesOf returns what a single PersistentVolume contributes to Volumes.
+	VolumesOf func(*corev1.PersistentVolume) []offload.Volume
 	// Live reads without the cache; nil means the manager's API reader.
 	Live client.Reader
 	// Now returns the current time; nil means time.Now.

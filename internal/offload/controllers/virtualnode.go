@@ -95,7 +95,7 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 		}), builder.WithPredicates(reachabilityChanged)).
 		WatchesRawSource(source.Channel(r.drains.done, &handler.EnqueueRequestForObject{}))
 	return r.watchVolumes(controller, func(ctx context.Context, cluster string, _ *corev1.PersistentVolume) []reconcile.Request {
-		return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == cluster })
+		return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return cluster == "" || n.Spec.ClusterID == cluster })
 	}).Complete(&kube.Reconciler[*offloadingv1beta1.VirtualNode]{
 		Name: "virtualnode", Client: mgr.GetClient(), Finalizer: FinalizerVirtualNode, Sync: r.sync, Finalize: r.finalize,
 	})

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
@@ -33,7 +32,7 @@ func (o *Options) volumes(ctx context.Context, c client.Reader) ([]offload.Volum
 	if err := c.List(ctx, &maps); err != nil {
 		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
 	}
-	volumes = slices.DeleteFunc(volumes, func(v offload.Volume) bool { return !offload.HasRemoteNamespace(maps.Items, v.Cluster, v.Namespace) })
+	volumes = offload.Located(volumes, maps.Items)
 	ending := map[string]bool{}
 	for i := range volumes {
 		v := &volumes[i]
@@ -50,20 +49,31 @@ func (o *Options) volumes(ctx context.Context, c client.Reader) ([]offload.Volum
 	return volumes, nil
 }
 
-// watchVolumes adds a watch of volumes whose data is in a provider to a controller. requests returns the objects that such a volume may hold.
+// watchVolumes adds a watch of volumes whose data is in a provider, or is being moved there, to a controller. requests returns the objects that such a volume
+// may hold; cluster is empty if it may be any.
 func (o *Options) watchVolumes(
 	b *builder.Builder, requests func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request,
 ) *builder.Builder {
 	if o.Volumes == nil {
 		return b
 	}
-	return b.Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+	return b.Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(o.volumeRequests(requests)))
+}
+
+func (o *Options) volumeRequests(
+	requests func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request,
+) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		volume, ok := obj.(*corev1.PersistentVolume)
-		if !ok || volume.Labels[api.LabelRemoteClusterID] == "" {
+		if !ok {
 			return nil
 		}
-		return requests(ctx, volume.Labels[api.LabelRemoteClusterID], volume)
-	}))
+		var out []reconcile.Request
+		for _, v := range o.VolumesOf(volume) {
+			out = append(out, requests(ctx, v.Cluster, volume)...)
+		}
+		return out
+	}
 }
 
 // changedByUser ignores updates of the status. An annotation gives the data of volumes up.

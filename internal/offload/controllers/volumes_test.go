@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -163,5 +164,29 @@ func TestVolumesOfEndingNamespaces(t *testing.T) {
 	s.must(err)
 	if len(volumes) != 3 || volumes[0].Namespace != "shop" || volumes[0].Ending || !volumes[1].Ending || !volumes[2].Ending {
 		t.Errorf("%+v", volumes)
+	}
+}
+
+// TestVolumesWakeWhatTheyHold: a volume of this cluster whose data is being moved to a provider concerns that provider, so the end of the move does, too.
+func TestVolumesWakeWhatTheyHold(t *testing.T) {
+	opts := Options{VolumesOf: func(v *corev1.PersistentVolume) []offload.Volume {
+		if v.Name != "moved" {
+			return nil
+		}
+		return []offload.Volume{{Namespace: "shop", Cluster: "milan"}}
+	}}
+	wakes := opts.volumeRequests(func(_ context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request {
+		return append(clusterRequest(cluster), offloadingOf(t.Context(), cluster, volume)...)
+	})
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "moved"},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
+	}
+	if got := wakes(t.Context(), volume); len(got) != 2 || got[0].Name != "milan" || got[1].Namespace != "shop" {
+		t.Errorf("%v", got)
+	}
+	volume.Name = "other"
+	if got := wakes(t.Context(), volume); len(got) != 0 {
+		t.Errorf("%v", got)
 	}
 }

@@ -48,7 +48,10 @@ const (
 	fieldOwner = "liqo-storage"
 	// uidIndex is the index of claims by UID.
 	uidIndex = "metadata.uid"
-	// refusedRetry is the interval at which pods that use a refused claim are looked up, to report the refusal on them.
+	// eventIndex is the field by which the API server selects the Events about an object.
+	eventIndex = "involvedObject.name"
+	// refusedRetry is the interval at which pods that use a refused claim are looked up, to report the refusal on them, and the Events of
+	// drivers.
 	refusedRetry = 30 * time.Second
 	// conflictDelay is the pause after a conflict, for the cache to catch up.
 	conflictDelay = 20 * time.Millisecond
@@ -193,6 +196,11 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 			return reconcile.Result{RequeueAfter: conflictDelay}, nil // the cache lags behind
 		}
 	}
+	if step.AwaitsDriver {
+		if step.Refused, err = p.complaint(ctx, state.Backing); err != nil || step.Refused == "" {
+			return reconcile.Result{RequeueAfter: refusedRetry}, err
+		}
+	}
 	if step.Refused != "" {
 		return reconcile.Result{RequeueAfter: refusedRetry}, p.refuse(ctx, uid, state.Claim, step.Refused)
 	}
@@ -263,9 +271,18 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 		return s, err
 	}
 	if s.Claim != nil && s.Claim.Spec.VolumeName == "" {
-		s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode])
+		if s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode]); err != nil {
+			return s, err
+		}
+		namespace, err := get(ctx, p.client, &corev1.Namespace{}, types.NamespacedName{Name: s.Claim.Namespace})
+		if err != nil {
+			return s, err
+		}
+		if namespace != nil {
+			s.Place.NamespaceClass = namespace.Annotations[api.AnnotationRealStorageClass]
+		}
 	}
-	return s, err
+	return s, nil
 }
 
 // abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode in the tenant namespace of the volume.

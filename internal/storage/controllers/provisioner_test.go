@@ -39,6 +39,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 	w.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objs...).
 		WithStatusSubresource(&corev1.PersistentVolumeClaim{}).
 		WithIndex(&corev1.PersistentVolumeClaim{}, uidIndex, byUID).
+		WithIndex(&corev1.Event{}, eventIndex, func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				note("create", o)
@@ -241,6 +242,67 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	for range 3 { // the claim, and two pods
 		if said := <-w.events.Events; !strings.Contains(said, "ProvisioningFailed") || !strings.Contains(said, "spec.selector") {
 			t.Error(said)
+		}
+	}
+	if len(w.events.Events) != 0 {
+		t.Errorf("said again: %s", <-w.events.Events)
+	}
+}
+
+// TestTheNamespaceChoosesTheRealClass: an annotation of the namespace is stronger than the installation, for claims that have no backing claim yet.
+func TestTheNamespaceChoosesTheRealClass(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"liqo.io/real-storage-class": "fast"}}}
+	w := newWorld(t, append(cluster(), shop, class("fast", "example.org/disk", nil))...)
+	p := w.provisioner(w)
+	w.reconcile(p)
+	if got := *read(w, &corev1.PersistentVolumeClaim{}, "liqo-storage", "u1").Spec.StorageClassName; got != "fast" {
+		t.Errorf("class %s", got)
+	}
+	shop = read(w, &corev1.Namespace{}, "", "shop")
+	shop.Annotations = nil
+	w.change(shop)
+	if wrote := w.reconcile(p); len(wrote) != 0 {
+		t.Errorf("a later change of the annotation: %v", wrote)
+	}
+}
+
+// TestTheComplaintOfADriverIsReported: a driver that has no such volume says so on the backing claim, which users do not see. Its last Warning is repeated on
+// the claim and on its pods, once.
+func TestTheComplaintOfADriverIsReported(t *testing.T) {
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+	}}}
+	w := newWorld(t, append(cluster(), web)...)
+	p := w.provisioner(w)
+	w.reconcile(p)
+	event := func(name, kind, message string, at int64) {
+		t.Helper()
+		if err := w.Create(t.Context(), &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-storage", Name: name}, Type: kind, Message: message, LastTimestamp: metav1.Unix(at, 0),
+			InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "liqo-storage", Name: "u1"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	event("a", corev1.EventTypeNormal, "waiting for a volume to be created", 9)
+	w.reconcile(p)
+	if len(w.events.Events) != 0 {
+		t.Errorf("no driver complained: %s", <-w.events.Events)
+	}
+	event("b", corev1.EventTypeWarning, "only accessMode ReadWriteOnce is supported", 2)
+	event("c", corev1.EventTypeWarning, "starting", 1)
+	w.reconcile(p)
+	w.reconcile(p)
+	for _, object := range []string{"the claim", "the pod"} {
+		select {
+		case said := <-w.events.Events:
+			for _, part := range []string{"ProvisioningFailed", "StorageClass standard", "only accessMode ReadWriteOnce is supported", "storage.realStorageClassName"} {
+				if !strings.Contains(said, part) {
+					t.Errorf("%s: no %q in %s", object, part, said)
+				}
+			}
+		default:
+			t.Errorf("no Event on %s", object)
 		}
 	}
 	if len(w.events.Events) != 0 {

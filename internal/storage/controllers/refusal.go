@@ -3,9 +3,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/reasons"
@@ -37,6 +39,37 @@ func (p *provisioner) refuse(ctx context.Context, uid types.UID, claim *corev1.P
 		}
 	}
 	return nil
+}
+
+// complaint returns the last Warning of a driver about a backing claim, with the cure, empty if there is none. Users do not see backing claims.
+func (p *provisioner) complaint(ctx context.Context, backing *corev1.PersistentVolumeClaim) (string, error) {
+	var list corev1.EventList
+	if err := p.live.List(ctx, &list, client.InNamespace(backing.Namespace), client.MatchingFields{eventIndex: backing.Name}); err != nil {
+		return "", fmt.Errorf("listing the Events of PersistentVolumeClaim %s in namespace %s: %w", backing.Name, backing.Namespace, err)
+	}
+	var last *corev1.Event
+	for i := range list.Items {
+		event := &list.Items[i]
+		if event.Type == corev1.EventTypeWarning && event.InvolvedObject.Kind == "PersistentVolumeClaim" && (last == nil || latest(event).After(latest(last))) {
+			last = event
+		}
+	}
+	if last == nil {
+		return "", nil
+	}
+	return fmt.Sprintf("StorageClass %s, which has the data, creates no volume: %s: ask for accessModes, a volumeMode and a size that this class has, "+
+		"or have the administrator set chart value storage.realStorageClassName to another class", ptr.Deref(backing.Spec.StorageClassName, ""), last.Message), nil
+}
+
+// latest returns when an Event was last observed. Events of API group events.k8s.io have another field for it.
+func latest(event *corev1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	if event.LastTimestamp.IsZero() {
+		return event.EventTime.Time
+	}
+	return event.LastTimestamp.Time
 }
 
 // forget drops the record of a claim's refusal.

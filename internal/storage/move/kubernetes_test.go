@@ -109,7 +109,7 @@ func (w *world) drive() {
 			w.backing[""][name] = b
 		default:
 			real := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "real-" + string(b.UID)}}
-			real.Spec.Capacity = b.Spec.Resources.Requests.DeepCopy()
+			real.Spec.Capacity, real.Spec.AccessModes = b.Spec.Resources.Requests.DeepCopy(), b.Spec.AccessModes
 			real.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 			}}}}
@@ -174,7 +174,9 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 		return
 	}
 	if role == sender {
-		w.content[kept.UID] = w.content[mine.UID]
+		if w.content[kept.UID] = w.content[mine.UID]; !w.quiet && w.r.IntN(4) == 0 {
+			w.content[kept.UID] = "corrupt" // it copies something else than what its checksum covers
+		}
 	} else if w.content[mine.UID] = w.content[kept.UID]; !w.quiet && w.r.IntN(4) == 0 {
 		w.content[mine.UID] = "corrupt"
 	}

@@ -77,6 +77,7 @@ func TestLawsOfAMove(t *testing.T) {
 	for seed := range uint64(worlds) {
 		w := newWorld(t, seed)
 		before := w.claim().DeepCopy()
+		first := w.clusterOf(before)
 		for range 6 {
 			request := Request{Namespace: shop, Name: claimName, Node: w.someNode(), StorageNamespace: storageNS}
 			w.note("liqoctl move volume --target-node %s", request.Node)
@@ -103,13 +104,20 @@ func TestLawsOfAMove(t *testing.T) {
 		if w.finishAt(target) {
 			returned++
 		}
-		moved++
 		w.ended(target, before)
+		if w.clusterOf(w.claim()) != first {
+			moved++
+		}
 	}
 	// The worlds are worth something only if all ends occur.
-	if moved != worlds || returned < worlds/20 || errors < worlds || unequal < worlds/50 {
-		t.Errorf("%d moved, %d given up before, %d commands ended, %d unequal copies", moved, returned, errors, unequal)
+	if moved < worlds/3 || returned < worlds/20 || errors < worlds || unequal < worlds/50 {
+		t.Errorf("%d moved to another cluster, %d given up before, %d commands ended, %d unequal copies", moved, returned, errors, unequal)
 	}
+}
+
+// clusterOf returns the cluster that has the data of a bound claim.
+func (w *world) clusterOf(c *corev1.PersistentVolumeClaim) string {
+	return providerOf(w.volumes[types.NamespacedName{Name: c.Spec.VolumeName}])
 }
 
 // end lets the faults end: no application, no other claim of the name.

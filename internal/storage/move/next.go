@@ -77,6 +77,16 @@ func (m *move) replaced() Step {
 		"command again", m.Name, m.Namespace, className(&m.Claim.Spec), m.Claim.Spec.VolumeName)
 }
 
+// fits tells whether Kubernetes would bind a claim without a volume, which somebody created anew during the move, to the old volume.
+func (m *move) fits(claim *corev1.PersistentVolumeClaim) bool {
+	wanted, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], m.source.Spec.Capacity[corev1.ResourceStorage]
+	modes := !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
+		return !slices.Contains(m.source.Spec.AccessModes, mode)
+	})
+	return claim.Spec.VolumeName == "" && className(&claim.Spec) == m.source.Spec.StorageClassName && wanted.Cmp(have) <= 0 && modes &&
+		modeOf(claim.Spec.VolumeMode) == modeOf(m.source.Spec.VolumeMode)
+}
+
 // withdraw deletes the old claim. Kubernetes holds it as long as a pod mounts it.
 func (m *move) withdraw() Step {
 	users := strings.Join(m.users(anywhere), ", ")
@@ -129,13 +139,17 @@ func (m *move) transfer(target *corev1.Node) Step {
 	if sent == nil {
 		return step
 	}
-	received, step := m.run(Restoring, m.moverPod(receiver, to, m.Claim.UID))
+	sending := m.part(from.namespace, sender)
+	restoring := m.moverPod(receiver, to, m.Claim.UID)
+	metav1.SetMetaDataAnnotation(&restoring.ObjectMeta, annotationSender, string(sending.UID))
+	received, step := m.run(Restoring, restoring)
 	if received == nil {
 		return step
 	}
 	if *sent != *received {
+		// Either of them may have read the data wrongly. Without the sender, the receiver is deleted too: it belongs to that sender.
 		return Step{
-			Action: Delete, Object: m.part(to.namespace, receiver), Phase: Restoring, Why: "the copy is not equal",
+			Action: Delete, Object: sending, Phase: Restoring, Why: "the copy is not equal",
 			Err: fmt.Errorf("the copy on node %s has checksum %s in %d files and %d bytes, the data has %s in %d files and %d bytes: the data is kept; run the "+
 				"command again to copy it once more", m.record.Node, received.Checksum, received.Files, received.Bytes, sent.Checksum, sent.Files, sent.Bytes),
 		}
@@ -213,6 +227,8 @@ func (m *move) run(phase Phase, want *corev1.Pod) (*Result, Step) {
 		return nil, wait(phase, "pod %s to be deleted", have.Name)
 	case have.Annotations[annotationTarget] != want.Annotations[annotationTarget]:
 		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " has written to a volume that is gone"}
+	case have.Annotations[annotationSender] != want.Annotations[annotationSender]:
+		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " has read an earlier copy"}
 	case have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts:
 		return nil, m.renew(have, phase)
 	}
@@ -281,7 +297,8 @@ func (m *move) back() Step {
 	if step, due := m.tidy(Returning); due {
 		return step
 	}
-	switch ref := m.source.Spec.ClaimRef; {
+	ref := m.source.Spec.ClaimRef
+	switch {
 	case claim != nil && claim.DeletionTimestamp != nil:
 		return m.ending(Returning)
 	case claim != nil && claim.Spec.VolumeName == m.source.Name && claim.Status.Phase == corev1.ClaimBound:
@@ -291,16 +308,16 @@ func (m *move) back() Step {
 		}
 		step.Phase = Returning
 		return step
-	case claim != nil && claim.Spec.VolumeName == m.source.Name:
-		return wait(Returning, "the claim to be bound to its old volume")
-	case claim != nil && claim.Spec.VolumeName != "":
-		return m.replaced()
-	case claim != nil:
+	case claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name && claim.Spec.VolumeName == "":
 		return Step{Action: Delete, Object: claim, Phase: Returning, Why: "removing the claim that waits for its data"}
-	case ref != nil && ref.UID != "":
+	case claim != nil && claim.Spec.VolumeName != m.source.Name && !m.fits(claim):
+		return m.replaced()
+	case ref != nil && ref.UID != "" && (claim == nil || ref.UID != claim.UID):
 		next := m.source.DeepCopy()
 		next.Spec.ClaimRef.UID, next.Spec.ClaimRef.ResourceVersion = "", ""
 		return Step{Action: Patch, Object: next, Old: m.source, Phase: Returning, Why: "reserving the old volume for the claim"}
+	case claim != nil: // Kubernetes binds each claim of the name, also one that somebody created anew
+		return wait(Returning, "the claim to be bound to its old volume")
 	}
 	again := m.restored()
 	again.Spec.VolumeName = m.source.Name

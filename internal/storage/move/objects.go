@@ -27,6 +27,9 @@ const (
 // annotationTarget, on a pod that copies data, is the UID of the claim that it writes to. The result of a pod is of no use for another claim.
 const annotationTarget = "storage.liqo.io/move-target"
 
+// annotationSender, on the receiver, is the UID of the sender whose copy it reads.
+const annotationSender = "storage.liqo.io/move-sender"
+
 // The pods of a move: the store keeps the repository, the sender copies the old data to it, the receiver copies it on to the new volume.
 const (
 	store    = "store"
@@ -233,7 +236,7 @@ func (m *move) storePod() *corev1.Pod {
 // moverPod returns the sender or the receiver, which writes to a claim with the UID target.
 func (m *move) moverPod(role string, at end, target types.UID) *corev1.Pod {
 	program := map[string]string{sender: "send", receiver: "receive"}[role]
-	path, block := dataPath, m.record.Spec.VolumeMode != nil && *m.record.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	path, block := dataPath, modeOf(m.record.Spec.VolumeMode) == corev1.PersistentVolumeBlock
 	if block {
 		path = devicePath
 	}
@@ -267,6 +270,14 @@ func className(spec *corev1.PersistentVolumeClaimSpec) string {
 		return ""
 	}
 	return *spec.StorageClassName
+}
+
+// modeOf returns a volume mode; nil means a file system.
+func modeOf(mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if mode == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *mode
 }
 
 func claimVolume(name, claim string) corev1.Volume {

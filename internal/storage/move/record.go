@@ -37,12 +37,14 @@ type Record struct {
 	Checksum string    `json:"checksum,omitempty"`
 }
 
-// TargetOf returns the cluster ID of the provider that the data of a volume is being moved to, empty if there is none. A claim there has the copy.
-func TargetOf(volume *corev1.PersistentVolume) string {
-	if record, err := recordOf(volume); err == nil && record != nil {
-		return record.Provider
+// TargetOf returns the cluster ID of the provider that the data of a volume is being moved to, empty if there is none. A claim there has the copy. After an
+// error, the copy may be in any cluster.
+func TargetOf(volume *corev1.PersistentVolume) (string, error) {
+	record, err := recordOf(volume)
+	if err != nil || record == nil {
+		return "", err
 	}
-	return ""
+	return record.Provider, nil
 }
 
 // newRecord returns the record of a move to a node that begins.

@@ -156,8 +156,15 @@ func TestAClaimThatIsDeletedKeepsTheOldData(t *testing.T) {
 	record := newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)
 	record.Copy = "u2"
 	source, err := noted(&s.Volumes[0], record)
-	if err != nil || TargetOf(source) != "milan" || TargetOf(&s.Volumes[0]) != "" {
-		t.Fatalf("to %q, %v", TargetOf(source), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := virtual("pvc-u9", "")
+	broken.Annotations[storage.AnnotationMove] = "x"
+	for volume, want := range map[*corev1.PersistentVolume]string{source: "milan", &s.Volumes[0]: "", &broken: ""} {
+		if target, err := TargetOf(volume); target != want || (err != nil) != (volume == &broken) {
+			t.Fatalf("%s moves to %q, %v", volume.Name, target, err)
+		}
 	}
 	s.Volumes = []corev1.PersistentVolume{*source, virtual("pvc-u2", "milan")}
 	s.Claim.UID, s.Claim.Spec.VolumeName, s.Claim.DeletionTimestamp = "u2", "pvc-u2", &metav1.Time{}
