@@ -61,6 +61,16 @@ func TestClusters(t *testing.T) {
 			key:  "cluster/milan",
 			want: clusterDocument{ID: "milan", Health: Bad, Message: "its API server does not respond to cluster rome: timeout"},
 		},
+		"a peer of which only the first cluster knows the address": {
+			change: func(s *State) {
+				for i := range s.Clusters {
+					s.Clusters[i].Peers = append(s.Clusters[i].Peers, peerOf("naples", corev1beta1.PhaseNone, corev1beta1.PhaseNone, corev1beta1.PhaseNone))
+				}
+				s.Clusters[0].Peers[1].Status.APIServerURL = "https://192.0.2.9"
+			},
+			key:  "cluster/naples",
+			want: clusterDocument{ID: "naples", Server: "https://192.0.2.9", Health: None},
+		},
 	} {
 		state := peered()
 		if row.change != nil {

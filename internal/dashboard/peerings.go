@@ -59,19 +59,17 @@ func (d Documents) peerings(state *State) {
 	found := map[[2]string]*peeringDocument{}
 	for i := range state.Clusters {
 		c := &state.Clusters[i]
-		peers := slices.Clone(c.Peers)
-		slices.SortFunc(peers, func(a, b corev1beta1.ForeignCluster) int { return api.CompareAge(&a, &b) })
-		for j := range peers {
-			if doctor.Former(&peers[j]) {
+		for _, peer := range byAge(c.Peers) {
+			if doctor.Former(peer) {
 				continue
 			}
-			pair := [2]string{min(c.ID, peers[j].Spec.ClusterID), max(c.ID, peers[j].Spec.ClusterID)}
+			pair := [2]string{min(c.ID, peer.Spec.ClusterID), max(c.ID, peer.Spec.ClusterID)}
 			document := found[pair]
 			if document == nil {
 				document = &peeringDocument{A: pair[0], B: pair[1], Uses: []useDocument{}}
 				found[pair] = document
 			}
-			document.observe(state, c, &peers[j])
+			document.observe(state, c, peer)
 		}
 	}
 	for pair, document := range found {

@@ -3,8 +3,12 @@
 package dashboard
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -56,6 +60,19 @@ func (s *State) cluster(id string) *Cluster {
 		}
 	}
 	return nil
+}
+
+// byAge returns objects in the order of api.CompareAge, in which the first one counts if several contradict each other.
+func byAge[T any, P interface {
+	*T
+	metav1.Object
+}](objects []T) []P {
+	out := make([]P, 0, len(objects))
+	for i := range objects {
+		out = append(out, &objects[i])
+	}
+	slices.SortFunc(out, func(a, b P) int { return api.CompareAge(a, b) })
+	return out
 }
 
 // Health is how well something is. The page has a color and a symbol for each.
