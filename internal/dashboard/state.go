@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,8 @@ type Cluster struct {
 
 // State is all that the page depends on.
 type State struct {
+	// Now is the time for which the page is computed: older figures are not the current ones.
+	Now time.Time
 	// Clusters has the local cluster first.
 	Clusters []Cluster
 	// Findings are those of the last diagnosis. Diagnosed is false before the first one.
