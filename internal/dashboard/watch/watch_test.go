@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -228,6 +230,25 @@ func TestDiagnosesFollowChanges(t *testing.T) {
 			w.Error("without a change nothing is diagnosed for longer than that")
 		}
 	})
+}
+
+// TestTheGuideSaysHowOften: with the figures of this package.
+func TestTheGuideSaysHowOften(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guide", "dashboard.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(guide)), " ")
+	for _, want := range []string{
+		fmt.Sprintf("at most every %.0f seconds, and otherwise every %.0f minutes", diagnosisPause.Seconds(), diagnosisEvery.Minutes()),
+		fmt.Sprintf("Every %.0f seconds, the command checks whether each API server still responds", probeEvery.Seconds()),
+		fmt.Sprintf("Every %.0f seconds, it reads the traffic", trafficEvery.Seconds()),
+		fmt.Sprintf("shown for %.0f seconds", dashboard.TrafficAge.Seconds()),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the guide does not say %q", want)
+		}
+	}
 }
 
 // TestRoundTripsAreKept: each measurement that the gateway reports is a point.
