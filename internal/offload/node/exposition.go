@@ -53,7 +53,7 @@ func (s *stats) kubelet(w http.ResponseWriter, _ *http.Request) {
 		if pod.Status.Phase == corev1.PodRunning {
 			running++
 		}
-		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		for _, c := range statuses(pod) {
 			switch {
 			case c.State.Running != nil:
 				states["running"]++
@@ -168,12 +168,17 @@ func comparePods(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// statuses returns the statuses of all containers of a Pod, of any kind.
+func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses)
+}
+
 // statusOf returns the status of a container of a Pod, false if there is none.
 func statusOf(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
 	if pod == nil {
 		return corev1.ContainerStatus{}, false
 	}
-	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	all := statuses(pod)
 	i := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool { return c.Name == container })
 	if i < 0 {
 		return corev1.ContainerStatus{}, false

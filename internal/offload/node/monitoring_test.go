@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,11 @@ func (twoPods) Local(string) []client.Object {
 	web.Status = container("c", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1000, 0)}})
 	web.Status.Phase = corev1.PodRunning
 	web.Spec.Containers = []corev1.Container{{Name: "c"}}
+	web.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	web.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{
+		Name: "debug", Image: "example.org/debug:1", ContainerID: "containerd://id-of-debug",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(2000, 0)}},
+	}}
 	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job"}}
 	job.Status = container("j", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	job.Status.Phase = corev1.PodSucceeded
@@ -79,7 +85,7 @@ func TestMonitoringOfANode(t *testing.T) {
 	}{
 		{"/metrics", true, []string{
 			"# TYPE kubelet_running_pods gauge\n", "kubelet_node_name{node=\"milan\"} 1\n", "kubelet_running_pods 1\n",
-			"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_running_containers{container_state=\"running\"} 1\n",
+			"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_running_containers{container_state=\"running\"} 2\n",
 		}, nil},
 		{"/metrics/cadvisor", false, []string{
 			fmt.Sprintf("container_cpu_usage_seconds_total%s 3.001 %d\n", labels, at),
@@ -110,6 +116,19 @@ func TestMonitoringOfANode(t *testing.T) {
 				t.Errorf("%s has %q:\n%s", row.path, not, text)
 			}
 		}
+	}
+}
+
+// TestEphemeralContainersHaveAStatus: a container that kubectl debug added is shown with its image and start, as the others.
+func TestEphemeralContainersHaveAStatus(t *testing.T) {
+	web, _ := twoPods{}.Local("")[0].(*corev1.Pod)
+	u := usage{}
+	u.take([]sample{{pod: client.ObjectKeyFromObject(web), container: "debug", at: time.Now(), cores: 1, bytes: 1}}, time.Now())
+	var out exposition
+	out.cadvisor(&u, map[types.NamespacedName]*corev1.Pod{client.ObjectKeyFromObject(web): web}, false)
+	want := `container_start_time_seconds{container="debug",image="example.org/debug:1",name="id-of-debug",namespace="shop",pod="web"} 2000` + "\n"
+	if text := out.text.String(); !strings.Contains(text, want) {
+		t.Errorf("%q is missing in\n%s", want, text)
 	}
 }
 
