@@ -12,7 +12,11 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +43,7 @@ import (
 	"liqo.io/liqo/internal/metrics"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+	"liqo.io/liqo/internal/offload/reflect"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/remote"
 )
@@ -191,6 +196,55 @@ func TestMetricsFollowTheNamingRules(t *testing.T) {
 			i := slices.IndexFunc(metrics.All(), func(d *metrics.Definition) bool { return d.Name == problem.Metric })
 			if i < 0 || !metrics.All()[i].Fixed {
 				t.Errorf("%s: %s: %s", program, problem.Metric, problem.Text)
+			}
+		}
+	}
+}
+
+// TestSeriesAreAsManyAsTheTableSays: the reference has the number of series per peer, node or pod, from which operators compute what their Prometheus
+// needs. The objects of programMetrics are one of each.
+func TestSeriesAreAsManyAsTheTableSays(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join("..", "..", "api", "core", "v1beta1", "foreigncluster.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	perHistogram := func(d *metrics.Definition) int { return len(d.Buckets) + 3 } // the buckets, that of infinity, the sum and the count
+	conditions := len(regexp.MustCompile(`(?m)^\t\w+ +ConditionType = "`).FindAll(source, -1))
+	reflected := len(reflect.Kinds()) + 1 // the tokens of ServiceAccounts are reflected with the pods
+	methods := len([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete})
+	// most has the metrics whose number of series depends on what happens.
+	most := map[*metrics.Definition]int{
+		metrics.PeerCondition: conditions, metrics.PeerAPIServerRequests: methods * perHistogram(metrics.PeerAPIServerRequests),
+		metrics.ReflectedItems: reflected, metrics.ReflectedTotal: reflected, metrics.ReflectionErrors: reflected,
+	}
+	number := regexp.MustCompile(`^(up to )?(\d+) per `)
+	for _, d := range metrics.All() {
+		found := number.FindStringSubmatch(d.Series)
+		if found == nil {
+			t.Errorf("%s has %q series: begin with the number", d.Name, d.Series)
+			continue
+		}
+		if limit := most[d]; (found[1] != "") != (limit > 0) || limit > 0 && found[2] != strconv.Itoa(limit) {
+			t.Errorf("%s has %q series, and at most %d", d.Name, d.Series, limit)
+		}
+	}
+	for program, registry := range programMetrics(t) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			d := metrics.All()[slices.IndexFunc(metrics.All(), func(d *metrics.Definition) bool { return d.Name == family.GetName() })]
+			series := len(family.GetMetric())
+			if d.Type == metrics.Histogram {
+				series *= perHistogram(d)
+			}
+			found := number.FindStringSubmatch(d.Series)
+			if found != nil && found[1] == "" && found[2] != strconv.Itoa(series) {
+				t.Errorf("%s serves %d series of %s, and the table says %s", program, series, d.Name, d.Series)
+			}
+			if limit := most[d]; limit > 0 && series > limit {
+				t.Errorf("%s serves %d series of %s, and the table says %s", program, series, d.Name, d.Series)
 			}
 		}
 	}

@@ -125,7 +125,7 @@ func reflectionLabels() []string {
 	return []string{"namespace", "reflector_resource", labelCluster, labelNode}
 }
 
-const perKind = "up to 12 per offloaded namespace and virtual node, one for each reflected kind"
+const perKind = "up to 11 per offloaded namespace and virtual node, one for each reflected kind"
 
 // ProxyConnections is the metric of the proxy to the API server.
 var ProxyConnections = &Definition{

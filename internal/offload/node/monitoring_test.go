@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +109,9 @@ func TestMonitoringOfANode(t *testing.T) {
 		if answer.Code != http.StatusOK || !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
 			t.Errorf("%s: %d, %v", row.path, answer.Code, answer.Header())
 		}
+		if problems, err := promlint.New(strings.NewReader(text)).Lint(); err != nil || len(problems) > 0 {
+			t.Errorf("promtool would say about %s: %v, %v", row.path, problems, err)
+		}
 		for _, want := range row.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s lacks %q:\n%s", row.path, want, text)
@@ -115,6 +121,28 @@ func TestMonitoringOfANode(t *testing.T) {
 			if strings.Contains(text, not) {
 				t.Errorf("%s has %q:\n%s", row.path, not, text)
 			}
+		}
+	}
+}
+
+// TestHostileNamesBreakNoScrape: a provider chooses the image and the ID that it reports of a container. Whatever they contain, Prometheus reads the same.
+func TestHostileNamesBreakNoScrape(t *testing.T) {
+	web, _ := twoPods{}.Local("")[0].(*corev1.Pod)
+	key := client.ObjectKeyFromObject(web)
+	const hostile = "\x00\x1b\u200b\"} 7\nevil 1\\é"
+	web.Status.ContainerStatuses[0].Image, web.Status.ContainerStatuses[0].ContainerID = hostile, "containerd://"+hostile
+	u := usage{}
+	u.take([]sample{{pod: key, container: "c", at: time.Now(), cores: 1, bytes: 1}}, time.Now())
+	var out exposition
+	out.cadvisor(&u, map[types.NamespacedName]*corev1.Pod{key: web}, false)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(out.text.String()))
+	if err != nil || families["evil"] != nil {
+		t.Fatalf("%v, %v:\n%s", families["evil"], err, out.text.String())
+	}
+	for _, label := range families["container_memory_working_set_bytes"].GetMetric()[0].GetLabel() {
+		if name := label.GetName(); (name == "image" || name == "name") && label.GetValue() != hostile {
+			t.Errorf("label %s is %q, want %q", name, label.GetValue(), hostile)
 		}
 	}
 }
