@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -70,6 +71,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 	})
 	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", 3) })
 	m.fail("Pod", "shop")
+	m.took("Pod", true, 300*time.Millisecond)
 	requestObserver(all[metrics.VirtualKubelet], "milan")(http.MethodGet, time.Second)
 	node := nodeMetrics{
 		cluster: "milan", name: "pool", now: func() time.Time { return scraped },
@@ -216,6 +218,7 @@ func TestSeriesAreAsManyAsTheTableSays(t *testing.T) {
 	most := map[*metrics.Definition]int{
 		metrics.PeerCondition: conditions, metrics.PeerAPIServerRequests: methods * perHistogram(metrics.PeerAPIServerRequests),
 		metrics.ReflectedItems: reflected, metrics.ReflectedTotal: reflected, metrics.ReflectionErrors: reflected,
+		metrics.ReflectionDuration: len(reflect.Kinds()) * len([]string{outgoing, incoming}) * perHistogram(metrics.ReflectionDuration),
 	}
 	number := regexp.MustCompile(`^(up to )?(\d+) per `)
 	for _, d := range metrics.All() {
@@ -259,6 +262,14 @@ func TestMetricsMatchTheObjects(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	const of = `cluster_id="milan",direction="outgoing",node_name="pool",reflector_resource="Pod"`
+	durations := ""
+	for _, bound := range metrics.ReflectionDuration.Buckets {
+		durations += fmt.Sprintf("_bucket{%s,le=\"%g\"} %d\n%s", of, bound, int(metrics.Bool(bound >= 0.3)), metrics.ReflectionDuration.Name)
+	}
+	durations += `_bucket{` + of + `,le="+Inf"} 1
+liqo_virtual_kubelet_reflection_duration_seconds_sum{` + of + `} 0.3
+liqo_virtual_kubelet_reflection_duration_seconds_count{` + of + `} 1`
 	help := func(d *metrics.Definition) string {
 		return "# HELP " + d.Name + " " + d.Help + "\n# TYPE " + d.Name + " " + string(d.Type) + "\n"
 	}
@@ -280,6 +291,7 @@ liqo_peer_condition{cluster_id="milan",condition="NetworkConnectionStatus",statu
 		{metrics.ControllerManager, metrics.QuotaGranted, `{cluster_id="milan",quota="milan-slice",resource="cpu"} 4`},
 		{metrics.ControllerManager, metrics.QuotaUsed, `{cluster_id="milan",quota="milan-slice",resource="cpu"} 0.5`},
 		{metrics.VirtualKubelet, metrics.PeerAPIServerReachable, `{cluster_id="milan"} 1`},
+		{metrics.VirtualKubelet, metrics.ReflectionDuration, durations},
 		{metrics.VirtualKubelet, metrics.CertificateExpiry, `{cluster_id="milan",kind="Node",object_name="pool",object_namespace=""} 3600`},
 		{metrics.VirtualKubelet, metrics.VirtualNodePods, `{cluster_id="milan",node_name="pool",phase="Failed"} 0
 liqo_virtual_node_pods{cluster_id="milan",node_name="pool",phase="Pending"} 0
