@@ -13,7 +13,7 @@ func network() board {
 				number("Connected peers", "Peers that answer through the tunnel.", "short",
 					`count(max by (cluster_id) (liqo_peer_is_connected`+chosen+`) == 1) or vector(0)`),
 				trouble("Disconnected peers", "Peers that do not answer through the tunnel, although a gateway runs.",
-					`count(max by (cluster_id) (liqo_peer_is_connected`+chosen+`) == 0) or vector(0)`),
+					`count(max by (cluster_id) (liqo_peer_is_connected`+chosen+`) == 0)`),
 				number("Received", "Throughput from all peers.", "Bps", "sum("+received+")"),
 				number("Transmitted", "Throughput to all peers.", "Bps", "sum("+sent+")"),
 				trouble("Replicas missing", "Replicas of gateways that are not available.",

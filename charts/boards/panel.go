@@ -23,9 +23,9 @@ func number(title, description, unit, expr string) *stat.PanelBuilder {
 		WithTarget(target(query{expr: expr}, 0, prometheus.PromQueryFormatTimeSeries).Instant())
 }
 
-// trouble shows how many things are wrong: red from 1 on.
+// trouble shows how many things are wrong: red from 1 on, and 0 if the expression has no result. expr must have one value without labels at most.
 func trouble(title, description, expr string) *stat.PanelBuilder {
-	return number(title, description, "short", expr).Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).
+	return number(title, description, "short", expr+" or vector(0)").Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).
 		Steps([]dashboard.Threshold{{Color: "green"}, {Value: new(1.0), Color: "red"}}))
 }
 

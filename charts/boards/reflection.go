@@ -29,6 +29,9 @@ func reflection() board {
 					query{`sum by (reflector_resource) (rate(` + failed + `[$__rate_interval]))`, "{{reflector_resource}}"}),
 			)},
 			{title: "Details", panels: panels(
+				graph("Delay", "Time from a change in one cluster to its reflection in the other one: 95% of the changes took less. Outgoing changes go to the provider.", "s",
+					query{`histogram_quantile(0.95, sum by (le, direction) (rate(liqo_virtual_kubelet_reflection_duration_seconds_bucket` + chosen + `[$__rate_interval])))`,
+						"{{direction}}"}),
 				list("Kinds", "Resources by kind: present, and written and failed in the chosen time.", "short", columns("reflector_resource")...),
 				list("Namespaces", "Resources by namespace of this cluster: present, and written and failed in the chosen time.", "short", columns("namespace")...),
 				list("Virtual nodes", "Resources by virtual node: present, and written and failed in the chosen time.", "short", columns("node_name, cluster_id")...),

@@ -8,11 +8,16 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +44,7 @@ import (
 	"liqo.io/liqo/internal/metrics"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+	"liqo.io/liqo/internal/offload/reflect"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/remote"
 )
@@ -65,6 +71,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 	})
 	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", 3) })
 	m.fail("Pod", "shop")
+	m.took("Pod", true, 300*time.Millisecond)
 	requestObserver(all[metrics.VirtualKubelet], "milan")(http.MethodGet, time.Second)
 	node := nodeMetrics{
 		cluster: "milan", name: "pool", now: func() time.Time { return scraped },
@@ -196,6 +203,56 @@ func TestMetricsFollowTheNamingRules(t *testing.T) {
 	}
 }
 
+// TestSeriesAreAsManyAsTheTableSays: the reference has the number of series per peer, node or pod, from which operators compute what their Prometheus
+// needs. The objects of programMetrics are one of each.
+func TestSeriesAreAsManyAsTheTableSays(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join("..", "..", "api", "core", "v1beta1", "foreigncluster.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	perHistogram := func(d *metrics.Definition) int { return len(d.Buckets) + 3 } // the buckets, that of infinity, the sum and the count
+	conditions := len(regexp.MustCompile(`(?m)^\t\w+ +ConditionType = "`).FindAll(source, -1))
+	reflected := len(reflect.Kinds()) + 1 // the tokens of ServiceAccounts are reflected with the pods
+	methods := len([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete})
+	// most has the metrics whose number of series depends on what happens.
+	most := map[*metrics.Definition]int{
+		metrics.PeerCondition: conditions, metrics.PeerAPIServerRequests: methods * perHistogram(metrics.PeerAPIServerRequests),
+		metrics.ReflectedItems: reflected, metrics.ReflectedTotal: reflected, metrics.ReflectionErrors: reflected,
+		metrics.ReflectionDuration: len(reflect.Kinds()) * len([]string{outgoing, incoming}) * perHistogram(metrics.ReflectionDuration),
+	}
+	number := regexp.MustCompile(`^(up to )?(\d+) per `)
+	for _, d := range metrics.All() {
+		found := number.FindStringSubmatch(d.Series)
+		if found == nil {
+			t.Errorf("%s has %q series: begin with the number", d.Name, d.Series)
+			continue
+		}
+		if limit := most[d]; (found[1] != "") != (limit > 0) || limit > 0 && found[2] != strconv.Itoa(limit) {
+			t.Errorf("%s has %q series, and at most %d", d.Name, d.Series, limit)
+		}
+	}
+	for program, registry := range programMetrics(t) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			d := metrics.All()[slices.IndexFunc(metrics.All(), func(d *metrics.Definition) bool { return d.Name == family.GetName() })]
+			series := len(family.GetMetric())
+			if d.Type == metrics.Histogram {
+				series *= perHistogram(d)
+			}
+			found := number.FindStringSubmatch(d.Series)
+			if found != nil && found[1] == "" && found[2] != strconv.Itoa(series) {
+				t.Errorf("%s serves %d series of %s, and the table says %s", program, series, d.Name, d.Series)
+			}
+			if limit := most[d]; limit > 0 && series > limit {
+				t.Errorf("%s serves %d series of %s, and the table says %s", program, series, d.Name, d.Series)
+			}
+		}
+	}
+}
+
 // TestMetricsMatchTheObjects: the metrics about peers, certificates, quotas, pods and replicas have the values of the objects.
 func TestMetricsMatchTheObjects(t *testing.T) {
 	registries := programMetrics(t)
@@ -205,6 +262,14 @@ func TestMetricsMatchTheObjects(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	const of = `cluster_id="milan",direction="outgoing",node_name="pool",reflector_resource="Pod"`
+	durations := ""
+	for _, bound := range metrics.ReflectionDuration.Buckets {
+		durations += fmt.Sprintf("_bucket{%s,le=\"%g\"} %d\n%s", of, bound, int(metrics.Bool(bound >= 0.3)), metrics.ReflectionDuration.Name)
+	}
+	durations += `_bucket{` + of + `,le="+Inf"} 1
+liqo_virtual_kubelet_reflection_duration_seconds_sum{` + of + `} 0.3
+liqo_virtual_kubelet_reflection_duration_seconds_count{` + of + `} 1`
 	help := func(d *metrics.Definition) string {
 		return "# HELP " + d.Name + " " + d.Help + "\n# TYPE " + d.Name + " " + string(d.Type) + "\n"
 	}
@@ -226,6 +291,7 @@ liqo_peer_condition{cluster_id="milan",condition="NetworkConnectionStatus",statu
 		{metrics.ControllerManager, metrics.QuotaGranted, `{cluster_id="milan",quota="milan-slice",resource="cpu"} 4`},
 		{metrics.ControllerManager, metrics.QuotaUsed, `{cluster_id="milan",quota="milan-slice",resource="cpu"} 0.5`},
 		{metrics.VirtualKubelet, metrics.PeerAPIServerReachable, `{cluster_id="milan"} 1`},
+		{metrics.VirtualKubelet, metrics.ReflectionDuration, durations},
 		{metrics.VirtualKubelet, metrics.CertificateExpiry, `{cluster_id="milan",kind="Node",object_name="pool",object_namespace=""} 3600`},
 		{metrics.VirtualKubelet, metrics.VirtualNodePods, `{cluster_id="milan",node_name="pool",phase="Failed"} 0
 liqo_virtual_node_pods{cluster_id="milan",node_name="pool",phase="Pending"} 0

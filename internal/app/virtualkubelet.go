@@ -169,6 +169,7 @@ func runVirtualKubelet(
 		Announce:  told.announce,
 		Reflected: measured.did,
 		Failed:    measured.fail,
+		Took:      measured.took,
 		Stale:     virtual.Lost,
 
 		AccessChanged: virtual.Check,

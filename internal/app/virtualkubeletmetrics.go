@@ -16,6 +16,7 @@ import (
 // reflectionMetrics are metrics about reflected objects and failures.
 type reflectionMetrics struct {
 	done, failed   *prometheus.CounterVec
+	duration       *prometheus.HistogramVec
 	reflected      func(tell func(kind, namespace string, count int))
 	cluster, where string
 }
@@ -28,8 +29,9 @@ func newReflectionMetrics(
 	m := &reflectionMetrics{
 		reflected: reflected, cluster: cluster, where: node,
 		done: metrics.ReflectedTotal.NewCounter(), failed: metrics.ReflectionErrors.NewCounter(),
+		duration: metrics.ReflectionDuration.NewHistogram(),
 	}
-	registry.MustRegister(m, m.failed)
+	registry.MustRegister(m, m.failed, m.duration)
 	return m
 }
 
@@ -52,6 +54,20 @@ func (m *reflectionMetrics) did(kind, namespace string) {
 
 func (m *reflectionMetrics) fail(kind, namespace string) {
 	m.failed.WithLabelValues(namespace, kind, m.cluster, m.where).Inc()
+}
+
+// Values of label direction.
+const (
+	outgoing = "outgoing"
+	incoming = "incoming"
+)
+
+func (m *reflectionMetrics) took(kind string, toProvider bool, took time.Duration) {
+	direction := incoming
+	if toProvider {
+		direction = outgoing
+	}
+	m.duration.WithLabelValues(kind, direction, m.cluster, m.where).Observe(took.Seconds())
 }
 
 // nodeMetrics is what the metrics of a virtual node are computed from.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,12 @@ func TestGuidesUseExistingCommands(t *testing.T) {
 			}
 			line, _, _ = strings.Cut(line, " #")
 			call, is := strings.CutPrefix(strings.TrimSpace(line), "liqoctl ")
+			if remote, through := strings.CutPrefix(strings.TrimSpace(line), "ssh "); through {
+				var options string
+				if options, call, is = strings.Cut(remote, " liqoctl "); is && !slices.Contains(strings.Fields(options), "-t") {
+					t.Errorf("%s: %s: without -t, Ctrl-C ends ssh only, and liqoctl goes on on the other machine", filepath.Base(guide), line)
+				}
+			}
 			if !shell || !is {
 				continue
 			}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +33,9 @@ func (d Documents) clusters(state *State) {
 	found := map[string]clusterDocument{}
 	for i := range state.Clusters {
 		c := &state.Clusters[i]
-		for j := range c.Peers {
-			id := c.Peers[j].Spec.ClusterID
-			if state.cluster(id) != nil || doctor.Former(&c.Peers[j]) {
+		for _, peer := range byAge(c.Peers) {
+			id := peer.Spec.ClusterID
+			if state.cluster(id) != nil || doctor.Former(peer) {
 				continue
 			}
 			document := found[id]
@@ -42,7 +43,7 @@ func (d Documents) clusters(state *State) {
 			if document.Health == "" {
 				document.Health = None
 			}
-			document.observe(c, &c.Peers[j])
+			document.observe(c, peer)
 			found[id] = document
 		}
 		document := clusterDocument{
@@ -64,9 +65,9 @@ func (d Documents) clusters(state *State) {
 	}
 }
 
-// observe adds what a cluster reports about its peer.
+// observe adds what a cluster reports about its peer. What was reported first stays, except that a failure counts more.
 func (d *clusterDocument) observe(c *Cluster, peer *corev1beta1.ForeignCluster) {
-	d.Server = peer.Status.APIServerURL
+	d.Server = cmp.Or(d.Server, peer.Status.APIServerURL)
 	for _, condition := range peer.Status.Conditions {
 		if condition.Type != corev1beta1.APIServerStatus {
 			continue
@@ -76,7 +77,7 @@ func (d *clusterDocument) observe(c *Cluster, peer *corev1beta1.ForeignCluster) 
 			d.Health = worse(d.Health, Good)
 		case corev1beta1.StatusError, corev1beta1.StatusNotReady:
 			d.Health = Bad
-			d.Message = fmt.Sprintf("its API server does not respond to cluster %s: %s", c.ID, condition.Message)
+			d.Message = cmp.Or(d.Message, fmt.Sprintf("its API server does not respond to cluster %s: %s", c.ID, condition.Message))
 		}
 	}
 }

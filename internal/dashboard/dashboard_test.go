@@ -61,6 +61,16 @@ func TestClusters(t *testing.T) {
 			key:  "cluster/milan",
 			want: clusterDocument{ID: "milan", Health: Bad, Message: "its API server does not respond to cluster rome: timeout"},
 		},
+		"a peer of which only the first cluster knows the address": {
+			change: func(s *State) {
+				for i := range s.Clusters {
+					s.Clusters[i].Peers = append(s.Clusters[i].Peers, peerOf("naples", corev1beta1.PhaseNone, corev1beta1.PhaseNone, corev1beta1.PhaseNone))
+				}
+				s.Clusters[0].Peers[1].Status.APIServerURL = "https://192.0.2.9"
+			},
+			key:  "cluster/naples",
+			want: clusterDocument{ID: "naples", Server: "https://192.0.2.9", Health: None},
+		},
 	} {
 		state := peered()
 		if row.change != nil {
@@ -90,11 +100,11 @@ func TestPeerings(t *testing.T) {
 		},
 		"one end of the tunnel is broken": {
 			change: func(s *State) { s.Clusters[1].Connections[0].Status.Value = networkingv1beta1.ConnectionError },
-			health: Bad, uses: "rome>milan Established", tunnel: "Error 1.5ms",
+			health: Bad, uses: "rome>milan Established", tunnel: "Error",
 		},
 		"the gateway reports nothing any more": {
 			change: func(s *State) { s.Clusters[0].Peers[0].Status.Peering.Networking = corev1beta1.PhaseError },
-			health: Bad, uses: "rome>milan Established", tunnel: "Error 1.5ms",
+			health: Bad, uses: "rome>milan Established", tunnel: "Error",
 		},
 		"the worse phase of a direction counts": {
 			change: func(s *State) { s.Clusters[0].Peers[0].Status.Peering.Outgoing = corev1beta1.PhaseError },
@@ -103,6 +113,10 @@ func TestPeerings(t *testing.T) {
 		"both directions": {
 			change: func(s *State) { s.Clusters[1].Peers[0].Status.Peering.Outgoing = corev1beta1.PhasePending },
 			health: Warning, uses: "milan>rome Pending, rome>milan Established", tunnel: "Connected 1.5ms",
+		},
+		"the first end does not respond to liqoctl": {
+			change: func(s *State) { s.Clusters[0].Failure = "no route" },
+			health: Good, uses: "rome>milan Established", tunnel: "Connected 2ms",
 		},
 		"no network": {
 			change: func(s *State) { s.Clusters[0].Connections, s.Clusters[1].Connections = nil, nil },
@@ -145,10 +159,59 @@ func TestTrafficHasADirection(t *testing.T) {
 		t.Errorf("forth %v, back %v, want 7 and 100", *tunnel.Forth, *tunnel.Back)
 	}
 	state := peered()
-	state.History = map[Tunnel]History{{Cluster: "milan", Peer: "rome"}: {Sent: Series{{1, 7}}, Received: Series{{1, 100}}}}
+	state.History = map[Tunnel]History{{Cluster: "milan", Peer: "rome"}: {Sent: Series{{now.Unix(), 7}}, Received: Series{{now.Unix(), 100}}}}
 	tunnel = get[peeringDocument](t, Compute(state), "peering/milan/rome").Tunnel
 	if *tunnel.Forth != 7 || *tunnel.Back != 100 {
 		t.Errorf("measured by milan: forth %v, back %v, want 7 and 100", *tunnel.Forth, *tunnel.Back)
+	}
+}
+
+// TestOldTrafficIsNotCurrent: the course stays, and the figure goes, when nothing was measured for a while or the last reading failed. The figures of
+// the other end take its place if there are any.
+func TestOldTrafficIsNotCurrent(t *testing.T) {
+	measured := func(at time.Time, sent, received float64) History {
+		return History{Sent: Series{{at.Unix(), sent}}, Received: Series{{at.Unix(), received}}}
+	}
+	failed := measured(now, 100, 7)
+	failed.Unmeasured = "no route"
+	rome, milan := Tunnel{Cluster: "rome", Peer: "milan"}, Tunnel{Cluster: "milan", Peer: "rome"}
+	for name, row := range map[string]struct {
+		history    map[Tunnel]History
+		want       string
+		unmeasured string
+	}{
+		"just measured":            {map[Tunnel]History{rome: measured(now, 100, 7)}, "7 100", ""},
+		"at the end of its time":   {map[Tunnel]History{rome: measured(now.Add(-TrafficAge), 100, 7)}, "7 100", ""},
+		"too old":                  {map[Tunnel]History{rome: measured(now.Add(-TrafficAge-time.Second), 100, 7)}, "", ""},
+		"the last reading failed":  {map[Tunnel]History{rome: failed}, "", "no route"},
+		"too old at the first end": {map[Tunnel]History{rome: measured(now.Add(-time.Hour), 100, 7), milan: measured(now, 8, 99)}, "8 99", ""},
+		"failed at the first end":  {map[Tunnel]History{rome: failed, milan: measured(now, 8, 99)}, "8 99", ""},
+		"failed at the other end":  {map[Tunnel]History{rome: measured(now, 100, 7), milan: failed}, "7 100", ""},
+	} {
+		state := peered()
+		state.History = row.history
+		tunnel := get[peeringDocument](t, Compute(state), "peering/milan/rome").Tunnel
+		got := ""
+		if tunnel.Forth != nil && tunnel.Back != nil {
+			got = fmt.Sprint(*tunnel.Forth, " ", *tunnel.Back)
+		}
+		if got != row.want || tunnel.Unmeasured != row.unmeasured || len(tunnel.Forths) != 1 || len(tunnel.Backs) != 1 {
+			t.Errorf("%s: %q, unmeasured %q, %d points, want %q, %q", name, got, tunnel.Unmeasured, len(tunnel.Forths), row.want, row.unmeasured)
+		}
+	}
+}
+
+// TestOnlyProblemsAreMessages: the last good report of a gateway that no longer reports explains no error.
+func TestOnlyProblemsAreMessages(t *testing.T) {
+	state := peered()
+	state.Clusters[0].Peers[0].Status.Peering.Networking = corev1beta1.PhaseError
+	state.Clusters[0].Connections[0].Status.Conditions = []metav1.Condition{
+		{Type: "Connected", Status: metav1.ConditionTrue, Message: "cluster milan answers"},
+		{Type: "Other", Status: metav1.ConditionFalse, Message: "is broken"},
+	}
+	tunnel := get[peeringDocument](t, Compute(state), "peering/milan/rome").Tunnel
+	if diff := cmp.Diff([]string{"rome: is broken"}, tunnel.Messages); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

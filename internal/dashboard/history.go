@@ -5,6 +5,9 @@ import "time"
 // HistoryLength is the number of measurements that a history keeps.
 const HistoryLength = 60
 
+// TrafficAge is for how long measured traffic is shown as the current traffic.
+const TrafficAge = 30 * time.Second
+
 // Point is one measurement.
 type Point struct {
 	// At is in seconds since 1970.
@@ -32,6 +35,14 @@ func (s Series) last() *float64 {
 		return nil
 	}
 	return &s[len(s)-1].Value
+}
+
+// current returns the newest measurement, or nil if it was made more than TrafficAge ago.
+func (s Series) current(now time.Time) *float64 {
+	if len(s) == 0 || now.Sub(time.Unix(s[len(s)-1].At, 0)) > TrafficAge {
+		return nil
+	}
+	return s.last()
 }
 
 // History has the measurements at one end of a tunnel.

@@ -57,8 +57,8 @@ func (d Documents) namespaces(state *State) {
 			}
 		}
 		offloaded := hosted(state, c)
-		for j := range c.Offloadings {
-			offloaded[c.Offloadings[j].Namespace] = namespaceOf(c, &c.Offloadings[j])
+		for _, offloading := range slices.Backward(byAge(c.Offloadings)) { // the first one is the last one to be set
+			offloaded[offloading.Namespace] = namespaceOf(c, offloading)
 		}
 		for j := range c.Pods {
 			pod := &c.Pods[j]
@@ -83,12 +83,16 @@ func (d Documents) namespaces(state *State) {
 // offloaded namespaces there have the same pods.
 func hosted(state *State, c *Cluster) map[string]*namespaceDocument {
 	out := map[string]*namespaceDocument{}
-	for i := range c.Maps {
-		consumer := c.Maps[i].Labels[api.LabelOriginID]
+	for _, m := range byAge(c.Maps) {
+		consumer := m.Labels[api.LabelOriginID]
 		if consumer == "" || state.cluster(consumer) != nil {
 			continue
 		}
-		for _, remote := range c.Maps[i].Status.CurrentMapping {
+		for _, origin := range sortedKeys(m.Status.CurrentMapping) {
+			remote := m.Status.CurrentMapping[origin]
+			if out[remote.RemoteNamespace] != nil {
+				continue
+			}
 			document := &namespaceDocument{
 				Cluster: c.ID, Name: remote.RemoteNamespace, Consumer: consumer, Phase: cmp.Or(string(remote.Phase), "Unknown"), Health: Warning,
 				Places: []placeDocument{{Cluster: c.ID}},
@@ -117,14 +121,15 @@ func namespaceOf(c *Cluster, offloading *offloadingv1beta1.NamespaceOffloading) 
 	case offloadingv1beta1.PhaseSomeFailed, offloadingv1beta1.PhaseAllFailed:
 		out.Health = Bad
 	}
-	for i := range c.Maps {
-		m := &c.Maps[i]
+	for _, m := range byAge(c.Maps) {
 		remote := m.Spec.DesiredMapping[offloading.Namespace]
 		if remote == "" || m.Labels[api.LabelReplicated] == api.True {
 			continue // the copy of a consumer's NamespaceMap is about namespaces of the consumer
 		}
 		provider := cmp.Or(m.Labels[api.LabelRemoteID], m.Name)
-		out.Places = append(out.Places, placeDocument{Cluster: provider, Namespace: remote})
+		if !slices.ContainsFunc(out.Places, func(p placeDocument) bool { return p.Cluster == provider }) {
+			out.Places = append(out.Places, placeDocument{Cluster: provider, Namespace: remote})
+		}
 	}
 	for _, provider := range sortedKeys(offloading.Status.RemoteNamespacesConditions) {
 		for _, condition := range offloading.Status.RemoteNamespacesConditions[provider] {

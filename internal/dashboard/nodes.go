@@ -47,8 +47,12 @@ func (d Documents) nodes(state *State) {
 	for i := range state.Clusters {
 		c := &state.Clusters[i]
 		used, pods := usedOn(c.Pods)
-		for j := range c.VirtualNodes {
-			virtual := &c.VirtualNodes[j]
+		listed := map[string]bool{}
+		for _, virtual := range byAge(c.VirtualNodes) {
+			if listed[virtual.Name] {
+				continue // of several with one name, the first one has the Node
+			}
+			listed[virtual.Name] = true
 			document := nodeDocument{Cluster: c.ID, Name: virtual.Name, Provider: virtual.Spec.ClusterID, Pods: pods[virtual.Name]}
 			granted := virtual.Spec.ResourceQuota.Hard
 			node := nodeOf(c, virtual.Name)

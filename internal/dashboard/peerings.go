@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
@@ -42,10 +44,10 @@ type tunnelDocument struct {
 	State  string `json:"state"`
 	Health Health `json:"health"`
 	MTU    int    `json:"mtu,omitempty"`
-	// RoundTrip is in seconds.
+	// RoundTrip is in seconds. It is left out if it is not the current one: the tunnel is not connected, or the cluster does not respond.
 	RoundTrip  *float64 `json:"roundTrip,omitempty"`
 	RoundTrips Series   `json:"roundTrips,omitempty"`
-	// Forth is the traffic from A to B, Back that from B to A, in bytes per second.
+	// Forth is the traffic from A to B, Back that from B to A, in bytes per second. They are left out if the last measurement is old.
 	Forth  *float64 `json:"forth,omitempty"`
 	Back   *float64 `json:"back,omitempty"`
 	Forths Series   `json:"forths,omitempty"`
@@ -59,19 +61,17 @@ func (d Documents) peerings(state *State) {
 	found := map[[2]string]*peeringDocument{}
 	for i := range state.Clusters {
 		c := &state.Clusters[i]
-		peers := slices.Clone(c.Peers)
-		slices.SortFunc(peers, func(a, b corev1beta1.ForeignCluster) int { return api.CompareAge(&a, &b) })
-		for j := range peers {
-			if doctor.Former(&peers[j]) {
+		for _, peer := range byAge(c.Peers) {
+			if doctor.Former(peer) {
 				continue
 			}
-			pair := [2]string{min(c.ID, peers[j].Spec.ClusterID), max(c.ID, peers[j].Spec.ClusterID)}
+			pair := [2]string{min(c.ID, peer.Spec.ClusterID), max(c.ID, peer.Spec.ClusterID)}
 			document := found[pair]
 			if document == nil {
 				document = &peeringDocument{A: pair[0], B: pair[1], Uses: []useDocument{}}
 				found[pair] = document
 			}
-			document.observe(state, c, &peers[j])
+			document.observe(state, c, peer)
 		}
 	}
 	for pair, document := range found {
@@ -80,6 +80,9 @@ func (d Documents) peerings(state *State) {
 			document.Health = worse(document.Health, use.Health)
 		}
 		if document.Tunnel != nil {
+			if document.Tunnel.Health != Good {
+				document.Tunnel.RoundTrip = nil // the end that still reports it is wrong
+			}
 			document.Health = worse(document.Health, document.Tunnel.Health)
 		}
 		document.Health = worse(document.Health, healthOfPhase(document.Authentication))
@@ -107,7 +110,7 @@ func (d *peeringDocument) observe(state *State, c *Cluster, peer *corev1beta1.Fo
 			}
 		}
 	}
-	if tunnel := tunnelOf(c, peer, state.History[Tunnel{c.ID, id}], d.A == c.ID); tunnel != nil {
+	if tunnel := tunnelOf(c, peer, state.History[Tunnel{c.ID, id}], d.A == c.ID, state.Now); tunnel != nil {
 		d.Tunnel = tunnel.and(d.Tunnel)
 	}
 }
@@ -138,7 +141,7 @@ func (d *peeringDocument) use(consumer, provider string, phase corev1beta1.Phase
 }
 
 // tunnelOf describes the tunnel to a peer as one cluster sees it. It is nil if there is none. first means that the cluster is A of the peering.
-func tunnelOf(c *Cluster, peer *corev1beta1.ForeignCluster, history History, first bool) *tunnelDocument {
+func tunnelOf(c *Cluster, peer *corev1beta1.ForeignCluster, history History, first bool, now time.Time) *tunnelDocument {
 	connection := ConnectionInUse(c, peer.Spec.ClusterID)
 	if connection == nil {
 		return nil
@@ -155,22 +158,26 @@ func tunnelOf(c *Cluster, peer *corev1beta1.ForeignCluster, history History, fir
 		State: state, Health: healthOfTunnel(state), MTU: connection.Status.MTU, RoundTrips: history.RoundTrip, Unmeasured: history.Unmeasured,
 		Forths: history.Sent, Backs: history.Received,
 	}
-	if at, ok := RoundTrip(connection); ok {
+	if at, ok := RoundTrip(connection); ok && out.Health == Good && c.Failure == "" {
 		out.RoundTrip = &at.Value
 	}
 	if !first {
 		out.Forths, out.Backs = out.Backs, out.Forths
 	}
-	out.Forth, out.Back = out.Forths.last(), out.Backs.last()
+	if history.Unmeasured == "" {
+		out.Forth, out.Back = out.Forths.current(now), out.Backs.current(now)
+	}
 	if out.Health != Good {
 		for _, condition := range connection.Status.Conditions {
-			out.Messages = append(out.Messages, c.ID+": "+condition.Message)
+			if condition.Status != metav1.ConditionTrue { // a gateway that no longer reports has left the last good state behind
+				out.Messages = append(out.Messages, c.ID+": "+condition.Message)
+			}
 		}
 	}
 	return out
 }
 
-// and combines the views of both ends: the worse state, and the figures of the other end where this one has none.
+// and combines the views of both ends: the worse state, and the figures of the other end where this one has no current ones.
 func (t *tunnelDocument) and(other *tunnelDocument) *tunnelDocument {
 	if other == nil {
 		return t
@@ -179,10 +186,10 @@ func (t *tunnelDocument) and(other *tunnelDocument) *tunnelDocument {
 	if worse(other.Health, t.Health) != other.Health {
 		out.State, out.Health = t.State, t.Health
 	}
-	if out.RoundTrip == nil {
+	if out.RoundTrip == nil && (t.RoundTrip != nil || len(out.RoundTrips) == 0) {
 		out.RoundTrip, out.RoundTrips = t.RoundTrip, t.RoundTrips
 	}
-	if len(out.Forths) == 0 {
+	if out.Forth == nil && (t.Forth != nil || len(out.Forths) == 0) {
 		out.Forths, out.Backs, out.Forth, out.Back, out.Unmeasured = t.Forths, t.Backs, t.Forth, t.Back, t.Unmeasured
 	}
 	out.MTU = cmp.Or(out.MTU, t.MTU)

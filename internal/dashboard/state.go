@@ -3,8 +3,13 @@
 package dashboard
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -33,6 +38,8 @@ type Cluster struct {
 
 // State is all that the page depends on.
 type State struct {
+	// Now is the time for which the page is computed: older figures are not the current ones.
+	Now time.Time
 	// Clusters has the local cluster first.
 	Clusters []Cluster
 	// Findings are those of the last diagnosis. Diagnosed is false before the first one.
@@ -56,6 +63,19 @@ func (s *State) cluster(id string) *Cluster {
 		}
 	}
 	return nil
+}
+
+// byAge returns objects in the order of api.CompareAge, in which the first one counts if several contradict each other.
+func byAge[T any, P interface {
+	*T
+	metav1.Object
+}](objects []T) []P {
+	out := make([]P, 0, len(objects))
+	for i := range objects {
+		out = append(out, &objects[i])
+	}
+	slices.SortFunc(out, func(a, b P) int { return api.CompareAge(a, b) })
+	return out
 }
 
 // Health is how well something is. The page has a color and a symbol for each.

@@ -127,9 +127,9 @@ func peered() *State {
 		Pods:        []corev1.Pod{podOn("demo-rome", "away", "m1", "2", "1Gi"), podOn("own", "busy", "m2", "3", "4Gi")},
 	}
 	return &State{
-		Clusters: []Cluster{rome, milan}, Diagnosed: true,
+		Now: now, Clusters: []Cluster{rome, milan}, Diagnosed: true,
 		Findings: []doctor.Finding{{Cluster: "rome", Check: "tenants", Level: doctor.Warn, Evidence: "cordoned", Cure: "uncordon"}},
-		History:  map[Tunnel]History{{Cluster: "rome", Peer: "milan"}: {Sent: Series{{1, 100}}, Received: Series{{1, 7}}}},
+		History:  map[Tunnel]History{{Cluster: "rome", Peer: "milan"}: {Sent: Series{{now.Unix(), 100}}, Received: Series{{now.Unix(), 7}}}},
 	}
 }
 

@@ -77,8 +77,9 @@ func (c *Cache) Live(now time.Time) []Record {
 	return out
 }
 
-// Expires returns when the next record expires; the zero time if there is none.
-func (c *Cache) Expires() time.Time {
+// Expires returns when the next valid record expires; the zero time if there is none.
+func (c *Cache) Expires(now time.Time) time.Time {
+	c.expire(now)
 	if len(c.entries) == 0 {
 		return time.Time{}
 	}

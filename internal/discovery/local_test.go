@@ -34,11 +34,11 @@ func TestAnnouncementsExpire(t *testing.T) {
 	}
 	records := local().Records(LocalDomain)
 	cache.Add(LocalDomain, records, start)
-	if known(0) != 1 || known(89*time.Second) != 1 || !cache.Expires().Equal(start.Add(90*time.Second)) {
-		t.Errorf("announced: %d, %d, until %s", known(0), known(89*time.Second), cache.Expires())
+	if known(0) != 1 || known(89*time.Second) != 1 || !cache.Expires(start).Equal(start.Add(90*time.Second)) {
+		t.Errorf("announced: %d, %d, until %s", known(0), known(89*time.Second), cache.Expires(start))
 	}
 	cache.Add(LocalDomain, records, start.Add(60*time.Second))
-	if known(149*time.Second) != 1 || known(150*time.Second) != 0 || !cache.Expires().IsZero() {
+	if known(149*time.Second) != 1 || known(150*time.Second) != 0 || !cache.Expires(start.Add(150*time.Second)).IsZero() {
 		t.Error("announced again")
 	}
 	cache.Add(LocalDomain, records, start)

@@ -114,6 +114,13 @@ var (
 		Help:     "Reflected resources that exist in the provider now, whichever virtual kubelet reflects them.",
 		Programs: []string{VirtualKubelet}, Series: perKind,
 	}
+	ReflectionDuration = &Definition{
+		Name: "liqo_virtual_kubelet_reflection_duration_seconds", Type: Histogram,
+		Labels: []string{"reflector_resource", "direction", labelCluster, labelNode}, Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 60},
+		Help: "Time from an observed change to the write that reflects it, failed attempts included. " +
+			"Label direction is outgoing for writes in the provider, and incoming for writes in this cluster.",
+		Programs: []string{VirtualKubelet}, Series: "up to 260 per virtual node, 26 for each reflected kind",
+	}
 	VirtualNodePods = &Definition{
 		Name: "liqo_virtual_node_pods", Type: Gauge, Labels: []string{labelCluster, labelNode, "phase"},
 		Help:     "Pods of this cluster on the virtual node, by phase.",
@@ -125,7 +132,7 @@ func reflectionLabels() []string {
 	return []string{"namespace", "reflector_resource", labelCluster, labelNode}
 }
 
-const perKind = "up to 12 per offloaded namespace and virtual node, one for each reflected kind"
+const perKind = "up to 11 per offloaded namespace and virtual node, one for each reflected kind"
 
 // ProxyConnections is the metric of the proxy to the API server.
 var ProxyConnections = &Definition{
@@ -204,6 +211,7 @@ func All() []*Definition {
 		GatewayActive, GatewayTakeovers, WireGuardImplementation, GatewayReplicas, GatewayAvailableReplicas,
 		PeerCondition, PeerAPIServerReachable, PeerAPIServerRequests, CertificateExpiry, CertificateLifetime,
 		QuotaGranted, QuotaUsed, VirtualNodeReady, VirtualNodePods, ReflectedItems, ReflectedTotal, ReflectionErrors,
+		ReflectionDuration,
 		DataplaneApplies, DataplaneDrift, DataplaneDuration, ProxyConnections, BuildInfo,
 	}
 }

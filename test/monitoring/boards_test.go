@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,21 @@ import (
 
 // panel is what the tests read of a panel, and of a row, which may have panels.
 type panel struct {
-	ID         int
-	Title      string
-	Type       string
-	Datasource struct{ UID string }
-	Targets    []struct{ Expr, LegendFormat string }
-	Panels     []panel
+	ID          int
+	Title       string
+	Type        string
+	Datasource  struct{ UID string }
+	Targets     []struct{ Expr, LegendFormat string }
+	Panels      []panel
+	FieldConfig struct {
+		Defaults struct{ Thresholds struct{ Steps []step } }
+	}
+}
+
+// step is the color of a panel from a value on.
+type step struct {
+	Color string
+	Value float64
 }
 
 // board is what the tests read of a board.
@@ -99,6 +109,31 @@ func TestPanelsShowData(t *testing.T) {
 		if expressions < 10 {
 			t.Errorf("%s has only %d expressions", file, expressions)
 		}
+	}
+}
+
+// TestNoTroubleIsZero: a panel that turns red shows 0 where there is nothing to count, such as in a cluster without a tunnel, and not that data is
+// missing.
+func TestNoTroubleIsZero(t *testing.T) {
+	data := load(t, `liqo_build_info{program="controller-manager",version="v1",go_version="go1"} 1+0x120`)
+	found := 0
+	for file, b := range boards(t) {
+		for _, p := range b.all() {
+			red := slices.ContainsFunc(p.FieldConfig.Defaults.Thresholds.Steps, func(s step) bool { return s.Color == "red" && s.Value == 1 })
+			if p.Type != "stat" || !red {
+				continue
+			}
+			found++
+			for _, target := range p.Targets {
+				result, err := data.query(t.Context(), chosen.Replace(target.Expr), start.Add(time.Hour))
+				if err != nil || len(result) != 1 || result[0].F != 0 {
+					t.Errorf("%s, %s: %v of %s, %v: want 0", file, p.Title, result, target.Expr, err)
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d panels turn red", found)
 	}
 }
 

@@ -22,7 +22,7 @@ var values = map[string][]string{
 	"program": {metrics.ControllerManager, metrics.VirtualKubelet, metrics.Gateway, metrics.Fabric, metrics.Proxy}, "version": {"v1"}, "go_version": {"go1"},
 	"condition": {"APIServerStatus", "NetworkConnectionStatus", "OffloadingNodeStatus"}, "status": {"Established"},
 	"kind": {"Identity"}, "object_namespace": {"liqo-tenant-milan"}, "object_name": {"milan"}, "quota": {"pool-rome"}, "resource": {"cpu", "memory"},
-	"namespace": {"shop"}, "reflector_resource": {"pods", "services"}, "phase": {"Running", "Pending"}, "result": {"success", "error"}, "method": {"GET"},
+	"namespace": {"shop"}, "reflector_resource": {"pods", "services"}, "phase": {"Running", "Pending"}, "result": {"success", "error"}, "method": {"GET"}, "direction": {"outgoing", "incoming"},
 }
 
 // healthy are the samples of the metrics whose healthy value is not 1, for gauges, or a steady growth, for counters.

@@ -26,6 +26,8 @@ import (
 const (
 	// keepAlive is the time between two comments in a stream without news, by which both sides notice that the other one is gone.
 	keepAlive = 15 * time.Second
+	// defaultPort is the port that browsers leave out of the Host header.
+	defaultPort = "80"
 	// bodyLimit is the maximum size of a request, in bytes.
 	bodyLimit = 4096
 	// contentPolicy lets the page load its own files and connect to this server, and nothing else.
@@ -66,6 +68,9 @@ func New(options Options) (*Server, error) {
 		return nil, fmt.Errorf("address %q of the dashboard: it must be a loopback address such as 127.0.0.1: the page is for this machine only", options.Address)
 	}
 	s := &Server{options: options, hosts: []string{options.Address, net.JoinHostPort("localhost", port)}, token: rand.Text()}
+	if port == defaultPort {
+		s.hosts = append(s.hosts, strings.TrimSuffix(options.Address, ":"+port), "localhost")
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(options.Page))
 	mux.HandleFunc("POST /api/session", s.openSession)

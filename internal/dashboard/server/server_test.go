@@ -165,6 +165,28 @@ func TestOtherHostsAreRefused(t *testing.T) {
 	}
 }
 
+// TestTheDefaultPortIsLeftOut: browsers send no port to port 80, and a port to every other one.
+func TestTheDefaultPortIsLeftOut(t *testing.T) {
+	for at, hosts := range map[string]map[string]int{
+		"127.0.0.1:80": {
+			"127.0.0.1": http.StatusOK, "localhost": http.StatusOK, "127.0.0.1:80": http.StatusOK, "localhost:80": http.StatusOK,
+			"evil.example": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest, "127.0.0.1:8088": http.StatusMisdirectedRequest,
+		},
+		"[::1]:80":       {"[::1]": http.StatusOK, "localhost": http.StatusOK, "::1": http.StatusMisdirectedRequest},
+		"127.0.0.1:8080": {"127.0.0.1": http.StatusMisdirectedRequest, "localhost": http.StatusMisdirectedRequest, "localhost:8080": http.StatusOK},
+	} {
+		s, err := New(Options{Address: at, Page: fstest.MapFS{"index.html": {Data: []byte("the page")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for host, want := range hosts {
+			if response := request(t, s, http.MethodGet, "/", "", "Host: "+host); response.StatusCode != want {
+				t.Errorf("%s, host %q: %s, want %d", at, host, response.Status, want)
+			}
+		}
+	}
+}
+
 // TestOtherSitesAreRefused: a page of another port, or of the internet, uses no session and learns nothing.
 func TestOtherSitesAreRefused(t *testing.T) {
 	s := newServer(t)

@@ -37,7 +37,8 @@ func (w *watcher) traffic(ctx context.Context, c *Cluster, s *store) {
 		for i := range gateways {
 			group.Go(func() error { w.measure(ctx, c, &gateways[i]); return nil })
 		}
-		_ = group.Wait() // measure records its errors itself
+		_ = group.Wait()  // measure records its errors itself
+		notify(w.changed) // what could not be measured grows old
 		if !sleep(ctx, trafficEvery) {
 			return
 		}

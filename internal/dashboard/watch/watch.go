@@ -193,6 +193,7 @@ func (w *watcher) snapshot() *dashboard.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.state
+	out.Now = time.Now()
 	out.Clusters = make([]dashboard.Cluster, 0, len(w.stores))
 	for _, s := range w.stores {
 		out.Clusters = append(out.Clusters, s.read())

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -230,6 +232,25 @@ func TestDiagnosesFollowChanges(t *testing.T) {
 	})
 }
 
+// TestTheGuideSaysHowOften: with the figures of this package.
+func TestTheGuideSaysHowOften(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guide", "dashboard.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(guide)), " ")
+	for _, want := range []string{
+		fmt.Sprintf("at most every %.0f seconds, and otherwise every %.0f minutes", diagnosisPause.Seconds(), diagnosisEvery.Minutes()),
+		fmt.Sprintf("Every %.0f seconds, the command checks whether each API server still responds", probeEvery.Seconds()),
+		fmt.Sprintf("Every %.0f seconds, it reads the traffic", trafficEvery.Seconds()),
+		fmt.Sprintf("shown for %.0f seconds", dashboard.TrafficAge.Seconds()),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the guide does not say %q", want)
+		}
+	}
+}
+
 // TestRoundTripsAreKept: each measurement that the gateway reports is a point.
 func TestRoundTripsAreKept(t *testing.T) {
 	run(t, func(w *world) {
@@ -266,18 +287,32 @@ func points(w *world, name string) []dashboard.Point {
 	return out
 }
 
+// figure returns a current figure of the tunnel between milan and rome, or empty if there is none.
+func figure(w *world, name string) string {
+	w.Helper()
+	var document struct {
+		Tunnel map[string]json.RawMessage `json:"tunnel"`
+	}
+	if err := json.Unmarshal([]byte(w.document("peering/milan/rome")), &document); err != nil {
+		w.Fatal(err)
+	}
+	return string(document.Tunnel[name])
+}
+
+// counters are the metrics of a gateway that has sent and received so many bytes.
+func counters(sent, received int) string {
+	return fmt.Sprintf("# TYPE liqo_peer_transmit_bytes_total counter\nliqo_peer_transmit_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n"+
+		"# TYPE liqo_peer_receive_bytes_total counter\nliqo_peer_receive_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n", sent, received)
+}
+
 // TestTrafficIsMeasured: from the counters of the active gateway, by the second. Why it is not known is said.
 func TestTrafficIsMeasured(t *testing.T) {
-	metrics := func(sent, received int) string {
-		return fmt.Sprintf("# TYPE liqo_peer_transmit_bytes_total counter\nliqo_peer_transmit_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n"+
-			"# TYPE liqo_peer_receive_bytes_total counter\nliqo_peer_receive_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n", sent, received)
-	}
 	run(t, func(w *world) {
 		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
-		locked(w, func() bool { w.metrics = metrics(1000, 0); return true })
+		locked(w, func() bool { w.metrics = counters(1000, 0); return true })
 		w.add(gateway("metrics"))
 		w.wait(trafficEvery + time.Second)
-		locked(w, func() bool { w.metrics = metrics(3000, 500); return true })
+		locked(w, func() bool { w.metrics = counters(3000, 500); return true })
 		w.wait(trafficEvery)
 		back, forth := points(w, "backs"), points(w, "forths") // rome is B: what it sends goes back
 		if len(back) != 1 || back[0].Value != 200 || len(forth) != 1 || forth[0].Value != 50 {
@@ -288,10 +323,36 @@ func TestTrafficIsMeasured(t *testing.T) {
 		if got := w.document("peering/milan/rome"); !strings.Contains(got, "there is no liqo_peer_") {
 			w.Errorf("without the counters the peering is %s", got)
 		}
+		if forth, back := figure(w, "forth"), figure(w, "back"); forth != "" || back != "" {
+			t.Errorf("without the counters the traffic is %s and %s", forth, back)
+		}
 		w.change(gateway("metrics"), gateway("health"))
 		w.wait(trafficEvery)
 		if got := w.document("peering/milan/rome"); !strings.Contains(got, "metrics.enabled=true turns them on") {
 			w.Errorf("without metrics the peering is %s", got)
+		}
+	})
+}
+
+// TestTrafficWithoutAGateway: nothing changes any more once the active gateway is gone, and its last traffic still stops being the current one.
+func TestTrafficWithoutAGateway(t *testing.T) {
+	run(t, func(w *world) {
+		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
+		locked(w, func() bool { w.metrics = counters(1000, 0); return true })
+		w.add(gateway("metrics"))
+		w.wait(trafficEvery + time.Second)
+		locked(w, func() bool { w.metrics = counters(3000, 500); return true })
+		w.wait(trafficEvery)
+		if got := figure(w, "back"); got != "200" {
+			t.Errorf("the traffic is %q, want 200", got)
+		}
+		w.remove(gateway("metrics"))
+		w.wait(dashboard.TrafficAge + trafficEvery + time.Second)
+		if got := figure(w, "back"); got != "" {
+			t.Errorf("%s after the gateway was deleted, the traffic is still %s", dashboard.TrafficAge+trafficEvery, got)
+		}
+		if got := points(w, "backs"); len(got) != 1 {
+			t.Errorf("the course of the traffic is %v", got)
 		}
 	})
 }

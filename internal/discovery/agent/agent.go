@@ -55,13 +55,23 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// group is the local networks, as multicast.Group implements it.
+type group interface {
+	Run(ctx context.Context, handle func(*multicast.Packet))
+	Send(*discovery.Message) error
+	Reply(p *multicast.Packet, m *discovery.Message, unicast bool) error
+	Close()
+}
+
 // Agent looks for clusters.
 type Agent struct {
 	Options
-	group   *multicast.Group
+	group   group
 	records []discovery.Record
 	cache   discovery.Cache
 	limit   *rate.Limiter
+	// lookUp asks DNS servers for the clusters of all domains.
+	lookUp func(context.Context) domains
 	// unanswered is the last failure to answer the local network since the last regular pass.
 	unanswered error
 	// writes bounds the writes of ForeignClusters, by way of discovery: a flood in the local network delays no cluster of a domain.
@@ -83,13 +93,15 @@ func New(o Options) (*Agent, error) {
 	for _, way := range []string{corev1beta1.DiscoveredLAN, corev1beta1.DiscoveredDNS} {
 		a.writes[way] = rate.NewLimiter(writesPerSecond, writesAtOnce)
 	}
+	a.lookUp = a.askSystem
 	if !o.Browse && !o.Announce {
 		return a, nil
 	}
-	var err error
-	if a.group, err = multicast.Join(o.Own); err != nil {
+	joined, err := multicast.Join(o.Own)
+	if err != nil {
 		return nil, fmt.Errorf("joining the local networks: %w", err)
 	}
+	a.group = joined
 	return a, nil
 }
 
@@ -109,6 +121,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.withdraw()
 	ask, refreshed, wait := time.NewTimer(0), time.NewTimer(0), firstQuery
 	var news, again <-chan time.Time
+	var looked chan domains // while DNS servers are asked
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,6 +141,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-again:
 			again = nil
 			a.tell("announcing this cluster", a.group.Send(discovery.Announcement(a.records, false)))
+		case d := <-looked:
+			looked = nil
+			a.syncDomains(ctx, &d)
 		case <-refreshed.C:
 			if a.announce(ctx) {
 				again = time.After(firstQuery) // packets get lost (RFC 6762, section 8.3)
@@ -135,7 +151,11 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.tell("answering the local network", a.unanswered)
 			a.unanswered = nil
 			a.syncLAN(ctx, true)
-			a.syncDomains(ctx)
+			if len(a.Domains) > 0 && looked == nil {
+				// DNS servers may take seconds, and the local networks must not wait for them.
+				looked = make(chan domains, 1)
+				go func() { looked <- a.lookUp(ctx) }()
+			}
 			refreshed.Reset(min(refresh, max(a.TTL/2, firstQuery)))
 		}
 	}
@@ -143,7 +163,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // untilQuery returns the time until the next query: before what is known expires, and wait at most.
 func (a *Agent) untilQuery(wait time.Duration) time.Duration {
-	if next := a.cache.Expires(); !next.IsZero() {
+	if next := a.cache.Expires(time.Now()); !next.IsZero() {
 		return min(wait, max(time.Until(next)*8/10, firstQuery))
 	}
 	return wait
@@ -228,21 +248,26 @@ func (a *Agent) syncLAN(ctx context.Context, full bool) {
 	a.sync(ctx, corev1beta1.DiscoveredLAN, query.Found{Clusters: clusters, Problems: problems}, full)
 }
 
-// syncDomains brings the ForeignClusters to what the domains list.
-func (a *Agent) syncDomains(ctx context.Context) {
-	if len(a.Domains) == 0 {
-		return
-	}
-	servers, err := query.SystemServers(ctx)
-	a.tell("looking for DNS servers", err)
-	if err != nil {
-		return
-	}
-	a.sync(ctx, corev1beta1.DiscoveredDNS, a.askDomains(ctx, servers), true)
+// domains is what DNS servers answered about all domains.
+type domains struct {
+	found query.Found
+	// servers is why no DNS server was asked. failed has an error for each domain whose list could not be read, by domain.
+	servers error
+	failed  map[string]error
 }
 
-// askDomains asks DNS servers for the clusters of all domains at the same time, so that a slow domain takes no time from the others.
-func (a *Agent) askDomains(ctx context.Context, servers []string) query.Found {
+// askSystem asks the DNS servers that this system is configured with.
+func (a *Agent) askSystem(ctx context.Context) domains {
+	servers, err := query.SystemServers(ctx)
+	if err != nil {
+		return domains{servers: err}
+	}
+	return a.askDomains(ctx, servers)
+}
+
+// askDomains asks DNS servers for the clusters of all domains at the same time, so that a slow domain takes no time from the others. It changes nothing
+// in the agent, so it may run beside the loop.
+func (a *Agent) askDomains(ctx context.Context, servers []string) domains {
 	ctx, cancel := context.WithTimeout(ctx, domainsTimeout)
 	defer cancel()
 	found, failed := make([]query.Found, len(a.Domains)), make([]error, len(a.Domains))
@@ -251,15 +276,30 @@ func (a *Agent) askDomains(ctx context.Context, servers []string) query.Found {
 		asked.Go(func() { found[i], failed[i] = (&query.Servers{Addresses: servers}).Discover(ctx, domain, a.Own) })
 	}
 	asked.Wait()
-	var all query.Found
+	out := domains{failed: map[string]error{}}
+	all := &out.found
 	for i, domain := range a.Domains {
-		a.tell("asking domain "+domain, failed[i])
+		if failed[i] != nil {
+			out.failed[domain] = failed[i]
+		}
 		all.Clusters, all.Problems = append(all.Clusters, found[i].Clusters...), append(all.Problems, found[i].Problems...)
 		all.Partial = all.Partial || found[i].Partial || failed[i] != nil
 	}
 	merged, contradictions := discovery.Merge(all.Clusters)
 	all.Clusters, all.Problems = merged, append(all.Problems, contradictions...)
-	return all
+	return out
+}
+
+// syncDomains brings the ForeignClusters to what the domains list.
+func (a *Agent) syncDomains(ctx context.Context, d *domains) {
+	a.tell("looking for DNS servers", d.servers)
+	if d.servers != nil || ctx.Err() != nil {
+		return
+	}
+	for _, domain := range a.Domains {
+		a.tell("asking domain "+domain, d.failed[domain])
+	}
+	a.sync(ctx, corev1beta1.DiscoveredDNS, d.found, true)
 }
 
 // tell logs a failure, and its end, once.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +18,7 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/discovery"
+	"liqo.io/liqo/internal/discovery/multicast"
 	"liqo.io/liqo/internal/discovery/query"
 	"liqo.io/liqo/internal/kube"
 )
@@ -88,6 +91,9 @@ func TestWritesAreLimited(t *testing.T) {
 		var log bytes.Buffer
 		writes := 0
 		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				return fmt.Errorf("the Role does not allow to get %s", key)
+			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				writes++
 				return c.Create(ctx, o, opts...)
@@ -127,9 +133,85 @@ func TestADomainWithoutResponseTakesNothingBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := a.askDomains(t.Context(), []string{"127.0.0.1:1"}); !found.Partial {
-		t.Errorf("nobody listens there: %+v", found)
+	if asked := a.askDomains(t.Context(), []string{"127.0.0.1:1"}); !asked.found.Partial || len(asked.failed) != 2 {
+		t.Errorf("nobody listens there: %+v", asked)
 	}
+}
+
+// TestAFailureIsLoggedOnce: although each query to a server that is down has another local port.
+func TestAFailureIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	a, err := New(Options{Domains: []string{"clusters.example.org"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Client = fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+	for range 4 {
+		asked := a.askDomains(t.Context(), []string{"127.0.0.1:1"})
+		a.syncDomains(t.Context(), &asked)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "127.0.0.1:1 for ") {
+		t.Errorf("four failures lead to %d lines:\n%s", lines, &log)
+	}
+}
+
+// quiet is local networks in which a host sends one message.
+type quiet struct{ message *discovery.Message }
+
+func (q quiet) Run(_ context.Context, handle func(*multicast.Packet)) {
+	handle(&multicast.Packet{Message: q.message})
+}
+func (quiet) Send(*discovery.Message) error                           { return nil }
+func (quiet) Reply(*multicast.Packet, *discovery.Message, bool) error { return nil }
+func (quiet) Close()                                                  {}
+
+// TestSlowDNSServersDelayNothing: while they are asked, the local networks are followed.
+func TestSlowDNSServersDelayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+		milan := discovery.Advertisement{ID: "milan", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.7")}, Port: 443, TTL: 90}
+		a, err := New(Options{
+			ClusterID: "rome", Client: c, Domains: []string{"clusters.example.org"}, TTL: 90 * time.Second, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Browse, a.group = true, quiet{discovery.Announcement(milan.Records(discovery.LocalDomain), false)}
+		lookups := 0
+		a.lookUp = func(ctx context.Context) domains {
+			lookups++
+			select {
+			case <-ctx.Done():
+			case <-time.After(2*refresh + domainsTimeout):
+			}
+			return domains{found: query.Found{Clusters: []discovery.Cluster{{ID: "naples", URLs: []string{"https://203.0.113.7:443"}, TTL: time.Minute}}}}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		there := func(name string) bool {
+			return c.Get(t.Context(), client.ObjectKey{Name: name}, &corev1beta1.ForeignCluster{}) == nil
+		}
+		time.Sleep(2 * settle)
+		synctest.Wait()
+		if !there("milan") {
+			t.Error("a cluster of the local network is not found while DNS servers are asked")
+		}
+		time.Sleep(2 * refresh)
+		synctest.Wait()
+		if lookups != 1 || there("naples") {
+			t.Errorf("there are %d lookups at a time, and naples is there: %t", lookups, there("naples"))
+		}
+		time.Sleep(refresh)
+		synctest.Wait()
+		if !there("naples") || lookups != 2 {
+			t.Errorf("naples is there: %t, after %d lookups", there("naples"), lookups)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestQueriesComeInTime: before what is known expires, and otherwise as late as the schedule says.
@@ -146,5 +228,10 @@ func TestQueriesComeInTime(t *testing.T) {
 	a.cache.Add(discovery.LocalDomain, records, time.Now())
 	if got := a.untilQuery(45 * time.Second); got > 8*time.Second || got < time.Second {
 		t.Errorf("a record of 10 s: %s", got)
+	}
+	a.cache = discovery.Cache{}
+	a.cache.Add(discovery.LocalDomain, records, time.Now().Add(-time.Minute))
+	if got := a.untilQuery(45 * time.Second); got != 45*time.Second {
+		t.Errorf("a record that has expired: %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-// Package query asks DNS servers, and the hosts of the local network, for the records that announce clusters.
+// Package query asks DNS servers for the records that announce clusters.
 package query
 
 import (
@@ -124,7 +124,7 @@ func (s *Servers) ask(ctx context.Context, name string, kind discovery.Type) ([]
 		if err == nil {
 			return records, nil
 		}
-		failed = append(failed, fmt.Errorf("asking DNS server %s for %s: %w", server, name, err))
+		failed = append(failed, fmt.Errorf("asking DNS server %s for %s: %w", server, name, withoutAddresses(err)))
 		if ctx.Err() != nil {
 			break
 		}
@@ -133,6 +133,15 @@ func (s *Servers) ask(ctx context.Context, name string, kind discovery.Type) ([]
 		return nil, fmt.Errorf("asking for %s: there is no DNS server to ask", name)
 	}
 	return nil, errors.Join(failed...)
+}
+
+// withoutAddresses returns the cause of a network error. Its addresses include the local port, which is another one each time: whoever logs an error
+// when it changes would log it each time.
+func withoutAddresses(err error) error {
+	if failed, is := errors.AsType[*net.OpError](err); is {
+		return failed.Err
+	}
+	return err
 }
 
 // askServer asks by UDP, and by TCP if the response does not fit.

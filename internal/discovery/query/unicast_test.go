@@ -185,6 +185,10 @@ func TestNobodyAnswers(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "192.0.2.1:53") || !strings.Contains(err.Error(), domain) {
 		t.Errorf("%v", err)
 	}
+	_, err = (&Servers{Addresses: []string{"127.0.0.1:1"}}).Discover(t.Context(), domain, nil)
+	if want := "asking DNS server 127.0.0.1:1 for " + discovery.ServiceName(domain) + ": read: connection refused"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	if _, err := (&Servers{}).Discover(t.Context(), domain, nil); err == nil {
 		t.Error("no server")
 	}

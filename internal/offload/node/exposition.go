@@ -37,6 +37,18 @@ func (e *exposition) sample(labels string, value float64, at time.Time) {
 	e.text.WriteByte('\n')
 }
 
+// escaped is what a label value has of the format's own characters. Go's quotes would also escape others, which Prometheus does not understand.
+var escaped = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+// labels returns labels in the format of a sample, from names and values in turn.
+func labels(pairs ...string) string {
+	var all []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all = append(all, pairs[i]+`="`+escaped.Replace(pairs[i+1])+`"`)
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
 func (e *exposition) respond(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(e.text.Bytes())
@@ -53,7 +65,7 @@ func (s *stats) kubelet(w http.ResponseWriter, _ *http.Request) {
 		if pod.Status.Phase == corev1.PodRunning {
 			running++
 		}
-		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		for _, c := range statuses(pod) {
 			switch {
 			case c.State.Running != nil:
 				states["running"]++
@@ -64,12 +76,12 @@ func (s *stats) kubelet(w http.ResponseWriter, _ *http.Request) {
 	}
 	var out exposition
 	out.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.")
-	out.sample(fmt.Sprintf("{node=%q}", s.node), 1, time.Time{})
+	out.sample(labels("node", s.node), 1, time.Time{})
 	out.family("kubelet_running_pods", "gauge", "Number of pods of this node that run in the provider")
 	out.sample("", float64(running), time.Time{})
 	out.family("kubelet_running_containers", "gauge", "Number of containers of this node's pods, by state")
 	for _, state := range slices.Sorted(maps.Keys(states)) {
-		out.sample(fmt.Sprintf("{container_state=%q}", state), float64(states[state]), time.Time{})
+		out.sample(labels("container_state", state), float64(states[state]), time.Time{})
 	}
 	out.respond(w)
 }
@@ -86,7 +98,7 @@ func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
 // list at all is no failure: it lists a new pod only after the next measurement.
 func (e *exposition) resource(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
 	containers := e.containers(u, pods, func(key containerKey) string {
-		return fmt.Sprintf("{container=%q,namespace=%q,pod=%q}", key.container, key.pod.Namespace, key.pod.Name)
+		return labels("container", key.container, "namespace", key.pod.Namespace, "pod", key.pod.Name)
 	})
 	containers("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", cpuSeconds)
 	containers("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", memoryBytes)
@@ -96,7 +108,7 @@ func (e *exposition) resource(u *usage, pods map[types.NamespacedName]*corev1.Po
 		e.family(name, kind, help)
 		for _, pod := range slices.SortedFunc(maps.Keys(totals), comparePods) {
 			if !u.partial[pod] {
-				e.sample(fmt.Sprintf("{namespace=%q,pod=%q}", pod.Namespace, pod.Name), value(totals[pod]), totals[pod].at)
+				e.sample(labels("namespace", pod.Namespace, "pod", pod.Name), value(totals[pod]), totals[pod].at)
 			}
 		}
 	}
@@ -123,7 +135,7 @@ func (e *exposition) cadvisor(u *usage, pods map[types.NamespacedName]*corev1.Po
 	containers := e.containers(u, pods, func(key containerKey) string {
 		c, _ := statusOf(pods[key.pod], key.container)
 		_, id, _ := strings.Cut(c.ContainerID, "://")
-		return fmt.Sprintf("{container=%q,image=%q,name=%q,namespace=%q,pod=%q}", key.container, c.Image, id, key.pod.Namespace, key.pod.Name)
+		return labels("container", key.container, "image", c.Image, "name", id, "namespace", key.pod.Namespace, "pod", key.pod.Name)
 	})
 	containers("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", cpuSeconds)
 	containers("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", memoryBytes)
@@ -137,7 +149,7 @@ func memoryBytes(r *reading) float64 { return r.bytes }
 
 // containers returns a function that writes a metric of the measured containers, sorted by name: the value of their reading or, if value is nil, their start.
 func (e *exposition) containers(
-	u *usage, pods map[types.NamespacedName]*corev1.Pod, labels func(containerKey) string,
+	u *usage, pods map[types.NamespacedName]*corev1.Pod, labelsOf func(containerKey) string,
 ) func(name, kind, help string, value func(*reading) float64) {
 	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
 		return cmp.Or(comparePods(a.pod, b.pod), cmp.Compare(a.container, b.container))
@@ -146,9 +158,9 @@ func (e *exposition) containers(
 		e.family(name, kind, help)
 		for _, key := range keys {
 			if start := started(pods[key.pod], key.container); value != nil {
-				e.sample(labels(key), value(u.containers[key]), u.containers[key].at)
+				e.sample(labelsOf(key), value(u.containers[key]), u.containers[key].at)
 			} else if !start.IsZero() {
-				e.sample(labels(key), float64(start.Unix()), time.Time{})
+				e.sample(labelsOf(key), float64(start.Unix()), time.Time{})
 			}
 		}
 	}
@@ -168,12 +180,17 @@ func comparePods(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// statuses returns the statuses of all containers of a Pod, of any kind.
+func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses)
+}
+
 // statusOf returns the status of a container of a Pod, false if there is none.
 func statusOf(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
 	if pod == nil {
 		return corev1.ContainerStatus{}, false
 	}
-	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	all := statuses(pod)
 	i := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool { return c.Name == container })
 	if i < 0 {
 		return corev1.ContainerStatus{}, false

@@ -12,10 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +43,11 @@ func (twoPods) Local(string) []client.Object {
 	web.Status = container("c", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1000, 0)}})
 	web.Status.Phase = corev1.PodRunning
 	web.Spec.Containers = []corev1.Container{{Name: "c"}}
+	web.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	web.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{
+		Name: "debug", Image: "example.org/debug:1", ContainerID: "containerd://id-of-debug",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(2000, 0)}},
+	}}
 	job := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job"}}
 	job.Status = container("j", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	job.Status.Phase = corev1.PodSucceeded
@@ -79,7 +88,7 @@ func TestMonitoringOfANode(t *testing.T) {
 	}{
 		{"/metrics", true, []string{
 			"# TYPE kubelet_running_pods gauge\n", "kubelet_node_name{node=\"milan\"} 1\n", "kubelet_running_pods 1\n",
-			"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_running_containers{container_state=\"running\"} 1\n",
+			"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_running_containers{container_state=\"running\"} 2\n",
 		}, nil},
 		{"/metrics/cadvisor", false, []string{
 			fmt.Sprintf("container_cpu_usage_seconds_total%s 3.001 %d\n", labels, at),
@@ -100,6 +109,9 @@ func TestMonitoringOfANode(t *testing.T) {
 		if answer.Code != http.StatusOK || !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
 			t.Errorf("%s: %d, %v", row.path, answer.Code, answer.Header())
 		}
+		if problems, err := promlint.New(strings.NewReader(text)).Lint(); err != nil || len(problems) > 0 {
+			t.Errorf("promtool would say about %s: %v, %v", row.path, problems, err)
+		}
 		for _, want := range row.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s lacks %q:\n%s", row.path, want, text)
@@ -110,6 +122,41 @@ func TestMonitoringOfANode(t *testing.T) {
 				t.Errorf("%s has %q:\n%s", row.path, not, text)
 			}
 		}
+	}
+}
+
+// TestHostileNamesBreakNoScrape: a provider chooses the image and the ID that it reports of a container. Whatever they contain, Prometheus reads the same.
+func TestHostileNamesBreakNoScrape(t *testing.T) {
+	web, _ := twoPods{}.Local("")[0].(*corev1.Pod)
+	key := client.ObjectKeyFromObject(web)
+	const hostile = "\x00\x1b\u200b\"} 7\nevil 1\\é"
+	web.Status.ContainerStatuses[0].Image, web.Status.ContainerStatuses[0].ContainerID = hostile, "containerd://"+hostile
+	u := usage{}
+	u.take([]sample{{pod: key, container: "c", at: time.Now(), cores: 1, bytes: 1}}, time.Now())
+	var out exposition
+	out.cadvisor(&u, map[types.NamespacedName]*corev1.Pod{key: web}, false)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(out.text.String()))
+	if err != nil || families["evil"] != nil {
+		t.Fatalf("%v, %v:\n%s", families["evil"], err, out.text.String())
+	}
+	for _, label := range families["container_memory_working_set_bytes"].GetMetric()[0].GetLabel() {
+		if name := label.GetName(); (name == "image" || name == "name") && label.GetValue() != hostile {
+			t.Errorf("label %s is %q, want %q", name, label.GetValue(), hostile)
+		}
+	}
+}
+
+// TestEphemeralContainersHaveAStatus: a container that kubectl debug added is shown with its image and start, as the others.
+func TestEphemeralContainersHaveAStatus(t *testing.T) {
+	web, _ := twoPods{}.Local("")[0].(*corev1.Pod)
+	u := usage{}
+	u.take([]sample{{pod: client.ObjectKeyFromObject(web), container: "debug", at: time.Now(), cores: 1, bytes: 1}}, time.Now())
+	var out exposition
+	out.cadvisor(&u, map[types.NamespacedName]*corev1.Pod{client.ObjectKeyFromObject(web): web}, false)
+	want := `container_start_time_seconds{container="debug",image="example.org/debug:1",name="id-of-debug",namespace="shop",pod="web"} 2000` + "\n"
+	if text := out.text.String(); !strings.Contains(text, want) {
+		t.Errorf("%q is missing in\n%s", want, text)
 	}
 }
 

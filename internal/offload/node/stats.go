@@ -62,7 +62,8 @@ type podMetrics struct {
 // look calls tell with the current usage, the local pods by name, and whether the provider failed to report some of the usage. It holds a lock during
 // the call, so tell must not keep u.
 func (s *stats) look(ctx context.Context, tell func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool)) {
-	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	// The answer of the provider serves the next requests, too: it must not end with the client that happens to be the first one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsTimeout)
 	defer cancel()
 	pods, namespaces := map[types.NamespacedName]*corev1.Pod{}, map[string]bool{}
 	for _, obj := range s.pods.Local(s.kind) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -173,6 +174,76 @@ func TestUnmeasuredContainersAreLeftOut(t *testing.T) {
 		if len(told.Pods) != 1 || len(told.Pods[0].Containers) != want+1 || (told.Pods[0].CPU == nil) != (want == 0) || (told.Pods[0].Memory == nil) != (want == 0) {
 			t.Errorf("%s: %+v", text, told)
 		}
+	}
+}
+
+// TestContainersListedTwiceCountOnce: a provider lists a container twice, in one item or in two, and the node uses no more for that.
+func TestContainersListedTwiceCountOnce(t *testing.T) {
+	pod := types.NamespacedName{Namespace: "shop", Name: "web"}
+	local := map[types.NamespacedName]*corev1.Pod{pod: {Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}}
+	const container = `{"name":"c","usage":{"cpu":"1","memory":"4Ki"}}`
+	item := func(at, containers string) string {
+		return `{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:` + at + `Z","window":"15s","containers":[` + containers + `]}`
+	}
+	var once usage
+	for _, list := range []string{
+		item("00", container), item("00", container+","+container), item("00", container) + "," + item("00", container),
+		item("00", container) + "," + item("07", container),
+	} {
+		samples, err := readSamples([]byte(`{"items":[`+list+`]}`), "shop", local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := usage{}
+		u.take(samples, time.Now())
+		if once.containers == nil {
+			once = u
+		}
+		if u.node != once.node || *u.containers[containerKey{pod, "c"}] != *once.containers[containerKey{pod, "c"}] {
+			t.Errorf("%s: %+v, want %+v", list, u.node, once.node)
+		}
+	}
+	if once.node.cores != 1 || once.node.bytes != 4096 {
+		t.Errorf("listed once: %+v", once.node)
+	}
+}
+
+// TestASharedReadOutlivesItsFirstClient: the client that causes the request to the provider goes away, and the others get the answer all the same.
+func TestASharedReadOutlivesItsFirstClient(t *testing.T) {
+	asked, respond := make(chan struct{}, 1), make(chan struct{})
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-respond:
+		case <-r.Context().Done():
+			return
+		}
+		_, _ = io.WriteString(w, `{"items":[
+			{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"200m","memory":"4Ki"}}]}]}`)
+	}))
+	defer provider.Close()
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL}), onePod{}, "milan", "Pod", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics/resource", nil))
+	}()
+	<-asked
+	leave()
+	select {
+	case <-done: // the request to the provider ended with its first client
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(respond)
+	<-done
+	other := httptest.NewRecorder()
+	s.Handler().ServeHTTP(other, httptest.NewRequest(http.MethodGet, "/metrics/resource", nil))
+	if text := other.Body.String(); !strings.Contains(text, "resource_scrape_error 0\n") || !strings.Contains(text, `pod="web"`) {
+		t.Errorf("after the first client left:\n%s", text)
 	}
 }
 

@@ -66,7 +66,7 @@ type usage struct {
 }
 
 // take replaces the usage by the samples of one moment. It drops containers without a sample and unmeasured ones; their CPU time remains in the total of the
-// node.
+// node. Of several samples of a container it takes the first one: nothing keeps a provider from listing a container twice.
 func (u *usage) take(samples []sample, now time.Time) {
 	old := u.containers
 	u.containers, u.partial = make(map[containerKey]*reading, len(samples)), map[types.NamespacedName]bool{}
@@ -82,6 +82,9 @@ func (u *usage) take(samples []sample, now time.Time) {
 			continue
 		}
 		key := containerKey{s.pod, s.container}
+		if u.containers[key] != nil {
+			continue
+		}
 		r := old[key]
 		if r == nil {
 			r = &reading{}

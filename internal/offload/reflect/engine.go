@@ -133,6 +133,9 @@ type Options struct {
 	Reflected func(kind, namespace string)
 	// Failed is called for every step that failed; may be nil.
 	Failed func(kind, namespace string)
+	// Took is called after every write, with the time since the engine observed the change that led to it. outgoing is whether the write was in the
+	// provider; otherwise it was in this cluster. May be nil.
+	Took func(kind string, outgoing bool, took time.Duration)
 	// Stale tells that the local caches may be outdated and that another process may be active in our place. While it returns true, the engine
 	// decides nothing. When it returns false again, the caller must call Resync. May be nil.
 	Stale func() bool
@@ -210,6 +213,9 @@ func New(opts Options) *Engine {
 	if opts.Reflected == nil {
 		opts.Reflected = func(string, string) {}
 	}
+	if opts.Took == nil {
+		opts.Took = func(string, bool, time.Duration) {}
+	}
 	if opts.Failed == nil {
 		opts.Failed = func(string, string) {}
 	}
@@ -232,7 +238,7 @@ func New(opts Options) *Engine {
 		if kind.RemoteName == nil {
 			kind.RemoteName, kind.LocalName = same, same
 		}
-		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}, queue: newQueue()}
+		r := &reflector{Kind: kind, engine: e, told: map[types.NamespacedName]string{}, queue: newQueue(opts.Clock)}
 		if r.PerSecond > 0 {
 			r.pace = flowcontrol.NewTokenBucketRateLimiter(r.PerSecond, int(5*r.PerSecond))
 		}

@@ -2,9 +2,11 @@ package reflect
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 )
 
 // queue holds the objects to reconcile, each once. Objects with updates from the provider have a higher priority. Otherwise, of a thousand pods created
@@ -17,8 +19,11 @@ type queue struct {
 	priorities *priorities
 }
 
-func newQueue() queue {
-	l := &priorities{remoteTriggered: map[types.NamespacedName]struct{}{}, priority: map[types.NamespacedName]int{}}
+func newQueue(clock clock.PassiveClock) queue {
+	l := &priorities{
+		remoteTriggered: map[types.NamespacedName]struct{}{}, priority: map[types.NamespacedName]int{},
+		clock: clock, since: map[types.NamespacedName]time.Time{},
+	}
 	return queue{
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
@@ -37,6 +42,23 @@ func (q queue) addRemoteTriggered(key types.NamespacedName) {
 	q.Add(key)
 }
 
+// waited returns how long ago an object was enqueued, of several times since the last call of settled the first one. It is 0 if there was none.
+func (q queue) waited(key types.NamespacedName) time.Duration {
+	q.priorities.mu.Lock()
+	defer q.priorities.mu.Unlock()
+	if since, there := q.priorities.since[key]; there {
+		return q.priorities.clock.Since(since)
+	}
+	return 0
+}
+
+// settled ends the time that waited measures.
+func (q queue) settled(key types.NamespacedName) {
+	q.priorities.mu.Lock()
+	defer q.priorities.mu.Unlock()
+	delete(q.priorities.since, key)
+}
+
 // Priorities of a queue, and their number.
 const (
 	priorityNormal = iota
@@ -53,6 +75,9 @@ type priorities struct {
 	mu sync.Mutex
 	// remoteTriggered holds the objects that belong in priorityRemote. They are about to be pushed or wait already.
 	remoteTriggered map[types.NamespacedName]struct{}
+	// since is when the objects that are not settled were enqueued first.
+	clock clock.PassiveClock
+	since map[types.NamespacedName]time.Time
 
 	// The fields below are guarded by the workqueue.
 
@@ -73,6 +98,9 @@ func (l *priorities) markRemoteTriggered(key types.NamespacedName) {
 func (l *priorities) of(key types.NamespacedName) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, waits := l.since[key]; !waits {
+		l.since[key] = l.clock.Now()
+	}
 	if _, remoteTriggered := l.remoteTriggered[key]; !remoteTriggered {
 		return priorityNormal
 	}

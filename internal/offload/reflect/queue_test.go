@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -39,7 +40,7 @@ func TestProviderEventsHavePriority(t *testing.T) {
 		"told of nothing but one": {[]func(queue){told("x")}, []string{"x"}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			q := newQueue()
+			q := newQueue(clock.RealClock{})
 			defer q.ShutDown()
 			for _, add := range row.adds {
 				add(q)
@@ -56,7 +57,7 @@ func TestProviderEventsHavePriority(t *testing.T) {
 
 // TestQueuePrioritiesAlternate: while both queues have many entries, neither waits for more than a turn of the other.
 func TestQueuePrioritiesAlternate(t *testing.T) {
-	q := newQueue()
+	q := newQueue(clock.RealClock{})
 	defer q.ShutDown()
 	for i := range 3 * turn {
 		q.Add(types.NamespacedName{Name: "rest" + strconv.Itoa(i)})
@@ -77,7 +78,7 @@ func TestQueuePrioritiesAlternate(t *testing.T) {
 }
 
 func TestEventDuringReconcileRequeues(t *testing.T) {
-	q := newQueue()
+	q := newQueue(clock.RealClock{})
 	defer q.ShutDown()
 	for i := range 5 {
 		q.Add(types.NamespacedName{Name: strconv.Itoa(i)})

@@ -63,6 +63,7 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 		if step.Action != offload.Nothing { // log it only once: the user was warned just now
 			log.Warn("The provider refused an object", "error", err)
 		}
+		r.queue.settled(key) // a refusal lasts until the user changes something: that is no latency
 		r.queue.AddRateLimited(key)
 	case err != nil:
 		log.Error("Step failed", "step", step.Action.String(), "why", step.Why, "error", err, "failures", r.queue.NumRequeues(key)+1)
@@ -71,6 +72,7 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 		r.queue.Forget(key)
 		if step.Action != offload.Nothing {
 			log.Info("Step done", "step", step.Action.String(), "why", step.Why)
+			r.measure(key, step.Action)
 			if r.pace != nil {
 				_ = r.pace.Wait(ctx) // fails only at shutdown
 			}
@@ -79,9 +81,18 @@ func (r *reflector) handle(ctx context.Context, key types.NamespacedName) {
 		case step.Again:
 			r.handle(ctx, key)
 		case step.After > 0:
+			r.queue.settled(key)
 			r.queue.AddAfter(key, step.After)
+		default:
+			r.queue.settled(key)
 		}
 	}
+}
+
+// measure reports how long ago the change was observed that a write was about.
+func (r *reflector) measure(key types.NamespacedName, action offload.Action) {
+	outgoing := action == offload.CreateRemote || action == offload.PatchRemote || action == offload.DeleteRemote
+	r.engine.opts.Took(r.Name, outgoing, r.queue.waited(key))
 }
 
 // pass decides and executes one step. If the provider refuses a part of the object, pass leaves that part out and decides again without it.
