@@ -155,7 +155,11 @@ func runVirtualKubelet(
 			reflect.Ingresses(opts.workers("ingress"), there.ingresses),
 			reflect.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
 			reflect.Secrets(opts.workers("secret"), there.copies("secret")),
-			reflect.Events(opts.workers("event"), there.copies("event")),
+			reflect.Events(opts.workers("event"), func() kinds.CopyOptions {
+				o := there.copies("event")()
+				o.Now = time.Now()
+				return o
+			}),
 			reflect.NetworkPolicies(opts.workers("networkpolicy"), func() kinds.NetworkPolicyOptions {
 				return there.policies(func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) })
 			}),

@@ -196,10 +196,6 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 		}
 	}
 	findings := c.diagnosis(ctx)
-	info.Health.Problems = doctor.Installation(findings)
-	for i := range info.Health.Problems {
-		info.Health.Healthy = info.Health.Healthy && info.Health.Problems[i].Level != doctor.Fail
-	}
 	down := len(doctor.Manager(findings, c.id)) > 0
 	var err error
 	info.Network, err = c.networkInfo(ctx)
@@ -225,6 +221,14 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 			}
 		}
 		info.Peerings.Peers = append(info.Peerings.Peers, summary)
+	}
+	listed := func(id string) bool {
+		return slices.ContainsFunc(info.Peerings.Peers, func(p peerSummary) bool { return p.ClusterID == id })
+	}
+	// Each finding is shown once: below its peer, or here.
+	info.Health.Problems = append(doctor.Installation(findings), doctor.OfOthers(findings, listed)...)
+	for i := range info.Health.Problems {
+		info.Health.Healthy = info.Health.Healthy && info.Health.Problems[i].Level != doctor.Fail
 	}
 	return info, nil
 }

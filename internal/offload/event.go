@@ -42,10 +42,11 @@ func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 		return Step{Why: o.Waiting}
 	}
 	want, why := kinds.Event(f.Remote, f.About, f.RemoteObject, o)
-	switch {
-	case want == nil:
+	if want == nil {
 		return Step{Why: why}
-	case f.Local == nil:
+	}
+	kinds.LocalEventTimes(want, f.Local, o.Now)
+	if f.Local == nil {
 		return Step{Action: CreateLocal, Object: want, Why: "the provider tells of it"}
 	}
 	if out, change := kinds.MergeEvent(f.Local, want); change != kinds.Same {

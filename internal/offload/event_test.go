@@ -159,3 +159,52 @@ func TestWhichVirtualKubeletReflectsEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsOfAClockAhead: no timestamp of a copied Event is in the future, whatever the provider's clock says, and the clock alone causes no write.
+func TestEventsOfAClockAhead(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	remote := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web.1"}, InvolvedObject: corev1.ObjectReference{Kind: "Service", Name: "web"}, Count: 1,
+		FirstTimestamp: metav1.NewTime(now.Add(10 * time.Minute)), LastTimestamp: metav1.NewTime(now.Add(10 * time.Minute)),
+		EventTime: metav1.NewMicroTime(now.Add(10 * time.Minute)), Series: &corev1.EventSeries{Count: 1, LastObservedTime: metav1.NewMicroTime(now.Add(10 * time.Minute))},
+	}
+	f := EventFacts{
+		Remote: remote, About: &corev1.Service{}, RemoteObject: &corev1.Service{}, Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, Synced: true,
+	}
+	o := copyOptions
+	seen := func(want Action, at time.Time) {
+		t.Helper()
+		o.Now = at
+		step := NextEvent(f, o)
+		if step.Action != want {
+			t.Fatalf("%s: %s, want %s", at, step.Action, want)
+		}
+		if want != Nothing {
+			f.Local = step.Object.(*corev1.Event)
+		}
+	}
+	times := func(first, last time.Time) {
+		t.Helper()
+		e := f.Local
+		first, last = first.Truncate(time.Second), last.Truncate(time.Second)
+		if !e.FirstTimestamp.Time.Equal(first) || !e.LastTimestamp.Time.Equal(last) || !e.EventTime.Time.Equal(first) || !e.Series.LastObservedTime.Time.Equal(last) {
+			t.Errorf("first %s, last %s, time %s, series %s: want %s and %s", e.FirstTimestamp, e.LastTimestamp, e.EventTime, e.Series.LastObservedTime, first, last)
+		}
+	}
+	seen(CreateLocal, now)
+	times(now, now)
+	seen(Nothing, now.Add(time.Minute))
+	later := now.Add(2 * time.Minute)
+	f.Remote = remote.DeepCopy()
+	f.Remote.Count, f.Remote.Series.Count = 2, 2
+	f.Remote.LastTimestamp, f.Remote.Series.LastObservedTime = metav1.NewTime(later.Add(10*time.Minute)), metav1.NewMicroTime(later.Add(10*time.Minute))
+	seen(PatchLocal, later)
+	times(now, later)
+	seen(Nothing, later.Add(time.Minute))
+	// Times of a clock that is right stay.
+	f.Local, f.Remote = nil, remote
+	o.Now = now.Add(time.Hour)
+	if made := NextEvent(f, o).Object.(*corev1.Event); !made.LastTimestamp.Equal(&remote.LastTimestamp) || !made.EventTime.Equal(&remote.EventTime) {
+		t.Errorf("past times: %s, %s", made.LastTimestamp, made.EventTime)
+	}
+}

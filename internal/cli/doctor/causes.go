@@ -230,6 +230,11 @@ func OfPeer(findings []Finding, peer string) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer != peer || f.Level == OK })
 }
 
+// OfOthers returns the findings about clusters that are no listed peers, without those of level OK. An example is a Tenant of a cluster that never peered.
+func OfOthers(findings []Finding, listed func(peer string) bool) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer == "" || listed(f.Peer) || f.Level == OK })
+}
+
 // Manager returns the failures of the controller manager of a cluster. They explain why nothing in that cluster is reconciled.
 func Manager(findings []Finding, cluster string) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.part != partManager || f.Cluster != cluster || f.Level != Fail })

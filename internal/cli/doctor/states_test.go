@@ -276,3 +276,12 @@ func TestCertificatesOfIdentities(t *testing.T) {
 		}
 	}
 }
+
+// TestFindingsOfOthers: each finding is about the installation, a listed peer or another cluster, and none is lost.
+func TestFindingsOfOthers(t *testing.T) {
+	findings := []Finding{{Level: OK}, {Level: Fail, Evidence: "own"}, {Level: Fail, Peer: "milan", Evidence: "of a peer"}, {Level: Warn, Peer: "paris", Evidence: "of another"}, {Level: OK, Peer: "paris"}}
+	others := OfOthers(findings, func(id string) bool { return id == "milan" })
+	if len(others) != 1 || others[0].Evidence != "of another" || len(Installation(findings))+len(OfPeer(findings, "milan"))+len(others) != 3 {
+		t.Errorf("%v", others)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,8 @@ type CopyOptions struct {
 	Type offv1.ReflectionType
 	// Waiting, if not empty, is the reason why no decision is possible at the moment.
 	Waiting string
+	// Now is the current time of this cluster's clock, for Events. The zero time leaves timestamps of the provider unchanged.
+	Now time.Time
 }
 
 // Change is the operation that a copy needs.

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,6 +60,43 @@ func Event(remote *corev1.Event, about, remoteObject metav1.Object, o CopyOption
 	in.Kind, in.Namespace, in.Name, in.UID, in.ResourceVersion = kind, about.GetNamespace(), about.GetName(), about.GetUID(), ""
 	out.Source.Component += RemoteSource
 	return out, ""
+}
+
+// LocalEventTimes replaces, in the copy of an Event, timestamps that are in the future by this cluster's clock: the provider's clock is ahead. A client would
+// show them as invalid, and sort them last for hours. Such a timestamp becomes the time when the Event, or its latest count, was first observed here. The
+// argument have is the present copy, nil for none.
+func LocalEventTimes(out, have *corev1.Event, now time.Time) {
+	if now.IsZero() {
+		return
+	}
+	now = now.Truncate(time.Second)
+	observed := func(shown time.Time) time.Time {
+		if shown.IsZero() || shown.After(now) {
+			return now
+		}
+		return shown
+	}
+	past := &corev1.Event{Series: &corev1.EventSeries{}}
+	if have != nil {
+		past.FirstTimestamp, past.EventTime = have.FirstTimestamp, have.EventTime
+		if have.Count == out.Count {
+			past.LastTimestamp = have.LastTimestamp
+		}
+		if have.Series != nil && out.Series != nil && have.Series.Count == out.Series.Count {
+			past.Series.LastObservedTime = have.Series.LastObservedTime
+		}
+	}
+	for _, of := range []struct{ at, shown *metav1.Time }{{&out.FirstTimestamp, &past.FirstTimestamp}, {&out.LastTimestamp, &past.LastTimestamp}} {
+		if of.at.After(now) {
+			of.at.Time = observed(of.shown.Time)
+		}
+	}
+	if out.EventTime.After(now) {
+		out.EventTime.Time = observed(past.EventTime.Time)
+	}
+	if s := out.Series; s != nil && s.LastObservedTime.After(now) {
+		s.LastObservedTime.Time = observed(past.Series.LastObservedTime.Time)
+	}
 }
 
 // MergeEvent returns have with the content of want, and the change that this needs.
