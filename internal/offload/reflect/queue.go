@@ -19,10 +19,10 @@ type queue struct {
 	priorities *priorities
 }
 
-func newQueue(clock clock.PassiveClock) queue {
+func newQueue(c clock.PassiveClock) queue {
 	l := &priorities{
 		remoteTriggered: map[types.NamespacedName]struct{}{}, priority: map[types.NamespacedName]int{},
-		clock: clock, since: map[types.NamespacedName]time.Time{},
+		clock: c, since: map[types.NamespacedName]time.Time{},
 	}
 	return queue{
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
