@@ -1,6 +1,10 @@
 // Package testing starts real API servers for tests: etcd and the kube-apiserver that the playground has built, with the custom
 // resources of Liqo installed. There is no controller manager and no kubelet, so a test observes only the effects of the code
 // under test.
+//
+// Each test has API servers and etcds of its own, so tests share no state. Two measures make a server cheap. First, its etcd
+// starts from a copy of prepared files, which contain the CRDs and the default roles of Kubernetes, and no other objects. Second,
+// etcd and API server are killed when the test ends, because nobody needs their data.
 package testing
 
 import (
@@ -15,7 +19,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"liqo.io/liqo/internal/kube"
 )
@@ -24,8 +27,8 @@ import (
 // provides the folder.
 const EnvBinaries = "PLAYGROUND_BINARIES"
 
-// APIServer starts an API server for the test, installs the CRDs of Liqo, and returns the client configuration of an
-// administrator. The server stops when the test ends. If it cannot be started, the test fails.
+// APIServer starts an API server for the test, with the CRDs of Liqo, and returns the client configuration of an administrator.
+// The server ends when the test ends. If it cannot be started, the test fails.
 func APIServer(t testing.TB) *rest.Config {
 	t.Helper()
 	_, config := Environment(t)
@@ -49,50 +52,6 @@ func Both(t testing.TB, near, far func()) {
 	if t.Failed() {
 		t.FailNow()
 	}
-}
-
-// Environment is like APIServer, for tests that also add users, stop and start the server themselves, or set flags of the server
-// (name, value).
-func Environment(t testing.TB, flags ...[2]string) (*envtest.Environment, *rest.Config) {
-	t.Helper()
-	server, config, _ := WithAuthority(t, flags...)
-	return server, config
-}
-
-// WithAuthority is like Environment, for tests that need client certificates which the API server trusts.
-func WithAuthority(t testing.TB, flags ...[2]string) (*envtest.Environment, *rest.Config, *Authority) {
-	t.Helper()
-	authority, err := NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &envtest.Environment{
-		BinaryAssetsDirectory: binaries(t),
-		CRDDirectoryPaths:     []string{filepath.Join(root(t), "charts", "liqo", "crds")},
-		ErrorIfCRDPathMissing: true,
-		Scheme:                kube.NewScheme(),
-		// A machine with two cores may start several servers at the same time.
-		ControlPlaneStartTimeout: 2 * time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-	}
-	server.ControlPlane.GetAPIServer().Authn = authority
-	configured := server.ControlPlane.GetAPIServer().Configure().
-		// The clients limit the request rate; this server must not queue requests.
-		Set("enable-priority-and-fairness", "false")
-	for _, flag := range flags {
-		configured.Set(flag[0], flag[1])
-	}
-	config, err := server.Start()
-	if err != nil {
-		t.Fatalf("starting an API server from %s: %v", server.BinaryAssetsDirectory, err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("stopping the API server: %v", err)
-		}
-	})
-	config.QPS = -1
-	return server, config, authority
 }
 
 // Client returns a client that reads from and writes to the API server directly, without a cache.

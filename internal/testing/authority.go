@@ -9,18 +9,16 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // Authority is the certificate authority that an API server trusts for client certificates. With its certificates, a test acts as
@@ -32,11 +30,9 @@ type Authority struct {
 	// Certificates become valid one minute before the current time, to allow for clock differences.
 	Life time.Duration
 	Now  func() time.Time
-	file string
 }
 
-// NewAuthority returns a new authority. Set it as ControlPlane.GetAPIServer().Authn of an environment before that environment
-// starts.
+// NewAuthority returns a new authority.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -57,18 +53,7 @@ func NewAuthority() (*Authority, error) {
 
 // Certificate issues a client certificate for a user, valid between two times.
 func (a *Authority) Certificate(key crypto.PublicKey, subject pkix.Name, from, until time.Time) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64))
-	if err != nil {
-		return nil, fmt.Errorf("numbering a certificate: %w", err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: subject, NotBefore: from, NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, a.certificate, key, a.key)
-	if err != nil {
-		return nil, fmt.Errorf("signing a certificate for %s: %w", subject.CommonName, err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	return a.issue(key, &x509.Certificate{Subject: subject, NotBefore: from, NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
 // Sign issues certificates for approved CertificateSigningRequests until ctx ends, as the controller manager of Kubernetes does.
@@ -105,37 +90,79 @@ func (a *Authority) Sign(ctx context.Context, c client.Client) {
 	}
 }
 
-// Configure implements the Authn interface of envtest: it sets the flag for the client CA file.
-func (a *Authority) Configure(workDir string, args *envtest.Arguments) error {
-	a.file = filepath.Join(workDir, "clients.crt")
-	args.Set("client-ca-file", a.file)
-	return nil
+// User returns a new key and a certificate for a user, both PEM-encoded.
+func (a *Authority) User(name string, groups ...string) (certificate, key []byte, err error) {
+	return a.pair(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 }
 
-// Start implements the Authn interface of envtest: it writes the client CA file.
-func (a *Authority) Start() error {
-	if a.file == "" {
-		return errors.New("starting an authority: it was not configured")
-	}
-	return os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw}), 0o600)
-}
-
-// AddUser implements the Authn interface of envtest: it returns a configuration with a new key and certificate for the user.
-func (a *Authority) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// pair returns a new key, and a certificate with the subject and the purpose of a template, both PEM-encoded.
+func (a *Authority) pair(template *x509.Certificate) (certificate, key []byte, err error) {
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of user %s: %w", user.Name, err)
+		return nil, nil, fmt.Errorf("making a key for %s: %w", template.Subject.CommonName, err)
 	}
-	der, err := x509.MarshalECPrivateKey(key)
+	der, err := x509.MarshalECPrivateKey(signer)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the key of user %s: %w", user.Name, err)
+		return nil, nil, fmt.Errorf("encoding the key of %s: %w", template.Subject.CommonName, err)
 	}
-	cfg := rest.CopyConfig(base)
-	cfg.KeyData = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 	now := time.Now()
-	cfg.CertData, err = a.Certificate(key.Public(), pkix.Name{CommonName: user.Name, Organization: user.Groups}, now.Add(-time.Minute), now.Add(12*time.Hour))
-	return cfg, err
+	template.NotBefore, template.NotAfter = now.Add(-time.Minute), now.Add(12*time.Hour)
+	certificate, err = a.issue(signer.Public(), template)
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
 }
 
-// Stop implements the Authn interface of envtest.
-func (a *Authority) Stop() error { return nil }
+// issue signs a certificate.
+func (a *Authority) issue(key crypto.PublicKey, template *x509.Certificate) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64))
+	if err != nil {
+		return nil, fmt.Errorf("numbering a certificate: %w", err)
+	}
+	template.SerialNumber, template.KeyUsage = serial, x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing a certificate for %s: %w", template.Subject.CommonName, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// pem returns the certificate of the authority.
+func (a *Authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
+// serverFiles are the files with which an API server starts.
+type serverFiles struct {
+	// authority is the certificate of the authority of its clients; certificate and key are its own.
+	authority, certificate, key string
+	// accounts is the key that signs the tokens of ServiceAccounts.
+	accounts string
+}
+
+// writeServerFiles writes the files of an API server on 127.0.0.1 to a folder.
+func (a *Authority) writeServerFiles(dir string) (serverFiles, error) {
+	certificate, key, err := a.pair(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: "kube-apiserver"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		return serverFiles{}, err
+	}
+	_, accounts, err := a.User("accounts")
+	if err != nil {
+		return serverFiles{}, err
+	}
+	files := serverFiles{
+		authority: filepath.Join(dir, "clients.crt"), certificate: filepath.Join(dir, "apiserver.crt"), key: filepath.Join(dir, "apiserver.key"),
+		accounts: filepath.Join(dir, "accounts.key"),
+	}
+	for file, content := range map[string][]byte{files.authority: a.pem(), files.certificate: certificate, files.key: key, files.accounts: accounts} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			return serverFiles{}, err
+		}
+	}
+	return files, nil
+}

@@ -39,7 +39,7 @@ func Backup(t testing.TB, config *rest.Config) (restore func()) {
 		if err := os.CopyFS(files, os.DirFS(saved)); err != nil {
 			t.Fatalf("restoring the state of etcd: %v", err)
 		}
-		begin(t, etcd, "etcd")
+		begin(t, "etcd", etcd)
 		Eventually(t, time.Minute, "etcd to be back", func() error {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 			if err != nil {

@@ -31,7 +31,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -78,7 +77,7 @@ func (l *link) set(up bool) {
 }
 
 func TestNodeOnAPIServer(t *testing.T) {
-	environment, config := liqotesting.Environment(t)
+	_, config, authority := liqotesting.WithAuthority(t)
 	c := liqotesting.Client(t, config)
 	watching, err := client.NewWithWatch(config, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
@@ -262,7 +261,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 			t.Errorf("%+v", lease)
 		}
 	})
-	t.Run("authorization", func(t *testing.T) { whoMayAsk(t, environment, c, "https://"+address) })
+	t.Run("authorization", func(t *testing.T) { whoMayAsk(t, authority, c, "https://"+address) })
 	t.Run("certificate", func(t *testing.T) { isSigned(t, c, certificate) })
 	t.Run("recreated after its deletion", func(t *testing.T) {
 		uid := node.UID
@@ -277,7 +276,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 }
 
 // whoMayAsk asks the kubelet API as several users.
-func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, address string) {
+func whoMayAsk(t *testing.T, authority *liqotesting.Authority, c client.Client, address string) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "kubelet-reader"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes/proxy"}, Verbs: []string{"get"}},
 	}}
@@ -316,11 +315,11 @@ func whoMayAsk(t *testing.T, environment *envtest.Environment, c client.Client, 
 		return resp.StatusCode, string(body)
 	}
 	user := func(name string) *tls.Certificate {
-		added, err := environment.AddUser(envtest.User{Name: name}, nil)
+		certificate, key, err := authority.User(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pair, err := tls.X509KeyPair(added.Config().CertData, added.Config().KeyData)
+		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
 			t.Fatal(err)
 		}
