@@ -58,7 +58,7 @@ const (
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
 )
 
-// AnnotationRealStorageClass, on a Namespace, names the StorageClass that holds the data of the claims of this namespace in this cluster. Without it, the
+// AnnotationRealStorageClass names, on a Namespace, the StorageClass that holds the data of the claims of this namespace in this cluster. Without it, the
 // installation decides.
 const AnnotationRealStorageClass = "liqo.io/real-storage-class"
 

@@ -98,7 +98,7 @@ func betweenStates() []betweenState {
 		{
 			"a tenant is drained", "",
 			func(b *betweenClusters) {
-				b.world.begin(b.in(b.t, b.peered, "drain tenant rome --skip-confirm --kubeconfig %milan", nil).left)
+				b.begin(b.in(b.t, b.peered, "drain tenant rome --skip-confirm --kubeconfig %milan", nil).left)
 			},
 			"Tenant rome in namespace liqo-tenant-rome is drained: it may do nothing", "liqoctl activate tenant rome",
 			[]string{"activate tenant rome --kubeconfig %milan"},

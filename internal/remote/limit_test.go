@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -61,8 +62,8 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 			source := watch.NewFakeWithChanSize(100, false)
 			var reports []error
 			page := 0
-			lw := LimitCache(&cache.ListWatch{
-				ListFunc: func(metav1.ListOptions) (runtime.Object, error) {
+			lw := cache.ToListerWatcherWithContext(LimitCache(&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 					list := &corev1.ConfigMapList{}
 					for _, o := range row.pages[page] {
 						list.Items = append(list.Items, *o.(*corev1.ConfigMap))
@@ -70,8 +71,8 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 					page++
 					return list, nil
 				},
-				WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return source, nil },
-			}, limits, func(err error) { reports = append(reports, err) })
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
+			}, limits, func(err error) { reports = append(reports, err) }))
 			var err error
 			for round := 0; round < 2 && err == nil && len(row.pages) > 0; round++ { // a second list replaces the first one
 				page = 0
@@ -80,7 +81,7 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 					if i > 0 {
 						options.Continue = "more"
 					}
-					if _, err = lw.List(options); err != nil {
+					if _, err = lw.ListWithContext(t.Context(), options); err != nil {
 						break
 					}
 				}
@@ -90,7 +91,7 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 				if row.byWatch {
 					options.SendInitialEvents = &yes
 				}
-				w, failed := lw.Watch(options)
+				w, failed := lw.WatchWithContext(t.Context(), options)
 				if failed != nil {
 					t.Fatal(failed)
 				}
