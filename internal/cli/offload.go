@@ -407,7 +407,7 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 			return notYet("the controller manager has not looked at it")
 		}
 		if id := heldBy(object); c.deleteVolumes && id != "" {
-			return notYet("cluster %s still has the remote namespace; annotation %s=%s of the object ends with this command", id, api.AnnotationDeleteVolumes, api.True)
+			return notYet("cluster %s still has the remote namespace", id)
 		}
 		switch object.Status.OffloadingPhase {
 		case offloadingv1beta1.PhaseReady:
@@ -419,6 +419,11 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 			return notYet("phase %s%s", orDefault(string(object.Status.OffloadingPhase), "unknown"), twinTrouble(object))
 		}
 	})
+	if err != nil && object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.deleteVolumes {
+		return errors.Join(err, fmt.Errorf("annotation %[1]s=%[2]s stays on NamespaceOffloading %[3]s in namespace %[4]s: volumes in all providers may be deleted; "+
+			"run the same command again to finish, or remove the annotation: kubectl annotate namespaceoffloading %[3]s -n %[4]s %[1]s-",
+			api.AnnotationDeleteVolumes, api.True, object.Name, namespace))
+	}
 	if err != nil {
 		return err
 	}

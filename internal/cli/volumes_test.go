@@ -160,6 +160,10 @@ func TestShrinkingASelectorLosesNoDataByAccident(t *testing.T) {
 	if strings.Contains(ran.said, "Claim other") || ran.wrote != 0 {
 		t.Errorf("%d writes, %s", ran.wrote, ran.said)
 	}
+	ran = w.in(t, begin, command+" --delete-volumes --timeout 1s", func() { w.silent = true })
+	if want := "kubectl annotate namespaceoffloading offloading -n demo liqo.io/delete-volumes-"; ran.code != 1 || !strings.Contains(ran.said, want) {
+		t.Errorf("the permission to delete data stays, and this isn't said: code %d, no %q in %s", ran.code, want, ran.said)
+	}
 	if ran = w.in(t, begin, command+" --delete-volumes", nil); ran.code != 0 {
 		t.Fatalf("code %d, %s%s", ran.code, ran.out, ran.said)
 	}

@@ -158,6 +158,9 @@ func (i Inside) Receive(ctx context.Context, address string, rate int) (*Stream,
 	return s, nil
 }
 
+// Process is the ID of the process that receives.
+func (s *Stream) Process() int { return s.cmd.Process.Pid }
+
 // Stop ends the stream and returns what was measured.
 func (s *Stream) Stop() (r Reception, err error) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

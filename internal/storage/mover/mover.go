@@ -65,7 +65,8 @@ func (p *Program) send(ctx context.Context, path string) (*move.Result, error) {
 	if err := p.initialize(ctx); err != nil {
 		return nil, err
 	}
-	err := p.restic(ctx, nil, p.Out, "backup", "--json", "--host", host, "--exclude", filepath.Join(path, lostAndFound), path)
+	// --force reads all files again. Otherwise restic takes the content of unchanged files from the snapshot before, and an unequal copy stays unequal.
+	err := p.restic(ctx, nil, p.Out, "backup", "--json", "--force", "--host", host, "--exclude", filepath.Join(path, lostAndFound), path)
 	if err != nil {
 		return nil, err
 	}
