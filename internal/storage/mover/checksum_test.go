@@ -154,7 +154,7 @@ func TestTheRepositoryIsCreatedOnce(t *testing.T) {
 			t.Fatalf("%+v, %v", result, err)
 		}
 		said := calls()
-		if strings.Count(said, "init") != inits || !strings.Contains(said, "backup --json --host liqo --exclude "+filepath.Join(root, lostAndFound)+" "+root) {
+		if strings.Count(said, "init") != inits || !strings.Contains(said, "backup --json --force --host liqo --exclude "+filepath.Join(root, lostAndFound)+" "+root) {
 			t.Errorf("%q: calls %q", script, said)
 		}
 	}
