@@ -92,8 +92,11 @@ func authenticationURL(ctx context.Context, c client.Reader, namespace string) (
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.EnrollmentService}, service); err != nil {
 		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, peering.EnrollmentService, err)
 	}
-	if err := peering.CheckEnrollmentTLS(service); err != nil {
-		return "", err
+	// An address that the administrator states may be that of a proxy that ends TLS.
+	if service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
+		if err := peering.CheckEnrollmentTLS(service); err != nil {
+			return "", err
+		}
 	}
 	// Most Services need no node: only a node port has the address of one.
 	if url, err := peering.EnrollmentURL(service, nil); err == nil {

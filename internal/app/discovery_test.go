@@ -86,6 +86,8 @@ func TestAnnouncedURL(t *testing.T) {
 	annotated.Annotations = map[string]string{peering.AnnotationEnrollmentAddress: "203.0.113.8"}
 	plain := balanced.DeepCopy()
 	plain.Spec.Ports[0].Name = peering.EnrollmentPlainPort
+	proxied := plain.DeepCopy()
+	proxied.Annotations = annotated.Annotations
 	for name, row := range map[string]struct {
 		service     *corev1.Service
 		url, refuse string
@@ -95,6 +97,7 @@ func TestAnnouncedURL(t *testing.T) {
 		"load balancer":    {service: balanced, url: "https://203.0.113.7"},
 		"annotation":       {service: annotated, url: "https://203.0.113.8"},
 		"without TLS":      {service: plain, refuse: "serves no TLS"},
+		"behind a proxy":   {service: proxied, url: "https://203.0.113.8"},
 		"no such Service":  {service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "other"}}, refuse: "liqo/liqo-auth"},
 		"no port, no node": {service: &corev1.Service{ObjectMeta: service.ObjectMeta}, refuse: "has no port", lists: 1},
 	} {

@@ -156,7 +156,7 @@ func (v *volumes) decide(f reflect.Facts, claim *corev1.PersistentVolumeClaim) o
 		}
 		out.Why = step.Why
 		if claim != nil && step.Refused != "" {
-			out.Warning = step.Refused
+			out.Warning, out.Confirm = step.Refused, step.Confirm
 		}
 	}
 	return out

@@ -181,8 +181,13 @@ func TestClaimsOfOtherClassesInAProvider(t *testing.T) {
 	if len(s.enqueued) != 1 || s.enqueued[0] != facts.Key {
 		t.Errorf("enqueued %v", s.enqueued)
 	}
-	if step := s.decides(facts, offload.Nothing); !strings.Contains(step.Warning, "StorageClass standard") || !strings.Contains(step.Warning, "StorageClass liqo") {
+	if step := s.decides(facts, offload.Nothing); !strings.Contains(step.Warning, "StorageClass standard") || !strings.Contains(step.Warning, "StorageClass liqo") || !step.Confirm {
 		t.Errorf("%+v", step)
+	}
+	// What the engine reads then also has claims that Liqo did not create.
+	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
+	if step := s.decides(factsOf(claim, theirs, offload.Mapped, true), offload.Nothing); step.Warning != "" {
+		t.Errorf("the provider has a claim of that name: %+v", step)
 	}
 	s.decides(factsOf(nil, nil, offload.Mapped, true), offload.Nothing)
 	if s.next(facts).Warning != "" {

@@ -107,8 +107,8 @@ type Step struct {
 	Refused string
 	// AwaitsDriver tells that the driver has still to create the volume of the backing claim. Its Events on that claim say why it does not.
 	AwaitsDriver bool
-	// Confirm requires a second decision, on objects that are read from the API servers and not from a cache: the action can't be undone, or it would be
-	// wrong for a claim that is gone.
+	// Confirm requires a second decision, on objects that are read from the API servers and not from a cache: the action can't be undone, it would be wrong
+	// for a claim that is gone, or it depends on a claim that Liqo did not create.
 	Confirm bool
 }
 
@@ -192,9 +192,11 @@ func (s *State) foreign(why string) Step {
 	if named := s.Claim.Spec.StorageClassName; named != nil && *named != "" {
 		class = "StorageClass " + *named
 	}
-	return refuse("the claim has %s, whose volumes are in this cluster only, and its pod is scheduled on a virtual node of cluster %s: use a claim of StorageClass %s, "+
+	step = refuse("the claim has %s, whose volumes are in this cluster only, and its pod is scheduled on a virtual node of cluster %s: use a claim of StorageClass %s, "+
 		"keep the pod off virtual nodes (node affinity with %s DoesNotExist), or create PersistentVolumeClaim %s in %s",
 		class, s.Place.Cluster, s.ownClass(), api.LabelType, s.Claim.Name, s.where())
+	step.Confirm = true // caches hold only claims that Liqo created
+	return step
 }
 
 // ownClass returns the name of a class of Liqo.

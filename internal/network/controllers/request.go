@@ -167,7 +167,8 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 	told := toldIn(q)
 	if other := decisive(list.Items); other != nil {
 		if told = toldIn(other); other.UID != q.UID && copied(other) && copied(q) {
-			return kube.Invalid(reasons.Invalid, "cluster %s has another NetworkRequest, %s, which counts: delete one of them in cluster %s", peer, other.Name, peer)
+			return kube.Invalid(reasons.Invalid, "cluster %s has another NetworkRequest, %s, which counts: delete one of them in cluster %s. If that cluster no longer has "+
+				"it, delete NetworkRequest %s in namespace %s here", peer, other.Name, peer, other.Name, other.Namespace)
 		}
 	}
 	if len(told.CIDR.Pod) > 0 {

@@ -16,15 +16,15 @@ const (
 	kindConfigMap = "ConfigMap"
 )
 
-// needs returns the Secrets and ConfigMaps without which the containers of a Pod do not start, each once.
+// needs returns the Secrets and ConfigMaps without which the containers of a Pod do not start, each once. A kubelet starts them without pull secrets, too.
 func needs(spec *corev1.PodSpec) (out []need) {
-	told := map[need]bool{}
+	seen := map[need]bool{}
 	add := func(field, kind, name string, optional *bool) {
 		key := need{kind: kind, name: name}
-		if name == "" || told[key] || optional != nil && *optional {
+		if name == "" || seen[key] || optional != nil && *optional {
 			return
 		}
-		told[key] = true
+		seen[key] = true
 		out = append(out, need{field, kind, name})
 	}
 	for i := range spec.Volumes {
@@ -70,9 +70,6 @@ func needs(spec *corev1.PodSpec) (out []need) {
 				}
 			}
 		}
-	}
-	for _, secret := range spec.ImagePullSecrets {
-		add("spec.imagePullSecrets", kindSecret, secret.Name, nil)
 	}
 	return out
 }

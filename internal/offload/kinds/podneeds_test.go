@@ -40,7 +40,6 @@ func TestObjectsThatStayAreReported(t *testing.T) {
 		{"env E of container c needs ConfigMap settings: ", env(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref}})},
 		{"envFrom of container i needs Secret settings: ", from(corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref}})},
 		{"envFrom of container i needs ConfigMap settings: ", from(corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref}})},
-		{"spec.imagePullSecrets needs Secret settings: ", func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{ref} }},
 	} {
 		for _, of := range []struct {
 			annotation string
@@ -75,6 +74,10 @@ func TestObjectsThatStayAreReported(t *testing.T) {
 	}
 	if got := MissingObjects(pod(optional), o); len(got) > 0 {
 		t.Errorf("a Secret that may be missing: %q", got)
+	}
+	pulling := func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{ref} }
+	if got := MissingObjects(pod(pulling), o); len(got) > 0 {
+		t.Errorf("a kubelet starts containers without a pull secret: %q", got)
 	}
 	// The user's ConfigMap has the name of the copy of the root CA, which the pod would get in its place.
 	taken := volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}}})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
 )
@@ -57,8 +58,9 @@ func (p *provisioner) complaint(ctx context.Context, backing *corev1.PersistentV
 	if last == nil {
 		return "", nil
 	}
-	return fmt.Sprintf("StorageClass %s, which has the data, creates no volume: %s: ask for accessModes, a volumeMode and a size that this class has, "+
-		"or have the administrator set chart value storage.realStorageClassName to another class", ptr.Deref(backing.Spec.StorageClassName, ""), last.Message), nil
+	return fmt.Sprintf("StorageClass %s, which has the data, creates no volume: %s: cure the driver, or delete this claim and create it again with accessModes, "+
+		"a volumeMode and a size that the class has. For another class, first set annotation %s of the namespace, or chart value storage.realStorageClassName",
+		ptr.Deref(backing.Spec.StorageClassName, ""), last.Message, api.AnnotationRealStorageClass), nil
 }
 
 // latest returns when an Event was last observed. Events of API group events.k8s.io have another field for it.
