@@ -1,5 +1,5 @@
-// Package api holds what several API groups share: label and annotation keys of peering objects, names that are derived from a cluster ID, the
-// order in which objects take precedence, and which nodes other clusters reach.
+// Package api holds definitions that several API groups share: label and annotation keys of peering objects, names that are derived from a cluster
+// ID, the order in which objects take precedence, and the selection of nodes that other clusters reach.
 //
 // The subpackages define the kinds, one package per API group and version. A string that belongs to a single kind is declared next to it.
 package api
@@ -22,11 +22,11 @@ const (
 	LabelType = "liqo.io/type"
 	// LabelVirtualNode (on the Deployment and Pods of a virtual kubelet) is the name of its VirtualNode.
 	LabelVirtualNode = "liqo.io/virtual-node"
-	// LabelStorageProvisioner ("true") marks the namespace of the claims that hold the data of Liqo's StorageClass.
+	// LabelStorageProvisioner ("true") marks the storage namespace, which has the backing claims of Liqo's StorageClass.
 	LabelStorageProvisioner = "liqo.io/storage-provisioner"
 	// LabelManaged ("true") marks the objects that Liqo created, through the chart or at run time.
 	LabelManaged = "liqo.io/managed"
-	// LabelWebhookSkip ("true") exempts an object from the admission webhooks. This version neither sets nor reads it.
+	// LabelWebhookSkip ("true") exempts an object from the admission webhooks of other versions. This version neither sets nor reads it.
 	LabelWebhookSkip = "liqo.io/webhook-skip"
 	// LabelResourceSliceName (on an Identity or VirtualNode) is the name of the ResourceSlice that it was created for.
 	LabelResourceSliceName = "liqo.io/resourceslice-name"
@@ -58,12 +58,16 @@ const (
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
 )
 
-// AnnotationRealStorageClass names, on a Namespace, the StorageClass that holds the data of the claims of this namespace in this cluster. Without it, the
-// installation decides.
+// AnnotationRemoteClaim replaces, on a Pod for a virtual node, a claim in the remote pod. With the value PLACEHOLDER=CLAIM, a volume that names claim
+// PLACEHOLDER in the spec of the pod mounts PersistentVolumeClaim CLAIM of the remote namespace. Claim PLACEHOLDER need not exist.
+const AnnotationRemoteClaim = "storage.liqo.io/remote-claim"
+
+// AnnotationRealStorageClass names, on a Namespace, the StorageClass that holds the data of the claims of this namespace in this cluster. Without it,
+// the installation decides.
 const AnnotationRealStorageClass = "liqo.io/real-storage-class"
 
-// AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode) gives up the data of the volumes that its end deletes in a provider. Without
-// it, the end waits until there are no such volumes.
+// AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode) permits Liqo to delete volumes with data in a provider when a user
+// deletes the object. Without it, the deletion waits until there are no such volumes.
 const AnnotationDeleteVolumes = "liqo.io/delete-volumes"
 
 // Annotations of the controller manager's own objects.
@@ -77,7 +81,7 @@ const (
 const (
 	// Namespace is the default namespace of an installation.
 	Namespace = "liqo"
-	// StorageNamespace holds the real volumes behind the virtual storage class.
+	// StorageNamespace is the default name of the storage namespace, which has the backing claims of Liqo's StorageClass.
 	StorageNamespace = "liqo-storage"
 	// TenantNamespacePrefix precedes the remote cluster ID in the default name of a tenant namespace.
 	TenantNamespacePrefix = "liqo-tenant-"

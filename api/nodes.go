@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ReachedNodes returns the nodes whose node ports other clusters may use, by name. It leaves out virtual nodes, and nodes that are not ready or
-// are being deleted, unless there are no others.
+// ReachedNodes returns the nodes whose node ports other clusters may use, sorted by name. It leaves out virtual nodes. It also leaves out nodes that
+// are not ready or are being deleted, unless there are no others.
 func ReachedNodes(nodes []corev1.Node) []corev1.Node {
 	sorted := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return n.Labels[LabelType] == TypeVirtualNode })
 	usable := slices.DeleteFunc(slices.Clone(sorted), func(n corev1.Node) bool { return !nodeReady(&n) || !n.DeletionTimestamp.IsZero() })

@@ -13,7 +13,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func meta(name string) metav1.ObjectMeta {
@@ -22,7 +22,7 @@ func meta(name string) metav1.ObjectMeta {
 
 // TestValidationOnAPIServer tries values that the schemas and their rules reject, and checks the messages.
 func TestValidationOnAPIServer(t *testing.T) {
-	c := apitesting.Client(t, apitesting.APIServer(t))
+	c := apitest.Client(t, apitest.APIServer(t))
 	offloading := func(name string, spec offloadingv1beta1.NamespaceOffloadingSpec) client.Object {
 		return &offloadingv1beta1.NamespaceOffloading{ObjectMeta: meta(name), Spec: spec}
 	}

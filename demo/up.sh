@@ -33,7 +33,7 @@ both() {
 }
 
 cluster() {
-	"$playground" create cluster --name "$1" --nodes 1 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/16 --if-not-exists
+	"$playground" create cluster --name "$1" --nodes 1 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/16 --metrics-server --if-not-exists
 	(umask 077 && "$playground" get kubeconfig --name "$1" >"$state/$1.kubeconfig")
 }
 
@@ -129,6 +129,9 @@ All of it took $((SECONDS - began)) s. Go on with:
   bin/kubectl get nodes
   bin/kubectl -n demo scale deployment hello --replicas 5
   bin/kubectl -n demo get pods -o wide --watch
+  bin/kubectl top nodes                      # from about a minute after the start on: metrics-server measures every 10 s
+  bin/kubectl -n demo top pods
+  bin/kubectl -n demo autoscale deployment hello --cpu 50% --min 2 --max 6
   bin/liqoctl info
   bin/liqoctl info peer milan
   bin/liqoctl test network --remote-kubeconfigs $PWD/$milan --image registry.local/testserver:1 --outside=

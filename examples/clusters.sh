@@ -15,8 +15,11 @@ cluster() {
 # installed NAME FLAGS... makes such a cluster, with Liqo in it.
 installed() {
 	cluster "$1"
-	"$bin/liqoctl" install --kubeconfig "liqo_kubeconf_$1" --cluster-name "$@"
+	liqo "$@"
 }
+
+# liqo NAME FLAGS... installs Liqo in a cluster.
+liqo() { "$bin/liqoctl" install --kubeconfig "liqo_kubeconf_$1" --cluster-name "$@"; }
 
 # together waits for all jobs, and fails if one of them does.
 together() {

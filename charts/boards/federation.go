@@ -16,7 +16,7 @@ func federation() board {
 				trouble("Providers unreachable", "Providers whose API server does not respond.", `count(`+reachable+` == 0)`),
 				trouble("Virtual nodes not Ready", "Virtual nodes on which no new pods are scheduled.", `count(`+ready+` == 0)`),
 				trouble("Quotas exhausted", "Quotas of consumers of which more than 95% is used.", `count(`+share+` > 0.95)`),
-				number("Next certificate", "Time until the first certificate expires. Liqo renews certificates when a third of their lifetime is left.", "s",
+				number("Next expiry", "Time until the first certificate or token expires. Liqo renews them when a third of their lifetime is left. Access keys of AWS do not expire.", "s",
 					`min(liqo_certificate_expiry_seconds)`),
 			)},
 			{title: "Peers", panels: panels(
@@ -36,7 +36,7 @@ func federation() board {
 				list("Granted to consumers", "What this cluster grants to each consumer, in cores, bytes or pieces.", "short",
 					query{`max by (cluster_id, quota, resource) (liqo_quota_granted)`, "granted"},
 					query{`max by (cluster_id, quota, resource) (liqo_quota_used)`, "used"}),
-				list("Certificates", "Time until each certificate expires.", "s",
+				list("Certificates and tokens", "Time until each certificate or token expires. Access keys of AWS do not expire.", "s",
 					query{`min by (cluster_id, kind, object_namespace, object_name) (liqo_certificate_expiry_seconds)`, "expires in"}),
 			)},
 			{title: "Liqo itself", panels: panels(

@@ -24,7 +24,7 @@ func run(into string) error {
 		return fmt.Errorf("removing the former boards: %w", err)
 	}
 	if err := os.MkdirAll(into, 0o755); err != nil {
-		return fmt.Errorf("making the folder of the boards: %w", err)
+		return fmt.Errorf("creating the folder of the boards: %w", err)
 	}
 	for _, b := range []board{federation(), network(), reflection()} {
 		text, err := b.json()

@@ -52,7 +52,7 @@ func run(chart, into string) error {
 	}
 	for name, content := range map[string]string{filepath.Join(chart, "values.schema.json"): text.String() + "\n", into: reference} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return fmt.Errorf("making the folder of %s: %w", name, err)
+			return fmt.Errorf("creating the folder of %s: %w", name, err)
 		}
 		if err := os.WriteFile(name, []byte(content), 0o644); err != nil { //nolint:gosec // anybody may read it
 			return fmt.Errorf("writing %s: %w", name, err)

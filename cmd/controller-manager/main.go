@@ -23,8 +23,8 @@ func main() {
 
 func run() error {
 	flags := flag.NewFlagSet("controller-manager", flag.ExitOnError)
-	verbose := flags.Bool("verbose", false, "log what is waited for, too")
-	applyCRDs := flags.Bool("apply-crds", false, "only bring the custom resource definitions to this version, and end")
+	verbose := flags.Bool("verbose", false, "also log the conditions for which objects wait")
+	applyCRDs := flags.Bool("apply-crds", false, "only update the custom resource definitions to this version, and exit")
 	var opts app.ControllerManagerOptions
 	var discovery app.DiscoveryOptions
 	opts.AddFlags(flags)

@@ -19,7 +19,7 @@ func clusterDomain() string {
 }
 
 // searchedDomain returns the DNS domain of the cluster from the text of a resolv.conf (man resolv.conf): DOMAIN in the search
-// entry svc.DOMAIN, empty if there is none. The last search line counts.
+// entry svc.DOMAIN, empty if there is none. As in resolvers, the last search line takes effect.
 func searchedDomain(text string) string {
 	domain := ""
 	for line := range strings.Lines(text) {

@@ -46,8 +46,8 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 	}
 	collectOften()
 	cfg = rest.CopyConfig(cfg)
-	// The API Priority and Fairness of the API server limits the request rate. A client-side limit would only delay requests that
-	// it accepts.
+	// The API server limits the request rate itself (API Priority and Fairness). A client-side limit would only delay requests that the server
+	// would accept.
 	cfg.QPS = -1
 	remote.RelistAfterOutages(cfg)
 	end := endTimeout
@@ -64,7 +64,7 @@ func ControllerManager(ctx context.Context, cfg *rest.Config, opts *ControllerMa
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
+		return fmt.Errorf("creating the manager: %w", err)
 	}
 	components, registry := *opts, prometheus.NewRegistry()
 	components.Metrics = registry
@@ -147,6 +147,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Namespace: opts.LiqoNamespace,
 		Algorithm: opts.algorithm(),
 		APIServer: peeringcontrollers.APIServer{Address: opts.APIServerAddress, CA: opts.APIServerCA, TrustedCA: opts.TrustedCA},
+		Tokens:    peeringcontrollers.Tokens{Enabled: opts.Identity == IdentityToken, Life: opts.TokenLifetime},
 		Offer: peering.Offer{
 			Enabled: opts.DefaultClassEnabled, NodeLabels: opts.ClusterLabels,
 			IngressClasses: opts.IngressClasses, LoadBalancerClasses: opts.LoadBalancerClasses,
@@ -180,8 +181,8 @@ func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return networkcontrollers.Setup(mgr, networkcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, WatchTemplates: opts.WatchGatewayTemplates,
-		LoadBalancerTimeout: opts.LoadBalancerTimeout,
-		Labels:              opts.GlobalLabels, Annotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
+		MTU: opts.TunnelMTU, Exposure: opts.Exposure,
+		Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
 	})
 }
 

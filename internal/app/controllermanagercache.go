@@ -47,8 +47,8 @@ func existing(key string) labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
-// keepReadiness extends a transformation of Nodes: it keeps the condition Ready, which peering shows. It removes the heartbeat
-// time from that condition.
+// keepReadiness extends a transformation of cached Nodes that would remove all conditions: it keeps condition Ready, because the peering controllers read
+// it. It removes the heartbeat time of that condition, so that a heartbeat does not count as a change.
 func keepReadiness(strip toolscache.TransformFunc) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(*corev1.Node)
@@ -85,7 +85,7 @@ func virtualKubeletPods(mgr ctrl.Manager) (cache.Cache, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of virtual kubelets' pods: %w", err)
+		return nil, fmt.Errorf("creating a cache of virtual kubelets' pods: %w", err)
 	}
 	if err := mgr.Add(pods); err != nil {
 		return nil, fmt.Errorf("adding the cache of virtual kubelets' pods: %w", err)

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/peering"
 )
@@ -34,6 +35,10 @@ type ControllerManagerOptions struct {
 	APIServerAddress string
 	APIServerCA      []byte
 	TrustedCA        bool
+	// Identity is the type of credential that this cluster issues to consumers: IdentityCertificate or IdentityToken. TokenLifetime is the lifetime
+	// of a token.
+	Identity      string
+	TokenLifetime time.Duration
 	// Sharing defines the share of this cluster that ResourceSlices of the default class get.
 	Sharing peering.SharingPolicy
 	// IngressClasses and LoadBalancerClasses are offered to consumers.
@@ -47,9 +52,9 @@ type ControllerManagerOptions struct {
 	PodMetadata offload.PodMetadata
 	// ProtectedNamespaces are name patterns of namespaces of this cluster that are never offloaded.
 	ProtectedNamespaces []string
-	// ChosenNamespaces are name patterns of namespaces that consumers may choose in this cluster, RefusedNamespaces of those that no
-	// consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of each of these
-	// namespaces, DefaultLimits are the limits of containers there that declare none.
+	// ChosenNamespaces are patterns of names that consumers may choose for their namespaces in this cluster. RefusedNamespaces are patterns of names
+	// that no namespace of a consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of
+	// each of these namespaces, DefaultLimits are the limits of containers there that declare none.
 	ChosenNamespaces, RefusedNamespaces []string
 	NamespaceLimit                      int
 	NamespaceQuota, DefaultLimits       corev1.ResourceList
@@ -63,43 +68,52 @@ type ControllerManagerOptions struct {
 	TLSCompatibilityMode bool
 	// EnableAuthentication, EnableNetworking and EnableOffloading enable the modules.
 	EnableAuthentication, EnableNetworking, EnableOffloading bool
-	// EnableStorage enables the provisioner of Liqo's StorageClass. StorageNamespace is the namespace of the claims that hold the data,
-	// RealStorageClass their class; if it is empty, they get the default class of the cluster.
+	// EnableStorage enables the provisioner of Liqo's StorageClass. StorageNamespace is the namespace of the backing claims. RealStorageClass is
+	// their class; if it is empty, they get the default class of the cluster.
 	EnableStorage                      bool
 	StorageNamespace, RealStorageClass string
-	// AcceptedStorageClasses are the classes that consumers may name, besides that class.
+	// AcceptedStorageClasses are the classes that consumers may use, in addition to RealStorageClass.
 	AcceptedStorageClasses []string
-	// IPAMPools are the pools for the ranges of peers that are already in use in this cluster. If empty, these are the private
+	// IPAMPools are the pools from which IPAM remaps ranges of peers that are already in use in this cluster. If empty, these are the private
 	// ranges of RFC 1918.
 	IPAMPools []netip.Prefix
 	// OwnCIDRs are the ranges of this cluster, including its reserved ranges. No endpoint address of a consumer may be inside
-	// them. They are also needed without the networking module, when no Network lists them.
+	// them. Without the networking module, no Network lists these ranges, so they are only known from this option.
 	OwnCIDRs []netip.Prefix
 	// WatchGatewayTemplates is whether gateways are updated at once when their template changes.
 	WatchGatewayTemplates bool
 	// ConnectionUpdateInterval is the time between two updates of the latency in a Connection. It must be the same as in the gateways
 	// (--ping-update-status-interval).
 	ConnectionUpdateInterval time.Duration
-	// LoadBalancerTimeout is how long the load balancer of a gateway may take to get an address, before peers dial the node port instead.
-	LoadBalancerTimeout time.Duration
+	// Exposure has the timeout after which peers dial a node port of a gateway whose load balancer has no address, and the addresses at which they
+	// reach node ports.
+	Exposure network.ExposureRules
+	// TunnelMTU is the upper bound of the MTU of tunnels that NetworkRequests connect, in bytes; 0: none.
+	TunnelMTU int
 	// Replicas is the number of replicas of this program. With more than one, they elect a leader.
 	Replicas int
 	// AuthAddress is the listening address of the authentication service. If empty, there is no such service.
 	AuthAddress string
 	// AuthPlain makes the authentication service serve HTTP without TLS.
 	AuthPlain bool
-	// AutoJoin are name patterns of the discovered clusters that this cluster peers with by itself, if it has a token for them.
+	// AutoJoin are patterns of the IDs of discovered clusters that this cluster peers with automatically, if it has a token for them.
 	AutoJoin []string
 	// WebhookPort is the listening port of the webhooks, WebhookService the Service in front of it.
 	WebhookPort    int
 	WebhookService string
 	// HealthAddress and MetricsAddress are listening addresses. With an empty MetricsAddress, there are no metrics.
 	HealthAddress, MetricsAddress string
-	// Metrics is where the components register their metrics; nil: they have none. No flag sets it.
+	// Metrics is the registry of the components' metrics; nil disables the metrics. No flag sets it.
 	Metrics prometheus.Registerer
 	// GlobalLabels and GlobalAnnotations are put on all created objects.
 	GlobalLabels, GlobalAnnotations map[string]string
 }
+
+// Credentials of consumers.
+const (
+	IdentityCertificate = "certificate"
+	IdentityToken       = "token"
+)
 
 // AddFlags defines the flags with their defaults.
 func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
@@ -111,13 +125,15 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 		o.APIServerCA, err = base64.StdEncoding.DecodeString(value)
 		return err
 	})
-	flags.BoolVar(&o.TrustedCA, "trusted-ca", false, "the API server has a publicly trusted certificate: send no CA")
-	flags.IntVar(&o.Sharing.Percentage, "resource-sharing-percentage", 90, "percentage of what is free here that consumers get together; more than 100 promises more than there is")
-	flags.IntVar(&o.Sharing.Threshold, "offer-update-threshold-percentage", 5, "a share of CPU, memory, storage or pods that moves by no more than this many percent stays as it is")
-	flags.IntVar(&o.Sharing.SliceLimit, "resource-slice-limit", 32, "how many ResourceSlices each consumer gets here; 0 for any number")
-	flags.Func("default-node-resources", "what a ResourceSlice asks for where it does not say: cpu=4,memory=8Gi,...; of what every pod needs as much as there is when not named",
+	flags.BoolVar(&o.TrustedCA, "trusted-ca", false, "send no CA to consumers, because the API server has a publicly trusted certificate")
+	flags.StringVar(&o.Identity, "identity", IdentityCertificate, "credential of consumers: certificate (signed by signer kubernetes.io/kube-apiserver-client) or token (of a ServiceAccount)")
+	flags.DurationVar(&o.TokenLifetime, "token-lifetime", peering.CertificateLife, "lifetime of the tokens of consumers, which are renewed after two thirds of it; the API server may issue shorter ones")
+	flags.IntVar(&o.Sharing.Percentage, "resource-sharing-percentage", 90, "percentage of this cluster's free resources that all consumers together get; more than 100 overcommits them")
+	flags.IntVar(&o.Sharing.Threshold, "offer-update-threshold-percentage", 5, "change of a consumer's share, in percent, below which its ResourceSlice keeps the old amount")
+	flags.IntVar(&o.Sharing.SliceLimit, "resource-slice-limit", 32, "maximum number of ResourceSlices of each consumer; 0 for no limit")
+	flags.Func("default-node-resources", "amounts for resources that a ResourceSlice does not name: cpu=4,memory=8Gi,...; without one, it gets its whole share of cpu, memory, ephemeral storage and pods",
 		amounts(&o.Sharing.Defaults))
-	flags.Func("autoscaled-resources", "what an autoscaler makes of this cluster, to be shared as if it were here already: cpu=200,nvidia.com/gpu=8,...", amounts(&o.Sharing.Ceiling))
+	flags.Func("autoscaled-resources", "size to which an autoscaler can grow this cluster, which is shared as if the nodes existed: cpu=200,nvidia.com/gpu=8,...", amounts(&o.Sharing.Ceiling))
 	flags.Func("ingress-classes", "classes of Ingresses that consumers may use here: a,b:default", classes(func(name string, standard bool) {
 		o.IngressClasses = append(o.IngressClasses, authv1beta1.IngressType{IngressClassName: name, Default: standard})
 	}))
@@ -125,45 +141,50 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 		o.LoadBalancerClasses = append(o.LoadBalancerClasses, authv1beta1.LoadBalancerType{LoadBalancerClassName: name, Default: standard})
 	}))
 	o.DefaultLimitsEnforcement = offloadingv1beta1.EnforcementNone
-	flags.Func("default-limits-enforcement", "what new Quotas say about how strictly they count: None, Soft or Hard", o.setEnforcement)
-	flags.BoolVar(&o.ReplaceLostPods, "enable-node-failure-controller", false, "remove pods of consumers that were evicted from nodes that have failed, so that others take their place")
+	flags.Func("default-limits-enforcement", "enforcement of new Quotas: None, Soft or Hard", o.setEnforcement)
+	flags.BoolVar(&o.ReplaceLostPods, "enable-node-failure-controller", false, "delete pods of consumers that are being evicted from failed nodes, so that other pods replace them")
 	o.ChosenNamespaces = []string{"*"}
-	flags.Func("chosen-namespaces", "names of namespaces that consumers may choose here, * stands for anything: peer-*,...; those that end in their cluster ID need not be named",
+	flags.Func("chosen-namespaces", "names that consumers may give to their namespaces in this cluster, * stands for anything: peer-*,...; names that end in the consumer's cluster ID are always allowed",
 		patterns(&o.ChosenNamespaces))
-	flags.Func("refused-namespaces", "names of namespaces that no consumer gets here, * stands for anything: *-system,...", patterns(&o.RefusedNamespaces))
-	flags.Func("protected-namespaces", "names of namespaces here that are never offloaded, * stands for anything: vault,*-secrets,...", patterns(&o.ProtectedNamespaces))
-	flags.Func("accepted-pod-annotations", "keys of annotations that pods of consumers may have here beside those that mean the same in every cluster, a trailing * matches the rest: prometheus.io/*,...", patterns(&o.PodMetadata.Annotations))
-	flags.Func("accepted-pod-labels", "keys of labels that pods of consumers may have here although controllers obey them, a trailing * matches the rest: istio.io/rev,...", patterns(&o.PodMetadata.Labels))
-	flags.Func("refused-pod-labels", "keys of labels that pods of consumers have not here, beside those that known controllers obey, a trailing * matches the rest: example.org/*,...", patterns(&o.PodMetadata.RefusedLabels))
-	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "how many namespaces each consumer gets here; 0 for any number")
-	flags.Func("namespace-quota", "what may be in each namespace of a consumer here, as a ResourceQuota says it: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
-	flags.Func("namespace-default-limits", "limits of containers of consumers here that declare none: ephemeral-storage=20Gi,memory=4Gi,...", amounts(&o.DefaultLimits))
+	flags.Func("refused-namespaces", "names that no consumer may give to a namespace in this cluster, * stands for anything: *-system,...", patterns(&o.RefusedNamespaces))
+	flags.Func("protected-namespaces", "names of namespaces of this cluster that are never offloaded, * stands for anything: vault,*-secrets,...", patterns(&o.ProtectedNamespaces))
+	flags.Func("accepted-pod-annotations", "keys of annotations that pods of consumers keep in this cluster, in addition to those with the same meaning in every cluster; a trailing * matches the rest: prometheus.io/*,...", patterns(&o.PodMetadata.Annotations))
+	flags.Func("accepted-pod-labels", "keys of labels that pods of consumers keep in this cluster although controllers act on them; a trailing * matches the rest: istio.io/rev,...", patterns(&o.PodMetadata.Labels))
+	flags.Func("refused-pod-labels", "keys of labels that are removed from pods of consumers, in addition to those on which known controllers act; a trailing * matches the rest: example.org/*,...", patterns(&o.PodMetadata.RefusedLabels))
+	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "maximum number of namespaces of each consumer; 0 for no limit")
+	flags.Func("namespace-quota", "hard limits of the ResourceQuota in each namespace of a consumer: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
+	flags.Func("namespace-default-limits", "limits for containers of consumers that declare none: ephemeral-storage=20Gi,memory=4Gi,...", amounts(&o.DefaultLimits))
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")
 	flags.BoolVar(&o.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "answer ResourceSlices of the default class")
-	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "make RSA keys, for control planes that refuse Ed25519")
+	flags.BoolVar(&o.TLSCompatibilityMode, "tls-compatibility-mode", false, "create RSA keys, for control planes that do not support Ed25519")
 	flags.BoolVar(&o.EnableAuthentication, "enable-authentication", true, "run the authentication module")
 	flags.BoolVar(&o.EnableNetworking, "enable-networking", true, "run the networking module")
-	flags.Func("ipam-pools", "ranges in which those of peers are put that are in use here: 10.0.0.0/8,...", ranges(&o.IPAMPools))
-	flags.Func("own-cidrs", "ranges of this cluster (pods, services, reserved ones), which consumers must not name: 10.96.0.0/12,...", ranges(&o.OwnCIDRs))
-	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "let gateways follow a changed template at once")
-	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "how often gateways look whether they have news of their tunnel; silent for nine times that, it counts as lost")
-	flags.DurationVar(&o.LoadBalancerTimeout, "load-balancer-timeout", 2*time.Minute, "how long the load balancer of a gateway may take to get an address; then peers dial its node port instead")
+	flags.Func("ipam-pools", "address ranges into which the ranges of peers are remapped when they are already in use: 10.0.0.0/8,...", ranges(&o.IPAMPools))
+	flags.Func("own-cidrs", "address ranges of this cluster (pods, Services, reserved ones) that peers must not claim: 10.96.0.0/12,...", ranges(&o.OwnCIDRs))
+	flags.BoolVar(&o.WatchGatewayTemplates, "watch-gateway-templates", true, "update gateways as soon as their template changes")
+	flags.DurationVar(&o.ConnectionUpdateInterval, "connection-update-interval", 10*time.Second, "interval of the gateways' status reports; a tunnel without a report for nine intervals counts as lost")
+	flags.DurationVar(&o.Exposure.Timeout, "load-balancer-timeout", 2*time.Minute, "time that the load balancer of a gateway may take to get an address; afterwards peers connect to its node port")
+	flags.IntVar(&o.TunnelMTU, "tunnel-mtu", 0, "upper bound of the MTU of the tunnels that NetworkRequests connect; 0: none")
+	flags.Func("node-port-addresses", "addresses at which peers reach node ports of gateways, in place of those of the nodes: 10.99.0.11,vpn.example.org,...", func(text string) error {
+		o.Exposure.Addresses = strings.Split(text, ",")
+		return o.Exposure.Check()
+	})
 	flags.BoolVar(&o.EnableOffloading, "enable-offloading", true, "run the offloading module")
 	flags.BoolVar(&o.EnableStorage, "enable-storage", true, "provision the claims of Liqo's StorageClass")
-	flags.StringVar(&o.StorageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the claims that hold the data of those claims")
-	flags.StringVar(&o.RealStorageClass, "real-storage-class", "", "StorageClass of the claims that hold the data; the default class of the cluster when empty")
+	flags.StringVar(&o.StorageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the backing claims, which hold the data of claims of Liqo's StorageClass")
+	flags.StringVar(&o.RealStorageClass, "real-storage-class", "", "StorageClass of the backing claims; the default class of the cluster when empty")
 	flags.Func("accepted-storage-classes", "further StorageClasses that consumers may name here: fast,...", patterns(&o.AcceptedStorageClasses))
-	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; more than one elect a leader")
-	flags.BoolVar(&o.AuthPlain, "auth-plain", false, "serve HTTP without TLS at the authentication service, for a proxy in front of it that ends TLS")
+	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; several replicas elect a leader")
+	flags.BoolVar(&o.AuthPlain, "auth-plain", false, "serve the authentication service without TLS, for a proxy in front of it that terminates TLS")
 	flags.StringVar(&o.AuthAddress, "auth-address", ":5000", "address of the authentication service, for peers that share no kubeconfig; off when empty")
-	flags.Func("auto-join", "IDs of discovered clusters to peer with by itself where there is a token for them, * stands for anything: lab-*,...; none when empty", patterns(&o.AutoJoin))
+	flags.Func("auto-join", "IDs of discovered clusters with which this cluster peers automatically if it has a token of theirs, * stands for anything: lab-*,...; none when empty", patterns(&o.AutoJoin))
 	flags.IntVar(&o.WebhookPort, "webhook-port", 9443, "port of the webhooks")
 	flags.StringVar(&o.WebhookService, "webhook-service", "liqo-controller-manager-webhook", "Service in front of the webhooks")
 	flags.StringVar(&o.HealthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "", "address of /metrics; off when empty")
-	flags.Func("global-labels", "labels of everything that is made: key=value,...", pairs(&o.GlobalLabels))
-	flags.Func("global-annotations", "annotations of everything that is made: key=value,...", pairs(&o.GlobalAnnotations))
+	flags.Func("global-labels", "labels of all objects that this program creates: key=value,...", pairs(&o.GlobalLabels))
+	flags.Func("global-annotations", "annotations of all objects that this program creates: key=value,...", pairs(&o.GlobalAnnotations))
 }
 
 // Validate returns an error that names all missing and invalid values.
@@ -176,13 +197,22 @@ func (o *ControllerManagerOptions) Validate() error {
 		problems = append(problems, errors.New("--liqo-namespace is empty"))
 	}
 	if o.EnableStorage && o.StorageNamespace == "" {
-		problems = append(problems, errors.New("--storage-namespace is empty: name the namespace of the claims that hold the data, or set --enable-storage=false"))
+		problems = append(problems, errors.New("--storage-namespace is empty: name the namespace of the backing claims, or set --enable-storage=false"))
 	}
 	if o.APIServerAddress != "" && !strings.HasPrefix(o.APIServerAddress, "https://") {
 		problems = append(problems, fmt.Errorf("--api-server-address is %q, want https://host[:port]", o.APIServerAddress))
 	}
-	if o.LoadBalancerTimeout < 0 {
-		problems = append(problems, fmt.Errorf("--load-balancer-timeout is %s, want 0s or more", o.LoadBalancerTimeout))
+	if o.Identity != IdentityCertificate && o.Identity != IdentityToken {
+		problems = append(problems, fmt.Errorf("--identity is %q, want %s or %s", o.Identity, IdentityCertificate, IdentityToken))
+	}
+	if o.TokenLifetime < time.Second {
+		problems = append(problems, fmt.Errorf("--token-lifetime is %s, want 1s or more", o.TokenLifetime))
+	}
+	if err := network.CheckMTU("--tunnel-mtu", o.TunnelMTU); err != nil {
+		problems = append(problems, err)
+	}
+	if o.Exposure.Timeout < 0 {
+		problems = append(problems, fmt.Errorf("--load-balancer-timeout is %s, want 0s or more", o.Exposure.Timeout))
 	}
 	if o.ConnectionUpdateInterval <= 0 {
 		problems = append(problems, fmt.Errorf("--connection-update-interval is %s, want more than 0", o.ConnectionUpdateInterval))
@@ -208,7 +238,7 @@ func (o *ControllerManagerOptions) algorithm() peering.Algorithm {
 	return peering.Ed25519
 }
 
-// joins reports whether a discovered cluster is one of those that this cluster peers with by itself.
+// joins reports whether this cluster peers automatically with a discovered cluster.
 func (o *ControllerManagerOptions) joins(clusterID string) bool {
 	return slices.ContainsFunc(o.AutoJoin, func(pattern string) bool {
 		matches, err := path.Match(pattern, clusterID)
@@ -315,7 +345,7 @@ func patterns(into *[]string) func(string) error {
 		for item := range strings.SplitSeq(value, ",") {
 			pattern := strings.TrimSpace(item)
 			if pattern == "" {
-				continue // an empty list, or a comma too many
+				continue // an empty list, or a superfluous comma
 			}
 			if _, err := path.Match(pattern, ""); err != nil {
 				return fmt.Errorf("reading pattern %q: %w", pattern, err)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -37,8 +39,8 @@ func TestControllerManagerOptions(t *testing.T) {
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, EnableStorage: true, StorageNamespace: "liqo-storage",
 		Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
-		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, LoadBalancerTimeout: 2 * time.Minute, ChosenNamespaces: []string{"*"},
-		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081",
+		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, Exposure: network.ExposureRules{Timeout: 2 * time.Minute}, ChosenNamespaces: []string{"*"},
+		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081", Identity: IdentityCertificate, TokenLifetime: 7 * 24 * time.Hour,
 	}
 	if diff := cmp.Diff(want, opts); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -74,6 +76,7 @@ func TestControllerManagerOptions(t *testing.T) {
 	}
 }
 
+// TestControllerManagerOptionsRefuse: each error names the flag, and no field of an API object, which the administrator did not type.
 func TestControllerManagerOptionsRefuse(t *testing.T) {
 	for name, args := range map[string][]string{
 		"no cluster":           {},
@@ -87,11 +90,23 @@ func TestControllerManagerOptionsRefuse(t *testing.T) {
 		"a huge threshold":     {"--cluster-id=a", "--offer-update-threshold-percentage=101"},
 		"unknown enforcement":  {"--cluster-id=a", "--default-limits-enforcement=Harder"},
 		"no range":             {"--cluster-id=a", "--own-cidrs=10.0.0.1"},
+		"unknown identity":     {"--cluster-id=a", "--identity=password"},
+		"no lifetime":          {"--cluster-id=a", "--identity=token", "--token-lifetime=0s"},
+		"a tiny tunnel":        {"--cluster-id=a", "--tunnel-mtu=100"},
+		"a local node port":    {"--cluster-id=a", "--node-port-addresses=10.99.0.11,127.0.0.1"},
 		"CA that is no base64": {"--cluster-id=a", "--api-server-ca=-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := parse(args...); err == nil {
-				t.Error("accepted")
+			_, err := parse(args...)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			flag := "cluster-id"
+			if len(args) > 0 {
+				flag, _, _ = strings.Cut(strings.TrimPrefix(args[len(args)-1], "--"), "=")
+			}
+			if !strings.Contains(err.Error(), "-"+flag) || strings.Contains(err.Error(), "spec.") {
+				t.Errorf("%q does not name --%s alone", err, flag)
 			}
 		})
 	}

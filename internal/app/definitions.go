@@ -17,12 +17,12 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// ApplyDefinitions creates or updates the CRDs of a cluster to this version. It only replaces their spec; everything else, such
-// as labels set by users, stays. It continues after a failure, and its error names all failures.
+// ApplyDefinitions creates the CRDs of this version in a cluster, or updates them. It replaces only their spec, so that other fields, such
+// as labels set by users, stay. It continues after a failure, and its error names all failures.
 func ApplyDefinitions(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	files, err := fs.ReadDir(charts.Files, charts.CRDs)
 	if err != nil {
@@ -47,7 +47,7 @@ func applyDefinition(ctx context.Context, c client.Client, file string) error {
 	err = c.Get(ctx, client.ObjectKeyFromObject(&wanted), &found)
 	if apierrors.IsNotFound(err) {
 		if err := c.Create(ctx, &wanted); err != nil {
-			return fmt.Errorf("making CustomResourceDefinition %s: %w", wanted.Name, err)
+			return fmt.Errorf("creating CustomResourceDefinition %s: %w", wanted.Name, err)
 		}
 		return nil
 	}

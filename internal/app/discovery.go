@@ -19,21 +19,22 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// DiscoveryOptions are the flags with which the controller manager only finds and announces clusters.
+// DiscoveryOptions are the flags for discovery. With Enabled, the controller manager runs no controllers: it only finds other clusters and announces
+// this one.
 type DiscoveryOptions struct {
-	// Enabled makes the program do this and nothing else.
+	// Enabled makes the program run only discovery, and no controllers.
 	Enabled bool
-	// Browse is whether clusters are looked for in the local networks, Announce whether this one is announced there.
+	// Browse enables the search for clusters in the local networks, Announce the announcement of this cluster there.
 	Browse, Announce bool
 	// Domains are the DNS domains in which clusters are looked for.
 	Domains []string
-	// TTL is for how long others may keep the announcement.
+	// TTL is how long other clusters may cache the announcement.
 	TTL time.Duration
 }
 
 // AddFlags defines the flags with their defaults.
 func (o *DiscoveryOptions) AddFlags(flags *flag.FlagSet) {
-	flags.BoolVar(&o.Enabled, "discovery", false, "only look for clusters and announce this one, and do nothing else")
+	flags.BoolVar(&o.Enabled, "discovery", false, "run only the discovery of clusters, and no controllers")
 	flags.BoolVar(&o.Browse, "discovery-browse", false, "look for clusters in the local networks of the node (multicast DNS)")
 	flags.BoolVar(&o.Announce, "discovery-announce", false, "announce this cluster in the local networks of the node (multicast DNS)")
 	flags.Func("discovery-domains", "DNS domains in which to look for clusters: clusters.example.org,...", func(value string) error {
@@ -49,7 +50,7 @@ func (o *DiscoveryOptions) AddFlags(flags *flag.FlagSet) {
 		}
 		return nil
 	})
-	flags.DurationVar(&o.TTL, "discovery-ttl", 90*time.Second, "for how long others may keep the announcement")
+	flags.DurationVar(&o.TTL, "discovery-ttl", 90*time.Second, "how long other clusters may cache the announcement")
 }
 
 // Validate returns an error that names all invalid values.
@@ -64,14 +65,14 @@ func (o *DiscoveryOptions) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Discovery looks for clusters and announces this one until ctx ends.
+// Discovery searches for clusters and announces this cluster until ctx ends.
 func Discovery(ctx context.Context, cfg *rest.Config, manager *ControllerManagerOptions, opts *DiscoveryOptions) error {
 	if err := errors.Join(manager.Validate(), opts.Validate()); err != nil {
 		return err
 	}
 	direct, err := client.New(cfg, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	a, err := agent.New(agent.Options{
 		ClusterID: manager.ClusterID, Client: direct, Browse: opts.Browse, Announce: opts.Announce, Domains: opts.Domains, TTL: opts.TTL,
@@ -92,7 +93,7 @@ func authenticationURL(ctx context.Context, c client.Reader, namespace string) (
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.EnrollmentService}, service); err != nil {
 		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, peering.EnrollmentService, err)
 	}
-	// An address that the administrator states may be that of a proxy that ends TLS.
+	// An address that the administrator has set may be that of a proxy that terminates TLS, so this cluster's certificate does not matter.
 	if service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
 		if err := peering.CheckEnrollmentTLS(service); err != nil {
 			return "", err

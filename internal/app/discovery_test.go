@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// discoveryFlags are the options that flags lead to.
+// discoveryFlags parses flags and returns the resulting options.
 func discoveryFlags(args ...string) (*ControllerManagerOptions, *DiscoveryOptions, error) {
 	flags := flag.NewFlagSet("controller-manager", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -27,7 +27,7 @@ func discoveryFlags(args ...string) (*ControllerManagerOptions, *DiscoveryOption
 	return manager, discovery, flags.Parse(args)
 }
 
-// TestWhoIsJoined: nobody by default, and otherwise those that a pattern names.
+// TestWhoIsJoined: by default this cluster joins no discovered cluster. With patterns it joins the clusters that match.
 func TestWhoIsJoined(t *testing.T) {
 	for _, row := range []struct {
 		flag, cluster string
@@ -72,7 +72,8 @@ func TestDiscoveryOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestAnnouncedURL: it is the URL that generate peer-command prints. Without TLS nothing is announced, and nodes are listed only for a node port.
+// TestAnnouncedURL: the announced URL is the one that generate peer-command prints. A service without TLS is not announced, and nodes are listed only
+// for a node port.
 func TestAnnouncedURL(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService}, Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}},

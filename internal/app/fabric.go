@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 	"liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/dataplane/kernel"
+	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/facts"
@@ -27,8 +28,8 @@ import (
 const cleanupTimeout = 15 * time.Second
 
 // Fabric runs the fabric agent until ctx ends. The agent routes traffic between this node and the gateways to peers. The network
-// configuration of the node stays after the end, so traffic does not depend on the agent. Only if the whole installation is being
-// removed, Fabric also removes that configuration. With the argument "cleanup", it does only that.
+// configuration of the node stays when the agent ends, so that traffic does not depend on the agent. If the whole installation is being
+// removed, Fabric also removes that configuration. With the argument "cleanup", it only removes the configuration.
 func Fabric(ctx context.Context, args []string) error {
 	log := NewLog(slog.LevelInfo)
 	if len(args) > 0 && args[0] == "cleanup" {
@@ -49,7 +50,7 @@ func Fabric(ctx context.Context, args []string) error {
 	if err := f.run(ctx); err != nil {
 		return err
 	}
-	// ctx has ended, but the remaining work needs a context that has not.
+	// ctx has ended, but the remaining work needs a valid context.
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer stop()
 	if !f.uninstalled.check(end, log) {
@@ -62,7 +63,7 @@ func Fabric(ctx context.Context, args []string) error {
 type fabric struct {
 	opts        *fabricOptions
 	facts       *facts.Watcher
-	choice      *facts.Choice
+	choice      *gateway.Choice
 	kernel      *kernel.Kernel
 	agent       *agent.Agent
 	uninstalled *uninstallation
@@ -83,15 +84,14 @@ func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric
 	if f.facts, err = facts.NewWatcher(cfg, opts.liqoNamespace, opts.options(), opts.nodeName, nil, f.agent.Facts); err != nil {
 		return nil, err
 	}
-	f.choice = facts.NewChoice(network.DefaultTiming(0, 0), f.agent.Facts)
+	f.choice = gateway.NewChoice(network.DefaultTiming(0, 0), f.agent.Facts)
 	if f.uninstalled, err = newUninstallation(cfg, opts.liqoNamespace, opts.daemonSet); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// fabricOwnership returns what belongs to the fabric agent on a node: all of dataplane.Ours except the tunnel, which nodes do not
-// have.
+// fabricOwnership returns the ownership of the fabric agent on a node: dataplane.Ours without the tunnel, which nodes do not have.
 func fabricOwnership() dataplane.Ownership {
 	own := dataplane.Ours()
 	own.Tunnel = ""
@@ -164,7 +164,7 @@ func dependencies() ([]network.Dependency, error) {
 
 func (f *fabric) ready() error {
 	if !f.settled.Load() {
-		return errors.New("the network of this node is not as it should be yet")
+		return errors.New("the agent has not applied the wanted network state on this node yet")
 	}
 	return nil
 }

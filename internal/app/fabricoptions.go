@@ -20,12 +20,12 @@ type fabricOptions struct {
 func parseFabric(args []string) (*fabricOptions, error) {
 	o := &fabricOptions{}
 	fs := flag.NewFlagSet("fabric", flag.ContinueOnError)
-	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node that this runs on")
+	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node of this pod")
 	fs.StringVar(&o.liqoNamespace, "liqo-namespace", "liqo", "namespace of the installation")
-	fs.StringVar(&o.daemonSet, "daemonset", "liqo-fabric", "DaemonSet of this program: when it was deleted, the node is cleaned up at the end; empty for never")
+	fs.StringVar(&o.daemonSet, "daemonset", "liqo-fabric", "DaemonSet of this program; if it is deleted when this program ends, this program removes its network objects from the node; empty for never")
 	fs.IntVar(&o.overlayPort, "overlay-port", network.DefaultOverlayPort, "UDP port of the overlay")
 	fs.IntVar(&o.rulePriority, "rule-priority", 0, "priority of the policy routing rule; 0 for the default")
-	fs.BoolVar(&o.fullMasquerade, "full-masquerade", false, "let peers see all traffic of this node as coming from the node")
+	fs.BoolVar(&o.fullMasquerade, "full-masquerade", false, "masquerade all traffic from this node to peers: its source becomes the node's address")
 	fs.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz; off when empty")
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics; off when empty")
 	if err := fs.Parse(args); err != nil {
@@ -38,7 +38,7 @@ func parseFabric(args []string) (*fabricOptions, error) {
 	problems = append(problems,
 		required("node-name", o.nodeName), required("liqo-namespace", o.liqoNamespace), port("overlay-port", o.overlayPort))
 	if o.rulePriority < 0 || o.rulePriority >= mainRulePriority {
-		problems = append(problems, fmt.Errorf("flag --rule-priority is %d, want 0 for the default, or less than %d, where the main routing table comes",
+		problems = append(problems, fmt.Errorf("flag --rule-priority is %d, want 0 for the default, or less than %d, the priority of the main routing table",
 			o.rulePriority, mainRulePriority))
 	}
 	return o, errors.Join(problems...)

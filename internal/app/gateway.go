@@ -36,7 +36,7 @@ const agentGC = 50
 func Gateway(ctx context.Context, args []string) error {
 	log := NewLog(slog.LevelInfo)
 	if len(args) == 0 {
-		return errors.New("tell what to run: tunnel, prepare or agent")
+		return errors.New("no command is given: want tunnel, prepare or agent")
 	}
 	switch args[0] {
 	case "prepare":
@@ -86,7 +86,7 @@ func newGatewayAgent(cfg *rest.Config, opts *gatewayOptions, log *slog.Logger) (
 	}
 	writer, err := client.New(cfg, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()})
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	far := network.ServerAddress()
 	if opts.role == network.Server {

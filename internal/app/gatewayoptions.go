@@ -37,15 +37,15 @@ func parseGateway(args []string) (*gatewayOptions, error) {
 	fs.StringVar(&o.clusterID, "cluster-id", "", "ID of this cluster")
 	fs.StringVar(&o.remoteClusterID, "remote-cluster-id", "", "ID of the peer")
 	fs.StringVar(&o.liqoNamespace, "liqo-namespace", "liqo", "namespace of the installation")
-	fs.StringVar(&o.secretName, "secret-name", "", "Secret with the keys of the gateway; that of the gateway's name when empty")
-	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node that this runs on")
+	fs.StringVar(&o.secretName, "secret-name", "", "name of the Secret with the keys of the gateway (default: the name of the gateway)")
+	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node of this pod")
 	fs.StringVar(&o.podName, "pod-name", "", "name of this pod")
 	fs.StringVar(&podIP, "pod-ip", "", "IPv4 address of this pod")
 	fs.IntVar(&o.overlayPort, "overlay-port", network.DefaultOverlayPort, "UDP port of the overlay")
-	fs.StringVar(&mode, "mode", "", "server, which is called, or client, which calls")
-	fs.BoolVar(&o.clampMSS, "mss-clamp", true, "bound the segments of TCP connections to what the tunnel carries")
+	fs.StringVar(&mode, "mode", "", "server (waits for the peer's connection) or client (connects to the peer)")
+	fs.BoolVar(&o.clampMSS, "mss-clamp", true, "limit the segment size of TCP connections to the MTU of the tunnel")
 	fs.DurationVar(&o.pingInterval, "ping-interval", 100*time.Millisecond, "time between two pings through the tunnel")
-	fs.IntVar(&o.pingLossThreshold, "ping-loss-threshold", 5, "pings in a row without an answer that make the tunnel count as lost")
+	fs.IntVar(&o.pingLossThreshold, "ping-loss-threshold", 5, "number of consecutive pings without an answer after which the tunnel counts as lost")
 	fs.DurationVar(&o.updateStatusInterval, "ping-update-status-interval", 10*time.Second, "time between two updates of the latency in the Connection")
 	fs.StringVar(&o.healthAddress, "health-address", ":8083", "address of /healthz and /readyz; off when empty")
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics; off when empty")
@@ -99,8 +99,8 @@ const defaultTunnelMTU = 1340
 func parseTunnel(args []string) (gateway.TunnelOptions, error) {
 	var o gateway.TunnelOptions
 	fs := flag.NewFlagSet("gateway tunnel", flag.ContinueOnError)
-	implementation := fs.String("implementation", string(gateway.Kernel), "kernel, which is used where the kernel has WireGuard, or userspace")
-	fs.IntVar(&o.MTU, "mtu", defaultTunnelMTU, "MTU of the link at first; 0 for the default")
+	implementation := fs.String("implementation", string(gateway.Kernel), "kernel (falls back to userspace if the kernel has no WireGuard) or userspace")
+	fs.IntVar(&o.MTU, "mtu", defaultTunnelMTU, "initial MTU of the link; 0 for the default")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}

@@ -21,10 +21,10 @@ import (
 
 	charts "liqo.io/liqo/charts/liqo"
 	"liqo.io/liqo/internal/install/installer"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// installation is everything that an installation consists of, as a tool finds it that renders the chart without asking the cluster.
+// installation returns all objects of an installation, rendered without access to the cluster, as GitOps tools do.
 func installation(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	chart, err := installer.Chart("")
@@ -63,8 +63,8 @@ func installation(t *testing.T) []*unstructured.Unstructured {
 	return out
 }
 
-// applied tries to apply all objects once, and returns those that were not accepted. One that waits for its namespace or definition is tried again; one that is
-// refused never would be accepted.
+// applied tries to apply all objects once, and returns those that the API server did not accept. An object whose namespace or definition is missing
+// can be tried again. The test fails if an object is refused for another reason.
 func applied(t *testing.T, c client.Client, objects []*unstructured.Unstructured) (again []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range objects {
@@ -80,16 +80,17 @@ func applied(t *testing.T, c client.Client, objects []*unstructured.Unstructured
 	return again
 }
 
-// TestInstallationInAnyOrderOnAPIServer: tools that do not know Liqo can apply the objects of the chart in any order, before any controller of Liqo runs.
+// TestInstallationInAnyOrderOnAPIServer: tools that do not know Liqo can apply the objects of the chart in any order, before any controller of Liqo
+// runs.
 func TestInstallationInAnyOrderOnAPIServer(t *testing.T) {
-	_, config := kubetesting.Environment(t)
-	c := kubetesting.Client(t, config)
+	_, config := apitest.Environment(t)
+	c := apitest.Client(t, config)
 	objects := installation(t)
 	gone(t, c)
 	for seed := range uint64(2) {
 		rest := slices.Clone(objects)
 		rounds := 0
-		kubetesting.Eventually(t, time.Minute, "everything to be accepted", func() error {
+		apitest.Eventually(t, time.Minute, "everything to be accepted", func() error {
 			rand.New(rand.NewPCG(seed, uint64(rounds))).Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 			rest = applied(t, c, rest)
 			rounds++
@@ -112,13 +113,13 @@ func TestInstallationInAnyOrderOnAPIServer(t *testing.T) {
 	t.Run("definitions of another version", func(t *testing.T) { testDefinitions(t, c, config) })
 }
 
-// gone deletes the definitions.
+// gone deletes the CRDs and waits until they no longer exist.
 func gone(t *testing.T, c client.Client) {
 	t.Helper()
 	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{}); err != nil {
 		t.Fatal(err)
 	}
-	kubetesting.Eventually(t, time.Minute, "definitions to be gone", func() error {
+	apitest.Eventually(t, time.Minute, "definitions to be gone", func() error {
 		var list apiextensionsv1.CustomResourceDefinitionList
 		if err := c.List(t.Context(), &list); err != nil || len(list.Items) > 0 {
 			return errors.Join(err, fmt.Errorf("%d definitions are left", len(list.Items)))
@@ -127,7 +128,7 @@ func gone(t *testing.T, c client.Client) {
 	})
 }
 
-// testDefinitions does what the Job before an upgrade does.
+// testDefinitions runs the Job that the chart runs before an upgrade.
 func testDefinitions(t *testing.T, c client.Client, config *rest.Config) {
 	key, lost := client.ObjectKey{Name: "quotas.offloading.liqo.io"}, client.ObjectKey{Name: "renews.authentication.liqo.io"}
 	var quotas, renews apiextensionsv1.CustomResourceDefinition
@@ -141,7 +142,7 @@ func testDefinitions(t *testing.T, c client.Client, config *rest.Config) {
 	if err := errors.Join(c.Update(t.Context(), &quotas), c.Delete(t.Context(), &renews)); err != nil {
 		t.Fatal(err)
 	}
-	kubetesting.Eventually(t, time.Minute, "the definitions to be of this version", func() error {
+	apitest.Eventually(t, time.Minute, "the definitions to be of this version", func() error {
 		if err := ApplyDefinitions(t.Context(), config); err != nil {
 			return err
 		}

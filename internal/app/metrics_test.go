@@ -36,7 +36,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	applier "liqo.io/liqo/internal/dataplane/agent"
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/gateway/agent"
@@ -44,12 +44,12 @@ import (
 	"liqo.io/liqo/internal/metrics"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
-	"liqo.io/liqo/internal/offload/reflect"
+	"liqo.io/liqo/internal/offload/reflection"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/remote"
 )
 
-// scraped are the moments of the metrics in these tests.
+// scraped is the time at which the metrics are scraped in these tests.
 var scraped = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // programMetrics returns a registry for each program, in which every metric of the program has a value.
@@ -69,7 +69,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 			Implementation: gateway.Kernel, PingStats: gateway.PingStats{RTT: 3 * time.Millisecond, Pings: 10, Pongs: 9},
 		}
 	})
-	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(tell func(string, string, int)) { tell("Pod", "shop", 3) })
+	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(report func(string, string, int)) { report("Pod", "shop", 3) })
 	m.fail("Pod", "shop")
 	m.took("Pod", true, 300*time.Millisecond)
 	requestObserver(all[metrics.VirtualKubelet], "milan")(http.MethodGet, time.Second)
@@ -95,7 +95,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
 	}
 	manager := all[metrics.ControllerManager]
-	manager.MustRegister(metrics.PeerAPIServerRequests.NewHistogram()) // it has values once there are requests
+	manager.MustRegister(metrics.PeerAPIServerRequests.NewHistogram()) // created separately, because it has no series before the first request
 	manager.MustRegister(
 		peeringcontrollers.Metrics(cached, func() time.Time { return scraped }, logr.Discard()),
 		offloadcontrollers.QuotaMetrics(cached, used, logr.Discard()),
@@ -104,7 +104,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 	return all
 }
 
-// measured are objects of a cluster whose peer is both its provider and its consumer.
+// measured returns the objects of a cluster whose peer is both its provider and its consumer.
 func measured(t *testing.T) []client.Object {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -140,7 +140,7 @@ func measured(t *testing.T) []client.Object {
 			ClusterID: "milan", AuthParams: authv1beta1.AuthParams{SignedCRT: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})},
 		}},
 		&corev1.Node{ObjectMeta: node, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
-		&offv1.Quota{ObjectMeta: ofMilan("milan-slice"), Spec: offv1.QuotaSpec{
+		&offloadingv1beta1.Quota{ObjectMeta: ofMilan("milan-slice"), Spec: offloadingv1beta1.QuotaSpec{
 			User: "milan-slice", Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
 		}},
 		&appsv1.Deployment{
@@ -203,22 +203,22 @@ func TestMetricsFollowTheNamingRules(t *testing.T) {
 	}
 }
 
-// TestSeriesAreAsManyAsTheTableSays: the reference has the number of series per peer, node or pod, from which operators compute what their Prometheus
-// needs. The objects of programMetrics are one of each.
+// TestSeriesAreAsManyAsTheTableSays: the reference states the number of series per peer, node or pod, from which operators estimate the size of their
+// Prometheus. programMetrics has one object of each kind.
 func TestSeriesAreAsManyAsTheTableSays(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("..", "..", "api", "core", "v1beta1", "foreigncluster.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	perHistogram := func(d *metrics.Definition) int { return len(d.Buckets) + 3 } // the buckets, that of infinity, the sum and the count
+	perHistogram := func(d *metrics.Definition) int { return len(d.Buckets) + 3 } // one series per bucket, plus the bucket +Inf, the sum and the count
 	conditions := len(regexp.MustCompile(`(?m)^\t\w+ +ConditionType = "`).FindAll(source, -1))
-	reflected := len(reflect.Kinds()) + 1 // the tokens of ServiceAccounts are reflected with the pods
+	reflected := len(reflection.Kinds()) + 1 // the tokens of ServiceAccounts are reflected with the pods
 	methods := len([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete})
-	// most has the metrics whose number of series depends on what happens.
+	// most holds the maximum number of series of metrics whose series depend on events.
 	most := map[*metrics.Definition]int{
 		metrics.PeerCondition: conditions, metrics.PeerAPIServerRequests: methods * perHistogram(metrics.PeerAPIServerRequests),
 		metrics.ReflectedItems: reflected, metrics.ReflectedTotal: reflected, metrics.ReflectionErrors: reflected,
-		metrics.ReflectionDuration: len(reflect.Kinds()) * len([]string{outgoing, incoming}) * perHistogram(metrics.ReflectionDuration),
+		metrics.ReflectionDuration: len(reflection.Kinds()) * len([]string{outgoing, incoming}) * perHistogram(metrics.ReflectionDuration),
 	}
 	number := regexp.MustCompile(`^(up to )?(\d+) per `)
 	for _, d := range metrics.All() {
@@ -335,7 +335,7 @@ func TestEndpointsStopWithTheProgram(t *testing.T) {
 	}
 }
 
-// TestFailingMetricHidesNoOther: the other metrics are served.
+// TestFailingMetricHidesNoOther: if one metric fails, the endpoint still serves the others.
 func TestFailingMetricHidesNoOther(t *testing.T) {
 	registry := newRegistry(metrics.Fabric)
 	registry.MustRegister(metrics.Computed(func(_ context.Context, emit metrics.Emit) {
@@ -353,7 +353,7 @@ func TestFailingMetricHidesNoOther(t *testing.T) {
 		for {
 			resp, err := http.Get("http://" + address + "/metrics")
 			if err != nil && ctx.Err() == nil {
-				continue // it does not listen yet
+				continue // the endpoint does not listen yet
 			}
 			if err != nil {
 				return err

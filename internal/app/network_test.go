@@ -34,7 +34,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/facts"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const (
@@ -42,7 +42,7 @@ const (
 	home   = "liqo"
 )
 
-// agents is a cluster with the network of the chart and a peer, as far as objects go, and the identities of its agents.
+// agents is an API server with the chart's objects of the network and the objects of one peer, and with the identities of the agents.
 type agents struct {
 	client.Client
 	fabric, gateway *rest.Config
@@ -51,8 +51,8 @@ type agents struct {
 
 func newAgents(t *testing.T) *agents {
 	t.Helper()
-	admin := apitesting.APIServer(t)
-	a := &agents{Client: apitesting.Client(t, admin)}
+	admin := apitest.APIServer(t)
+	a := &agents{Client: apitest.Client(t, admin)}
 	as := func(namespace, account string) *rest.Config {
 		cfg := rest.CopyConfig(admin)
 		cfg.Impersonate = rest.ImpersonationConfig{
@@ -95,7 +95,7 @@ func newAgents(t *testing.T) *agents {
 	return a
 }
 
-// network makes the objects of a network with one peer.
+// network creates the objects of a network with one peer.
 func (a *agents) network(t *testing.T) {
 	t.Helper()
 	for name, of := range map[string]struct{ kind, cidr string }{
@@ -136,7 +136,7 @@ func (a *agents) network(t *testing.T) {
 	}
 }
 
-// pod makes a pod on node-1 that runs under an address; on node-0 if it is elsewhere.
+// pod creates a running pod with an address on node-1.
 func (a *agents) pod(t *testing.T, namespace, name, ip string, host bool) *corev1.Pod {
 	t.Helper()
 	labels := map[string]string{"app": "a"}
@@ -198,8 +198,8 @@ func during(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-// TestAgentsOnAPIServer: the permissions that the chart and the controllers grant to agents are sufficient. Agents receive the events that they need, and few
-// others.
+// TestAgentsOnAPIServer: the permissions that the chart and the controllers grant to agents are sufficient. Agents receive the events that they need,
+// and few others.
 func TestAgentsOnAPIServer(t *testing.T) {
 	a := newAgents(t)
 	t.Run("fabric", func(t *testing.T) { a.testFabric(t) })
@@ -222,7 +222,7 @@ func (a *agents) testFabric(t *testing.T) {
 		t.Errorf("before anything was heard: %v", err)
 	}
 	during(t, func(ctx context.Context) error { return watched.Run(ctx) })
-	apitesting.Eventually(t, 20*time.Second, "all facts", func() error {
+	apitest.Eventually(t, 20*time.Second, "all facts", func() error {
 		got, problems, err := watched.Read(t.Context())
 		if err != nil {
 			return err
@@ -236,7 +236,7 @@ func (a *agents) testFabric(t *testing.T) {
 		<-news
 	}
 	strays := []*corev1.Pod{a.pod(t, "default", "elsewhere", "10.244.7.1", false), a.pod(t, "default", "some", "10.244.7.2", false)}
-	apitesting.Eventually(t, 20*time.Second, "the pods of this node", func() error {
+	apitest.Eventually(t, 20*time.Second, "the pods of this node", func() error {
 		got, _, err := watched.Read(t.Context())
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func (a *agents) testGateway(t *testing.T) {
 	during(t, func(ctx context.Context) error { return watched.Run(ctx, &corev1.Secret{}) })
 	a.pod(t, "default", "stray", "10.244.7.7", false)
 	a.pod(t, "default", "host", "172.16.0.2", true)
-	apitesting.Eventually(t, 20*time.Second, "the pods of the pod network", func() error {
+	apitest.Eventually(t, 20*time.Second, "the pods of the pod network", func() error {
 		got, _, err := watched.Read(t.Context())
 		if err != nil {
 			return err
@@ -326,12 +326,12 @@ func (a *agents) testGateway(t *testing.T) {
 		}
 		return nil
 	}
-	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "gw-milan-b"}} // it was at work before
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "gw-milan-b"}} // this replica was active before
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, networkingv1beta1.LabelActive)
 	if err := a.Patch(t.Context(), other, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-	apitesting.Eventually(t, 20*time.Second, "the Connection and the labels", func() error {
+	apitest.Eventually(t, 20*time.Second, "the Connection and the labels", func() error {
 		if err := report(); err != nil {
 			return err
 		}
@@ -352,7 +352,7 @@ func (a *agents) testGateway(t *testing.T) {
 		return nil
 	})
 	var before int64
-	apitesting.Eventually(t, 20*time.Second, "a report without news to take no write", func() error {
+	apitest.Eventually(t, 20*time.Second, "a report without news to take no write", func() error {
 		before = a.written.Load()
 		if err := report(); err != nil {
 			return err
@@ -371,10 +371,10 @@ func (a *agents) testUninstallation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.doubt = 200 * time.Millisecond
+		u.retryRefused = 200 * time.Millisecond
 		ctx, stop := context.WithCancel(t.Context())
 		go func() { _ = u.run(ctx) }()
-		apitesting.Eventually(t, 20*time.Second, "the DaemonSet to be seen", func() error {
+		apitest.Eventually(t, 20*time.Second, "the DaemonSet to be seen", func() error {
 			return u.cache.Get(ctx, client.ObjectKeyFromObject(u.object()), u.object())
 		})
 		return u, stop
@@ -385,7 +385,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 	}
 	stop()
 
-	// Helm deletes account, permissions and DaemonSet at once, and the agent gets SIGTERM some time later.
+	// Helm deletes account, permissions and DaemonSet at once, and the agent receives SIGTERM some time later.
 	u, stop = watched()
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "liqo-fabric"}}
 	if err := a.Get(t.Context(), client.ObjectKeyFromObject(daemonSet), daemonSet); err != nil {
@@ -398,7 +398,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	apitesting.Eventually(t, 20*time.Second, "the deletion to be seen", func() error {
+	apitest.Eventually(t, 20*time.Second, "the deletion to be seen", func() error {
 		if !u.deleted.Load() {
 			return errors.New("not yet")
 		}
@@ -413,7 +413,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apitesting.Eventually(t, 20*time.Second, "the rights to be gone", func() error {
+	apitest.Eventually(t, 20*time.Second, "the rights to be gone", func() error {
 		if err := asking.Get(t.Context(), client.ObjectKeyFromObject(daemonSet), u.object()); !apierrors.IsForbidden(err) {
 			return errors.Join(errors.New("asking for the DaemonSet is not forbidden yet"), err)
 		}
@@ -432,7 +432,7 @@ func (a *agents) testUninstallation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.doubt = 200 * time.Millisecond
+		u.retryRefused = 200 * time.Millisecond
 		if got := u.check(t.Context(), log); got != c.end {
 			t.Errorf("an agent %s takes the installation for gone: %v, want %v", c.name, got, c.end)
 		}

@@ -32,7 +32,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	out := offloadcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
-		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, told: opts.OwnCIDRs, nodes: nodes},
+		Addresses: addresses{liqoNamespace: opts.LiqoNamespace, translate: opts.EnableNetworking, reported: opts.OwnCIDRs, nodes: nodes},
 		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
 		ReplaceLostPods: opts.ReplaceLostPods, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
 		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
@@ -49,7 +49,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadcontrollers.Setup(mgr, out)
 }
 
-// volumesInProviders returns the volumes of Liqo whose data is in providers, or is being moved there.
+// volumesInProviders returns Liqo's volumes with data in a provider, or whose data is being moved there.
 func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
 	var list corev1.PersistentVolumeList
 	if err := c.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}, client.UnsafeDisableDeepCopy); err != nil {
@@ -57,14 +57,17 @@ func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume,
 	}
 	var out []offload.Volume
 	for i := range list.Items {
-		out = append(out, volumesOf(&list.Items[i])...)
+		out = append(out, volumesAmong(&list.Items[i], list.Items)...)
 	}
 	return out, nil
 }
 
-// volumesOf returns what a volume of Liqo has in providers: its data, and until a move has ended also the copy, which nobody may remove. If the record of the
-// move can't be read, the copy may be in any cluster.
-func volumesOf(volume *corev1.PersistentVolume) []offload.Volume {
+// volumesOf returns the data of a volume of Liqo in providers, for callers that only need its clusters and its claim.
+func volumesOf(volume *corev1.PersistentVolume) []offload.Volume { return volumesAmong(volume, nil) }
+
+// volumesAmong returns the data of a volume of Liqo in providers. all are all volumes of Liqo. Until a move of the volume has ended, this includes the copy, which
+// must not be deleted. If the record of the move can't be read, the copy may be in any cluster.
+func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) []offload.Volume {
 	ref := volume.Spec.ClaimRef
 	if ref == nil || volume.Labels[storage.LabelVirtual] != api.True {
 		return nil
@@ -84,18 +87,18 @@ func volumesOf(volume *corev1.PersistentVolume) []offload.Volume {
 	}
 	one.Cluster = volume.Labels[api.LabelRemoteClusterID]
 	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-	one.Released = volume.Status.Phase == corev1.VolumeReleased
+	one.Released = volume.Status.Phase == corev1.VolumeReleased && !storage.InMove(volume, all)
 	return append(out, one)
 }
 
-// addresses answers questions of the offloading module about addresses in this cluster. The module calls it for every slice, so
-// it only reads from caches, without copies.
+// addresses provides the offloading module with facts about addresses in this cluster. The module calls it for every slice, so it only reads from
+// caches, without copies.
 type addresses struct {
 	liqoNamespace string
 	// translate is true if the networking module of Liqo connects the clusters. Addresses of peers may then be remapped.
 	translate bool
-	// told are the ranges of this cluster that the installation sets, whatever network connects the clusters.
-	told []netip.Prefix
+	// reported are the ranges of this cluster that the installation sets, whatever network connects the clusters.
+	reported []netip.Prefix
 	// nodes reads the real nodes.
 	nodes client.Reader
 }
@@ -107,10 +110,10 @@ func (a addresses) Own(ctx context.Context, c client.Reader, consumer string) ([
 	if err := c.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Networks: %w", err)
 	}
-	own := slices.Clone(a.told)
+	own := slices.Clone(a.reported)
 	for i := range networks.Items {
 		if networks.Items[i].Labels[api.LabelRemoteClusterID] == consumer {
-			continue // under this range, the consumer itself appears in this cluster
+			continue // under this range, this cluster sees the consumer itself
 		}
 		if prefix, ok := rangeOf(&networks.Items[i]); ok {
 			own = append(own, prefix)
@@ -147,10 +150,10 @@ func addressesOf(node *corev1.Node) []netip.Prefix {
 	return out
 }
 
-// Translation returns a function that translates addresses of a consumer to those in this cluster, or else a reason why it cannot
-// be known yet. If the administrator has disabled the networking module (networking.enabled), addresses stay unchanged and the
-// function is nil. That is the only such case: otherwise a consumer without a Configuration could name any address that this
-// cluster reaches, and its own endpoints would be unreachable.
+// Translation returns a function that translates addresses of a consumer to addresses in this cluster, or else the reason why the translation
+// is unknown. Only if the administrator has disabled the networking module (networking.enabled), addresses stay unchanged and the function is
+// nil. In all other cases, a consumer without a Configuration could name any address that this cluster reaches, and its own endpoints would be
+// unreachable.
 func (a addresses) Translation(ctx context.Context, c client.Reader, consumer string) (func(netip.Addr) (netip.Addr, error), string, error) {
 	if !a.translate {
 		return nil, "", nil
@@ -168,7 +171,7 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 		found = found || concerns(&configurations.Items[i], consumer)
 	}
 	if !found {
-		return nil, "no network joins cluster " + consumer + " and this one: there is no Configuration for it; run liqoctl network connect, or install with " +
+		return nil, "no network connects cluster " + consumer + " with this one: there is no Configuration for it; run liqoctl network connect, or install with " +
 			"networking.enabled=false if another network carries addresses as they are", nil
 	}
 	t, problems, ok := network.GatherTranslation(&network.Objects{
@@ -182,12 +185,12 @@ func (a addresses) Translation(ctx context.Context, c client.Reader, consumer st
 			return nil, p.String(), nil
 		}
 	}
-	return nil, "where cluster " + consumer + " appears here is not known", nil
+	return nil, "the ranges under which this cluster sees cluster " + consumer + " are unknown", nil
 }
 
-// Views returns the ranges under which a provider appears in this cluster. It returns nothing while the provider is the only
-// connected cluster: no other cluster could then reach the pods of the provider through this one, so the objects for that are not
-// needed. An event of a Configuration triggers another call.
+// Views returns the ranges under which this cluster sees a provider. It returns nothing while the provider is the only connected cluster: no
+// other cluster could then reach the pods of the provider through this one, so the IP objects for them are not needed. An event of a
+// Configuration triggers another call.
 func (a addresses) Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error) {
 	if !a.translate {
 		return nil, true, nil
@@ -232,7 +235,7 @@ func nodeAddresses(mgr ctrl.Manager) (cache.Cache, error) {
 		ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Label: labels.NewSelector().Add(*real), Transform: keepNodeAddresses}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of nodes: %w", err)
+		return nil, fmt.Errorf("creating a cache of nodes: %w", err)
 	}
 	if err := mgr.Add(nodes); err != nil {
 		return nil, fmt.Errorf("adding the cache of nodes: %w", err)

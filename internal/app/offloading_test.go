@@ -23,7 +23,7 @@ func networkOf(kind, spec, status string) *ipamv1alpha1.Network {
 	}
 }
 
-// viewOf is where a peer is seen here.
+// viewOf returns the Network with the view of a peer's pod range in this cluster.
 func viewOf(peer, cidr string) *ipamv1alpha1.Network {
 	n := networkOf(peer+"-pod-0", "10.200.0.0/16", cidr)
 	n.Namespace, n.Labels = "liqo-tenant-"+peer, map[string]string{api.LabelRemoteClusterID: peer}
@@ -42,7 +42,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 		configuration(nil), configuration(func(c *networkingv1beta1.Configuration) {
 			c.Namespace, c.Name, c.Labels, c.Status.Remote = "liqo-tenant-turin", "turin", map[string]string{api.LabelRemoteClusterID: "turin"}, nil
 		})).Build()
-	a := addresses{liqoNamespace: "liqo", translate: true, told: []netip.Prefix{netip.MustParsePrefix("fd00:10::/56")}, nodes: c}
+	a := addresses{liqoNamespace: "liqo", translate: true, reported: []netip.Prefix{netip.MustParsePrefix("fd00:10::/56")}, nodes: c}
 	own, err := a.Own(t.Context(), c, "milan")
 	if err != nil {
 		t.Fatal(err)

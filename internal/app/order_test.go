@@ -24,7 +24,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 var (
@@ -40,15 +40,15 @@ type manifest struct {
 	text func(context.Context) (string, error)
 }
 
-// settles is how long anything may take to come to rest.
-const settles = 40 * time.Second
+// settles is the maximum time until the clusters reach the expected state.
+const settles = 2 * time.Minute
 
-// TestAnyOrderOnAPIServer: the peering, the network and the offloading of a namespace are created by applying manifests in any order, and removed by deleting
-// them in any order. Objects without an existing namespace are applied again later. Each round has other tenant namespaces, and either the consumer proves
-// that it holds its key, or the provider vouches for it.
+// TestAnyOrderOnAPIServer: the peering, the network and the offloading of a namespace are created by applying manifests in any order, and removed by
+// deleting them in any order. Objects without an existing namespace are applied again later. Each round has other tenant namespaces, and either the
+// consumer proves that it holds its key, or the provider vouches for it.
 func TestAnyOrderOnAPIServer(t *testing.T) {
 	var rome, milan *whole
-	apitesting.Both(t, func() { rome = newWhole(t, "rome") }, func() { milan = newWhole(t, "milan") })
+	apitest.Both(t, func() { rome = newWhole(t, "rome") }, func() { milan = newWhole(t, "milan") })
 	rome.start(t)
 	milan.start(t)
 	for i := range *orders {
@@ -72,7 +72,7 @@ func TestAnyOrderOnAPIServer(t *testing.T) {
 			t.Logf("applied after %.1f s, complete after %.1f s, gone after %.1f s", applied.Seconds(), complete.Seconds(), time.Since(began).Seconds())
 		})
 		if !ok {
-			t.FailNow() // what it left would be in the way
+			t.FailNow() // remaining objects would break the next round
 		}
 	}
 }
@@ -85,7 +85,7 @@ func names(manifests []manifest) string {
 	return strings.Join(out, ", ")
 }
 
-// plan is one order.
+// plan is one round of the test, with its own order of the manifests.
 type plan struct {
 	rome, milan *whole
 	number      int
@@ -97,10 +97,10 @@ func (p *plan) shuffle(manifests []manifest) {
 	p.random.Shuffle(len(manifests), func(i, j int) { manifests[i], manifests[j] = manifests[j], manifests[i] })
 }
 
-// tenantNamespace is that of this order for a peer.
+// tenantNamespace returns the name of the tenant namespace of a peer in this round.
 func (p *plan) tenantNamespace(peer string) string { return fmt.Sprintf("peer-%s-%d", peer, p.number) }
 
-// apply applies what can be applied, in order, until nothing is left.
+// apply applies the manifests in order, again and again, until all are applied.
 func (p *plan) apply(t *testing.T, manifests []manifest) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settles)
@@ -109,7 +109,7 @@ func (p *plan) apply(t *testing.T, manifests []manifest) {
 	for len(left) > 0 {
 		var again []manifest
 		for _, m := range left {
-			if p.random.IntN(2) == 0 { // between some, the controllers may do something
+			if p.random.IntN(2) == 0 { // sometimes give the controllers time between two manifests
 				time.Sleep(time.Duration(p.random.IntN(20)) * time.Millisecond)
 			}
 			err := m.apply(ctx)
@@ -126,7 +126,7 @@ func (p *plan) apply(t *testing.T, manifests []manifest) {
 	}
 }
 
-// errNotYet tells that a manifest needs something of a cluster that is not there yet.
+// errNotYet means that a manifest depends on an object that does not exist yet.
 var errNotYet = errors.New("not there yet")
 
 func (m *manifest) object(ctx context.Context) (*unstructured.Unstructured, error) {
@@ -150,7 +150,7 @@ func (p *plan) remove(t *testing.T, manifests []manifest) {
 	t.Helper()
 	for _, m := range manifests {
 		if m.name == "tenant namespace" {
-			continue // Kubernetes deletes what is in a namespace; here nobody does
+			continue // Kubernetes would delete the objects in a namespace; no controller does it here
 		}
 		object, err := m.object(t.Context())
 		if errors.Is(err, errNotYet) { // the object that it depends on was deleted
@@ -172,7 +172,7 @@ func (p *plan) remove(t *testing.T, manifests []manifest) {
 // is reads an object and returns an error that says what is missing.
 func is[T client.Object](t *testing.T, c *whole, namespace, name string, object T, missing func(T) string) {
 	t.Helper()
-	apitesting.Eventually(t, settles, fmt.Sprintf("%T %s/%s in %s", object, namespace, name, c.id), func() error {
+	apitest.Eventually(t, settles, fmt.Sprintf("%T %s/%s in %s", object, namespace, name, c.id), func() error {
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func is[T client.Object](t *testing.T, c *whole, namespace, name string, object 
 
 func there[T client.Object](T) string { return "" }
 
-// complete waits until both clusters hold what a peering is.
+// complete waits until both clusters have all objects of a peering.
 func (p *plan) complete(t *testing.T) {
 	t.Helper()
 	rome, milan, here, far := p.rome, p.milan, p.tenantNamespace("milan"), p.tenantNamespace("rome")
@@ -237,11 +237,11 @@ func (p *plan) complete(t *testing.T) {
 	})
 }
 
-// nothing waits until only the namespaces, which this test does not delete, and the records of former peers are left.
+// nothing waits until the round has left no objects, except namespaces, which this test does not delete, and ForeignClusters of former peers.
 func (p *plan) nothing(t *testing.T) {
 	t.Helper()
 	for _, c := range []*whole{p.rome, p.milan} {
-		apitesting.Eventually(t, settles, "nothing to be left in "+c.id, c.left)
+		apitest.Eventually(t, settles, "nothing to be left in "+c.id, c.left)
 		peer := map[string]string{"rome": "milan", "milan": "rome"}[c.id]
 		is(t, c, "", peer, &corev1beta1.ForeignCluster{}, func(fc *corev1beta1.ForeignCluster) string {
 			if m := fc.Status.Modules; m.Authentication.Enabled || m.Networking.Enabled || m.Offloading.Enabled {

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func decode(text string) (*unstructured.Unstructured, error) {
@@ -27,12 +27,12 @@ func decode(text string) (*unstructured.Unstructured, error) {
 
 func b64(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
 
-// manifests returns the manifests of section 3 of the contract: all that an administrator writes to extend a namespace of rome to milan.
+// manifests returns all manifests that an administrator writes to extend a namespace of rome to milan.
 func (p *plan) manifests(t *testing.T) []manifest {
 	t.Helper()
 	rome, milan, here, far := p.rome, p.milan, p.tenantNamespace("milan"), p.tenantNamespace("rome")
 	var keys corev1.Secret
-	apitesting.Eventually(t, settles, "rome to have a key pair", func() error {
+	apitest.Eventually(t, settles, "rome to have a key pair", func() error {
 		return rome.Get(t.Context(), client.ObjectKey{Namespace: api.Namespace, Name: authv1beta1.KeysSecret}, &keys)
 	})
 	signer, err := peering.ParsePrivateKey(keys.Data[authv1beta1.PrivateKeyKey])
@@ -57,7 +57,7 @@ func (p *plan) manifests(t *testing.T) []manifest {
 		t.Fatal(err)
 	}
 	wireguard := make([]byte, 32)
-	_, _ = rand.Read(wireguard) // it never fails
+	_, _ = rand.Read(wireguard) // rand.Read never fails
 
 	head := func(kind, namespace, name, peer string, more ...string) string {
 		text := fmt.Sprintf("kind: %s\nmetadata:\n  namespace: %s\n  name: %s\n  labels:\n    liqo.io/remote-cluster-id: %s\n", kind, namespace, name, peer)

@@ -26,16 +26,16 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// whole is an API server with what the chart installs, and all controllers of ours with the rights that they have there. What of Kubernetes is
-// missing is done by hand: certificates are signed, what lost its owner is deleted, namespaces end.
+// whole is an API server with the objects of the chart, and all of Liqo's controllers with the permissions that the chart grants. The test itself
+// acts for the missing parts of Kubernetes: it signs certificates, collects garbage and ends namespaces.
 type whole struct {
 	client.Client
 	id        string
 	config    *rest.Config
-	authority *apitesting.Authority
+	authority *apitest.Authority
 
 	mu sync.Mutex
 	// leftovers are the objects of peerings in the last round of collect.
@@ -46,8 +46,8 @@ func (c *whole) address() string { return "https://" + strings.TrimPrefix(c.conf
 
 func newWhole(t *testing.T, id string) *whole {
 	t.Helper()
-	_, cfg, authority := apitesting.WithAuthority(t)
-	c := &whole{Client: apitesting.Client(t, cfg), id: id, config: cfg, authority: authority}
+	_, cfg, authority := apitest.WithAuthority(t)
+	c := &whole{Client: apitest.Client(t, cfg), id: id, config: cfg, authority: authority}
 	chart, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func newWhole(t *testing.T, id string) *whole {
 			t.Fatal(err)
 		}
 		if kind := object.GetKind(); kind == "" || strings.HasSuffix(kind, "WebhookConfiguration") || kind == "ServiceMonitor" || kind == "PodMonitor" {
-			continue // nobody listens here
+			continue // nothing serves webhooks in this test, and the kinds of monitoring are not installed
 		}
 		if err := c.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
@@ -115,7 +115,7 @@ func (c *whole) start(t *testing.T) {
 	})
 }
 
-// made are the kinds that a peering makes.
+// made returns the kinds of the objects that a peering creates.
 func made() []schema.GroupVersionKind {
 	var all []schema.GroupVersionKind
 	for gvk := range kube.NewScheme().AllKnownTypes() {
@@ -156,7 +156,7 @@ func (c *whole) each(ctx context.Context, f func(*metav1.PartialObjectMetadata))
 	return nil
 }
 
-// collect is the garbage collector and the namespace controller of Kubernetes, as far as this test wants them.
+// collect deletes objects without an owner and the content of ended namespaces, as Kubernetes' garbage collector and namespace controller would.
 func (c *whole) collect(ctx context.Context) {
 	var orphans []*metav1.PartialObjectMetadata
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
@@ -182,7 +182,7 @@ func (c *whole) collect(ctx context.Context) {
 		for _, o := range objects {
 			foreground := o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 			switch {
-			case foreground: // its pods are gone: there were none
+			case foreground: // no pods run in this test, so its dependents are deleted already
 				_ = c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			case !lost(o) || o.DeletionTimestamp != nil:
 			case slices.ContainsFunc(orphans, func(before *metav1.PartialObjectMetadata) bool { return before.UID == o.UID }):
@@ -205,7 +205,7 @@ func (c *whole) collect(ctx context.Context) {
 	}
 }
 
-// left tells what of peerings is there.
+// left returns an error that lists the remaining objects of peerings.
 func (c *whole) left() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *whole) left() error {
 	return errors.New(strings.Join(c.leftovers, ", "))
 }
 
-// remember keeps what of the objects belongs to a peering.
+// remember records the objects that belong to a peering.
 func (c *whole) remember(objects []*metav1.PartialObjectMetadata) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // restricted is the admission configuration by which an API server enforces the restricted level in namespaces without a label.
@@ -41,7 +41,7 @@ plugins:
       defaults: {enforce: restricted, enforce-version: latest}
 `
 
-// ourPods are those of everything that runs in a cluster, by the name of their component, as the chart and the programs make them.
+// ourPods returns a pod of each component that runs in a cluster, as the chart and the programs create it.
 func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 	t.Helper()
 	chart, err := installer.Chart("")
@@ -59,7 +59,7 @@ func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 			t.Fatal(err)
 		}
 		into := map[string]any{
-			"Deployment": &appsv1.Deployment{}, "DaemonSet": &appsv1.DaemonSet{}, "VkOptionsTemplate": &offv1.VkOptionsTemplate{},
+			"Deployment": &appsv1.Deployment{}, "DaemonSet": &appsv1.DaemonSet{}, "VkOptionsTemplate": &offloadingv1beta1.VkOptionsTemplate{},
 			"WgGatewayServerTemplate": &networkingv1beta1.WgGatewayServerTemplate{}, "WgGatewayClientTemplate": &networkingv1beta1.WgGatewayServerTemplate{},
 		}[meta.Kind]
 		if into == nil {
@@ -73,8 +73,8 @@ func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 			pods[meta.Name] = made.Spec.Template
 		case *appsv1.DaemonSet:
 			pods[meta.Name] = made.Spec.Template
-		case *offv1.VkOptionsTemplate:
-			node := &offv1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+		case *offloadingv1beta1.VkOptionsTemplate:
+			node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 			node.Spec.ClusterID, node.Spec.KubeconfigSecretRef = "milan", &corev1.LocalObjectReference{Name: "x"}
 			pods["virtual-kubelet"] = offload.Kubelet(node, offload.KubeletFacts{ClusterID: "rome", Options: &made.Spec}).Spec.Template
 		case *networkingv1beta1.WgGatewayServerTemplate:
@@ -88,15 +88,15 @@ func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 	return pods
 }
 
-// TestPodSecurityOnAPIServer: in a cluster that enforces the restricted level in namespaces without a label, all pods of Liqo are admitted without labels by
-// an administrator. Only the agents of the network need another level.
+// TestPodSecurityOnAPIServer: in a cluster that enforces the restricted level in namespaces without a label, all pods of Liqo are admitted without
+// labels by an administrator. Only the agents of the network need another level.
 func TestPodSecurityOnAPIServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	if err := os.WriteFile(file, []byte(restricted), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, config := kubetesting.Environment(t, [2]string{"admission-control-config-file", file})
-	c := kubetesting.Client(t, config)
+	_, config := apitest.Environment(t, [2]string{"admission-control-config-file", file})
+	c := apitest.Client(t, config)
 	tenant := map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"}
 	const level = "pod-security.kubernetes.io/enforce"
 	for name, labels := range map[string]map[string]string{
@@ -149,7 +149,7 @@ func TestPodSecurityOnAPIServer(t *testing.T) {
 		if component == "virtual-kubelet" || strings.HasPrefix(component, "wireguard-") {
 			namespace = "liqo-tenant-milan"
 		}
-		kubetesting.Eventually(t, time.Minute, fmt.Sprintf("%s to be let into namespace %s", component, namespace), func() error {
+		apitest.Eventually(t, time.Minute, fmt.Sprintf("%s to be let into namespace %s", component, namespace), func() error {
 			return create(namespace, component, pod)
 		})
 	}

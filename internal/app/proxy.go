@@ -16,11 +16,11 @@ func Proxy(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("proxy", flag.ContinueOnError)
 	listen := fs.String("listen", ":8118", "address on which the proxy listens")
 	opts := proxy.Options{Log: NewLog(slog.LevelInfo)}
-	fs.StringVar(&opts.Target, "target", "kubernetes.default.svc:443", "the API server, host:port: the one place that the proxy leads to")
-	fs.DurationVar(&opts.DialTimeout, "dial-timeout", 10*time.Second, "how long the API server may take to answer")
-	fs.IntVar(&opts.PerSource, "max-connections-per-source", 512, "tunnels that one address may have at a time; behind a Service that is one node of this cluster")
-	fs.IntVar(&opts.Total, "max-connections", 4096, "tunnels at a time")
-	fs.DurationVar(&opts.Grace, "grace", 20*time.Second, "how long tunnels may go on when the proxy ends")
+	fs.StringVar(&opts.Target, "target", "kubernetes.default.svc:443", "host:port of the API server, the only target to which the proxy connects")
+	fs.DurationVar(&opts.DialTimeout, "dial-timeout", 10*time.Second, "maximum time to connect to the API server")
+	fs.IntVar(&opts.PerSource, "max-connections-per-source", 512, "maximum number of simultaneous connections from one source address; behind a Service, that address is a node of this cluster")
+	fs.IntVar(&opts.Total, "max-connections", 4096, "maximum number of simultaneous connections")
+	fs.DurationVar(&opts.Grace, "grace", 20*time.Second, "how long open connections may continue while the proxy shuts down")
 	metricsAddress := fs.String("metrics-address", "", "address of /metrics; off when empty")
 	if err := fs.Parse(args); err != nil {
 		return err

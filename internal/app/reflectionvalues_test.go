@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/offload"
 )
@@ -24,7 +24,7 @@ func TestReflectionValues(t *testing.T) {
 		return func(o *installed) string { return fmt.Sprint(o.kubelet.workers(kind)) }
 	}
 	which := func(kind string) func(*installed) string {
-		return func(o *installed) string { return string(o.kubelet.reflection[kind].only) }
+		return func(o *installed) string { return string(o.kubelet.reflection[kind].reflectionType) }
 	}
 	rows := map[string]struct {
 		value  any
@@ -92,13 +92,13 @@ func TestReflectionValues(t *testing.T) {
 	}
 }
 
-// installed has the flags and objects by which an installation configures the programs.
+// installed holds the flags and objects by which an installation configures the programs.
 type installed struct {
 	manager *ControllerManagerOptions
 	kubelet *virtualKubeletOptions
 }
 
-// install is an installation with these values of the chart about offloading.
+// install renders the chart with these values about offloading, and parses the resulting flags.
 func install(t *testing.T, offloading map[string]any) *installed {
 	t.Helper()
 	loaded, err := installer.Chart("")
@@ -115,11 +115,11 @@ func install(t *testing.T, offloading map[string]any) *installed {
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
 		switch {
 		case strings.Contains(document, "kind: VkOptionsTemplate"):
-			template := &offv1.VkOptionsTemplate{}
+			template := &offloadingv1beta1.VkOptionsTemplate{}
 			if err := yaml.Unmarshal([]byte(document), template); err != nil {
 				t.Fatal(err)
 			}
-			node := &offv1.VirtualNode{}
+			node := &offloadingv1beta1.VirtualNode{}
 			node.Name, node.Namespace, node.Spec.ClusterID = "milan", "liqo-tenant-milan", "milan"
 			node.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "x"}
 			pod := offload.Kubelet(node, offload.KubeletFacts{ClusterID: "rome", Options: &template.Spec}).Spec.Template.Spec

@@ -61,8 +61,9 @@ func (e *endpoints) serve(ctx context.Context) error {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	// A metric that cannot be computed must not hide the others.
-	numbers.Handle("GET /metrics", promhttp.HandlerFor(e.gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	// If one metric cannot be computed, serve the others. Compression would take a megabyte of memory to save a few hundred kilobytes on the network of the pods.
+	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, DisableCompression: true}
+	numbers.Handle("GET /metrics", metrics.Sweep(promhttp.HandlerFor(e.gatherer, opts)))
 	group, ctx := errgroup.WithContext(ctx)
 	if e.health != "" {
 		group.Go(func() error { return listenAndServe(ctx, e.health, health) })

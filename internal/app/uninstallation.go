@@ -19,23 +19,23 @@ import (
 	"liqo.io/liqo/internal/network/facts"
 )
 
-// doubt is the default for how long an API server that refuses access to the DaemonSet is asked again. API servers accept a token
-// for 10 s after the deletion of its account, so doubt is longer.
-const doubt = 11 * time.Second
+// retryRefused is the default time during which this process repeats a request for the DaemonSet that the API server refused. API servers accept a
+// token for 10 s after the deletion of its account, so retryRefused is longer.
+const retryRefused = 11 * time.Second
 
-// uninstallation detects whether a DaemonSet was deleted, and not just one of its pods. It watches the DaemonSet beforehand: an
-// uninstallation removes accounts and permissions at the same moment, which leaves no time to ask.
+// uninstallation detects whether a DaemonSet was deleted, and not just one of its pods. It watches the DaemonSet in advance, because an
+// uninstallation deletes accounts and permissions at the same time, so that a later request may be refused.
 type uninstallation struct {
 	namespace, name string
 	cache           cache.Cache
 	client          client.Client
-	doubt           time.Duration
+	retryRefused    time.Duration
 	deleted         atomic.Bool
 }
 
-// newUninstallation prepares the watch. Without a name, nothing ever counts as deleted.
+// newUninstallation prepares the watch. Without a name, check always returns false.
 func newUninstallation(cfg *rest.Config, namespace, name string) (*uninstallation, error) {
-	u := &uninstallation{namespace: namespace, name: name, doubt: doubt}
+	u := &uninstallation{namespace: namespace, name: name, retryRefused: retryRefused}
 	if name == "" {
 		return u, nil
 	}
@@ -47,10 +47,10 @@ func newUninstallation(cfg *rest.Config, namespace, name string) (*uninstallatio
 			kind: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)}}},
 		},
 	}); err != nil {
-		return nil, fmt.Errorf("making a cache of DaemonSet %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("creating a cache of DaemonSet %s/%s: %w", namespace, name, err)
 	}
 	if u.client, err = client.New(cfg, client.Options{Scheme: facts.Scheme(), Mapper: facts.Mapper()}); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	return u, nil
 }
@@ -90,9 +90,9 @@ func (u *uninstallation) seen(object any) {
 	}
 }
 
-// check reports whether the DaemonSet is deleted or being deleted. If the watch has not shown a deletion, check asks the API
-// server. Without a clear answer, the DaemonSet counts as existing: the next agent will find out. An API server that keeps
-// answering Unauthorized no longer knows the account of this pod, so the account was deleted too. Forbidden only means that
+// check reports whether the DaemonSet is deleted or being deleted. If the watch has not shown a deletion, check reads the DaemonSet from the API
+// server. Without a clear answer, check assumes that the DaemonSet exists: the next agent on the node checks again. If the API server keeps
+// answering Unauthorized, it no longer knows the account of this pod, so the account was deleted too. Forbidden only means that
 // permissions are missing.
 func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 	if u.name == "" {
@@ -101,7 +101,7 @@ func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 	if u.deleted.Load() {
 		return true
 	}
-	end := time.Now().Add(u.doubt)
+	end := time.Now().Add(u.retryRefused)
 	for {
 		object := u.object()
 		err := u.client.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -121,7 +121,7 @@ func (u *uninstallation) check(ctx context.Context, log *slog.Logger) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(u.doubt / 10):
+		case <-time.After(u.retryRefused / 10):
 		}
 	}
 }

@@ -23,8 +23,9 @@ import (
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/node"
-	"liqo.io/liqo/internal/offload/reflect"
+	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/remote"
+	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
 )
 
 // identityCheck is the interval at which the identity file is compared with the identity in use. Identities are renewed long
@@ -41,6 +42,11 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	return opts.run(ctx)
+}
+
+// run runs the virtual kubelet until ctx ends.
+func (o *virtualKubeletOptions) run(ctx context.Context) error {
 	log := NewLog(slog.LevelInfo)
 	collectOften()
 
@@ -51,20 +57,20 @@ func VirtualKubelet(ctx context.Context, args []string) error {
 	registry := newRegistry(metrics.VirtualKubelet)
 	state := &readiness{}
 	run := func(ctx context.Context) error {
-		return runVirtualKubelet(ctx, opts, localConfig, registry, state, log)
+		return runVirtualKubelet(ctx, o, localConfig, registry, state, log)
 	}
-	if opts.leaderElection {
+	if o.leaderElection {
 		identity, err := os.Hostname()
 		if err != nil {
 			return fmt.Errorf("finding a name for the election: %w", err)
 		}
 		work := run
 		run = func(ctx context.Context) error {
-			return whenElected(ctx, localConfig, opts.tenantNamespace, opts.nodeName, identity, state.standBy, work)
+			return whenElected(ctx, localConfig, o.tenantNamespace, o.nodeName, identity, state.standBy, work)
 		}
 	}
 	// A replica on standby serves metrics too, so that monitoring does not take it for broken.
-	served := endpoints{health: opts.healthAddress, metrics: opts.metricsAddress, ready: state.ready, gatherer: registry}
+	served := endpoints{health: o.healthAddress, metrics: o.metricsAddress, ready: state.ready, gatherer: registry}
 	return served.during(ctx, run)
 }
 
@@ -75,7 +81,7 @@ func runVirtualKubelet(
 	state.activate()
 	local, err := newClient(localConfig)
 	if err != nil {
-		return fmt.Errorf("making a client for this cluster: %w", err)
+		return fmt.Errorf("creating a client for this cluster: %w", err)
 	}
 	identity, err := os.ReadFile(opts.remoteKubeconfig)
 	if err != nil {
@@ -92,85 +98,103 @@ func runVirtualKubelet(
 	remote.Observe(remoteConfig, requestObserver(registry, opts.foreignClusterID))
 	far, err := newClient(remoteConfig)
 	if err != nil {
-		return fmt.Errorf("making a client for cluster %s: %w", opts.foreignClusterID, err)
+		return fmt.Errorf("creating a client for cluster %s: %w", opts.foreignClusterID, err)
 	}
 	health, err := remote.NewHealth(remoteConfig, remote.HealthOptions{})
 	if err != nil {
 		return err
 	}
 
-	var engine *reflect.Engine
-	there := newProvider(opts, func() { engine.Resync(reflect.Kinds()...) })
+	var engine *reflection.Engine
+	there := newProvider(opts, func() { engine.Resync(reflection.Kinds()...) })
+	recorder := reflection.NewRecorder(local, log, opts.nodeName, opts.foreignClusterID)
 	virtual, err := node.New(node.Options{
 		Local: local, Health: health, Log: log, Create: opts.createNode,
 		Name: opts.nodeName, Virtual: opts.virtualNode, Namespace: opts.tenantNamespace, ForeignCluster: opts.foreignClusterID,
 		IP: opts.nodeIP, Listen: opts.listen, SkipNetworkCheck: opts.disableNetworkCheck,
 		ExtraLabels: opts.nodeExtraLabels, ExtraAnnotations: opts.nodeExtraAnnotations,
 		RefusedSince:        func() time.Time { return engine.RefusedSince() },
-		AvailabilityChanged: func() { engine.Resync(reflect.PodKind) },
-		LeaseRegained:       func() { engine.Resync(reflect.Kinds()...) },
-		Version:             func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
+		AvailabilityChanged: func() { engine.Resync(reflection.PodKind) },
+		Event: func(ctx context.Context, node *corev1.Node, kind, reason, message string) {
+			recorder.Record(ctx, node, kind, reason, message)
+		},
+		LeaseRegained: func() { engine.Resync(reflection.Kinds()...) },
+		Version:       func(ctx context.Context) (string, error) { return remote.Version(ctx, remoteConfig) },
 	})
 	if err != nil {
 		return err
 	}
-	origin := newOriginServer(opts, func() bool { return there.state.Load().configured }, func() { engine.Resync(reflect.PodKind) })
-	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(tell func(string, string, int)) { engine.Reflected(tell) })
-	told := newEvents(local, log, opts.nodeName, opts.foreignClusterID)
+	origin := reflection.NewOriginServer(opts.originServer(func() bool { return there.state.Load().configured }, func() { engine.Resync(reflection.PodKind) }))
+	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(report func(string, string, int)) { engine.Reflected(report) })
 	stored := newVolumes(opts, there, func() []authv1beta1.StorageType {
 		if v := virtual.VirtualNode(); v != nil {
 			return v.Spec.StorageClasses
 		}
 		return nil
-	}, func(key types.NamespacedName) { engine.Enqueue(reflect.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflect.PersistentVolumeClaimKind) })
-	pods := reflect.Pods(opts.workers("pod"), func() kinds.PodOptions {
+	}, func(key types.NamespacedName) { engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflection.PersistentVolumeClaimKind) },
+		storagecontrollers.RefusalOptions{
+			Client: local, Log: log, Warn: recorder.Warn,
+			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
+				claim, _ := engine.LocalOf(reflection.PersistentVolumeClaimKind, key.Namespace, key.Name).(*corev1.PersistentVolumeClaim)
+				return claim
+			},
+		})
+	pods := reflection.Pods(opts.workers("pod"), func() kinds.PodOptions {
 		o := opts.pods(virtual, there, origin)
 		o.Secret = func(namespace, name string) *corev1.Secret {
-			secret, _ := engine.LocalOf(reflect.SecretKind, namespace, name).(*corev1.Secret)
+			secret, _ := engine.LocalOf(reflection.SecretKind, namespace, name).(*corev1.Secret)
 			return secret
 		}
 		o.ConfigMap = func(namespace, name string) *corev1.ConfigMap {
-			configMap, _ := engine.LocalOf(reflect.ConfigMapKind, namespace, name).(*corev1.ConfigMap)
+			configMap, _ := engine.LocalOf(reflection.ConfigMapKind, namespace, name).(*corev1.ConfigMap)
 			return configMap
 		}
 		o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }
 		return o
 	})
 	decide := pods.Next
-	pods.Next = func(f reflect.Facts) offload.Step {
-		stored.observe(f.Local)
+	pods.Next = func(f reflection.Facts) offload.Step {
+		stored.observe(f.Key, f.Local)
 		return decide(f)
 	}
-	engine = reflect.New(reflect.Options{
+	events := reflection.Events(opts.workers("event"), func() kinds.CopyOptions {
+		o := there.copies("event")()
+		o.Now = time.Now()
+		return o
+	})
+	stored.watchDrivers(&events, func(namespace, name string) *corev1.Pod {
+		pod, _ := engine.LocalOf(reflection.PodKind, namespace, name).(*corev1.Pod)
+		return pod
+	})
+	engine = reflection.New(reflection.Options{
 		Local: local, Remote: far, Health: health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
-		Kinds: []reflect.Kind{
+		Kinds: []reflection.Kind{
 			pods,
-			reflect.Services(opts.workers("service"), func() kinds.ServiceOptions {
+			reflection.Services(opts.workers("service"), func() kinds.ServiceOptions {
 				o := there.services()
 				o.RemoteNamespace = func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) }
 				return o
 			}),
-			reflect.EndpointSlices(opts.workers("endpointslice"), there.endpointSlices),
-			reflect.Ingresses(opts.workers("ingress"), there.ingresses),
-			reflect.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
-			reflect.Secrets(opts.workers("secret"), there.copies("secret")),
-			reflect.Events(opts.workers("event"), func() kinds.CopyOptions {
-				o := there.copies("event")()
-				o.Now = time.Now()
-				return o
-			}),
-			reflect.NetworkPolicies(opts.workers("networkpolicy"), func() kinds.NetworkPolicyOptions {
+			reflection.EndpointSlices(opts.workers("endpointslice"), there.endpointSlices),
+			reflection.Ingresses(opts.workers("ingress"), there.ingresses),
+			reflection.ConfigMaps(opts.workers("configmap"), there.copies("configmap")),
+			reflection.Secrets(opts.workers("secret"), there.copies("secret")),
+			events,
+			reflection.NetworkPolicies(opts.workers("networkpolicy"), func() kinds.NetworkPolicyOptions {
 				return there.policies(func(namespace string) (string, bool) { return engine.RemoteNamespace(namespace) })
 			}),
-			reflect.PodDisruptionBudgets(opts.workers("poddisruptionbudget"), there.budgets),
+			reflection.PodDisruptionBudgets(opts.workers("poddisruptionbudget"), there.budgets),
 			stored.kind(),
 		},
 		Warn: func(obj client.Object, message string) {
-			told.warn(ctx, obj, message)
-			stored.warnPods(ctx, local, told, obj, message)
+			if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
+				stored.refusals.Refuse(claim, message)
+				return
+			}
+			recorder.Warn(ctx, obj, message)
 		},
-		Announce:  told.announce,
+		Announce:  recorder.Announce,
 		Reflected: measured.did,
 		Failed:    measured.fail,
 		Took:      measured.took,
@@ -181,7 +205,7 @@ func runVirtualKubelet(
 
 	measuredNode := nodeMetrics{
 		cluster: opts.foreignClusterID, name: opts.nodeName, now: time.Now,
-		state: health.State, pods: func() []client.Object { return engine.Local(reflect.PodKind) },
+		state: health.State, pods: func() []client.Object { return engine.Local(reflection.PodKind) },
 	}
 
 	checks := []func() error{virtual.Ready, engine.Ready}
@@ -189,10 +213,10 @@ func runVirtualKubelet(
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context) error) { group.Go(func() error { return f(ctx) }) }
 	run(health.Run)
-	run(told.run)
+	run(recorder.Run)
 	run(virtual.Run)
 	run(func(ctx context.Context) error { return there.run(ctx, local) })
-	run(func(ctx context.Context) error { return origin.run(ctx, local) })
+	run(func(ctx context.Context) error { return origin.Run(ctx, local) })
 	if opts.workers(claimOption) > 0 {
 		run(func(ctx context.Context) error { return stored.run(ctx, local) })
 	}
@@ -215,7 +239,7 @@ func runVirtualKubelet(
 		if err != nil {
 			return err
 		}
-		server, err := node.NewServer(credentials, engine, opts.nodeName, reflect.PodKind, log)
+		server, err := node.NewServer(credentials, engine, opts.nodeName, reflection.PodKind, opts.usageAge, log)
 		if err != nil {
 			return err
 		}
@@ -237,16 +261,23 @@ func runVirtualKubelet(
 	return err
 }
 
+// originServer returns, according to the flags, how offloaded pods reach the API server of this cluster.
+func (o *virtualKubeletOptions) originServer(network func() bool, changed func()) reflection.OriginServerOptions {
+	return reflection.OriginServerOptions{
+		On: o.apiServerSupport && o.workers("serviceaccount") > 0, Host: o.homeAPIServerHost, Port: o.homeAPIServerPort, Network: network, Changed: changed,
+	}
+}
+
 // pods returns the properties of the virtual node and the provider that affect pods.
-func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, origin *originServer) kinds.PodOptions {
+func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, origin *reflection.OriginServer) kinds.PodOptions {
 	out := kinds.PodOptions{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
 		VirtualStorageClass: o.virtualStorageClass,
 		LabelsNotReflected:  o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,
 		TranslateIP: there.podIP, Unavailable: virtual.Unavailable(), ConfigMapsReflected: o.workers("configmap") > 0,
-		SecretType: o.reflection["secret"].only, ConfigMapType: o.reflection["configmap"].only,
+		SecretType: o.reflection["secret"].reflectionType, ConfigMapType: o.reflection["configmap"].reflectionType,
 	}
-	out.APIServer = origin.apiServer()
+	out.APIServer = origin.APIServer()
 	out.APIServer.Domain = o.clusterDomain
 	if v := virtual.VirtualNode(); v != nil {
 		out.Patch = v.Spec.OffloadingPatch
@@ -254,8 +285,8 @@ func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider, origin
 	return out
 }
 
-// followIdentity starts to use renewed credentials as soon as they are in the file. It returns errNewIdentity if the address of
-// the provider has changed.
+// followIdentity watches the file with the kubeconfig, and puts renewed credentials into use. It returns errNewIdentity if the address of the
+// provider has changed.
 func followIdentity(ctx context.Context, path string, used []byte, credentials *remote.Identity, log *slog.Logger, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

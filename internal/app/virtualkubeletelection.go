@@ -25,13 +25,13 @@ const (
 // errDeposed ends a process that could not renew its lease, because another process may be the leader by now.
 var errDeposed = errors.New("the leadership was lost")
 
-// whenElected waits until this process, called identity, holds the Lease with that name, and calls run while it does. It releases
-// the Lease after run has ended, so that the next leader need not wait for its expiry. It calls observed, which must not block, when it has
-// read who is the leader, possibly after run was called.
+// whenElected waits until this process holds the Lease with the given name, with identity as its holder, and then calls run. It releases the Lease
+// after run has returned, so that the next leader need not wait for the expiry. It calls observed once it has read the current leader, possibly after
+// it called run. observed must not block.
 func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, observed func(), run func(context.Context) error) error {
 	leases, err := coordinationv1.NewForConfig(cfg)
 	if err != nil {
-		return fmt.Errorf("making a client for leases: %w", err)
+		return fmt.Errorf("creating a client for leases: %w", err)
 	}
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -65,7 +65,7 @@ func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identit
 	if err != nil {
 		return fmt.Errorf("preparing an election: %w", err)
 	}
-	// While this process is not the leader, no work has to end before it leaves the election.
+	// As long as this process is not the leader, it can leave the election at once, because there is no work to end first.
 	defer context.AfterFunc(ctx, func() {
 		if !leading.Load() {
 			stop()

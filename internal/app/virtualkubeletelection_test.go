@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	liqotesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func TestOneReplicaIsElectedOnAPIServer(t *testing.T) {
-	cfg := liqotesting.APIServer(t)
-	c := liqotesting.Client(t, cfg)
+	cfg := apitest.APIServer(t)
+	c := apitest.Client(t, cfg)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestOneReplicaIsElectedOnAPIServer(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("one that was never elected ended with %v", err)
 	}
-	<-standby // while the first still leads: a rollout goes on only then
+	<-standby // a rollout continues only if the standby is ready while the first one still leads
 	began := time.Now()
 	stopFirst()
 	if err := <-ended; err != nil {

@@ -17,35 +17,38 @@ import (
 type reflectionMetrics struct {
 	done, failed   *prometheus.CounterVec
 	duration       *prometheus.HistogramVec
-	reflected      func(tell func(kind, namespace string, count int))
+	reflected      func(report func(kind, namespace string, count int))
 	cluster, where string
 }
 
 // newReflectionMetrics registers the metrics of reflection to a virtual node. reflected calls its argument with the number of objects in the
 // provider.
 func newReflectionMetrics(
-	registry prometheus.Registerer, cluster, node string, reflected func(tell func(kind, namespace string, count int)),
+	registry prometheus.Registerer, cluster, node string, reflected func(report func(kind, namespace string, count int)),
 ) *reflectionMetrics {
 	m := &reflectionMetrics{
 		reflected: reflected, cluster: cluster, where: node,
 		done: metrics.ReflectedTotal.NewCounter(), failed: metrics.ReflectionErrors.NewCounter(),
 		duration: metrics.ReflectionDuration.NewHistogram(),
 	}
-	registry.MustRegister(m, m.failed, m.duration)
+	registry.MustRegister(m, m.duration)
 	return m
 }
 
-// Describe implements prometheus.Collector. It sends nothing: Collect also sends values that are computed at each scrape.
+// Describe implements prometheus.Collector. It sends no descriptions, since Collect computes the metrics at each scrape.
 func (m *reflectionMetrics) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. A virtual kubelet that has reflected nothing, such as one that has just restarted, has counters with
-// value 0 for the objects in the provider.
+// Collect implements prometheus.Collector. A virtual kubelet that has reflected nothing yet, for example after a restart, reports counters with value
+// 0 for the kinds of the objects in the provider. Without these, a query would see no increase at the first failure.
 func (m *reflectionMetrics) Collect(out chan<- prometheus.Metric) {
 	m.reflected(func(kind, namespace string, count int) {
 		out <- metrics.ReflectedItems.Value(float64(count), namespace, kind, m.cluster, m.where)
-		m.done.WithLabelValues(namespace, kind, m.cluster, m.where)
+		for _, counter := range []*prometheus.CounterVec{m.done, m.failed} {
+			counter.WithLabelValues(namespace, kind, m.cluster, m.where)
+		}
 	})
 	m.done.Collect(out)
+	m.failed.Collect(out)
 }
 
 func (m *reflectionMetrics) did(kind, namespace string) {
@@ -70,7 +73,7 @@ func (m *reflectionMetrics) took(kind string, toProvider bool, took time.Duratio
 	m.duration.WithLabelValues(kind, direction, m.cluster, m.where).Observe(took.Seconds())
 }
 
-// nodeMetrics is what the metrics of a virtual node are computed from.
+// nodeMetrics holds the values from which the metrics of a virtual node are computed.
 type nodeMetrics struct {
 	cluster, name string
 	// state returns the state of the provider's API server, and pods the local pods on the node.

@@ -16,25 +16,25 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
-	"liqo.io/liqo/internal/offload/reflect"
+	"liqo.io/liqo/internal/offload/reflection"
 )
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// provider is what a virtual kubelet knows about its provider in addition to its own VirtualNode. It covers the address
-// translation, the virtual nodes of the provider, and the leader among their virtual kubelets. If several virtual nodes have the
-// same provider, the leader reflects the objects that are reflected per namespace and not per pod.
+// provider holds the state that a virtual kubelet has about its provider in addition to its own VirtualNode: the address translation, the virtual
+// nodes of the provider, and the leader among their virtual kubelets. If several virtual nodes have the same provider, the leader reflects the
+// objects that are reflected per namespace and not per pod.
 type provider struct {
 	opts                     *virtualKubeletOptions
-	configurations, virtuals *reflect.View
+	configurations, virtuals *reflection.View
 	// networks and hosts are all Networks and Nodes of this cluster.
-	networks, hosts *reflect.View
+	networks, hosts *reflection.View
 	state           atomic.Pointer[providerState]
 	// changed is called when the state has changed.
 	changed func()
@@ -42,7 +42,7 @@ type provider struct {
 	loaded chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
-	// later calls read again when the leader may change without any event.
+	// later calls read at the time when the leader may change without any event.
 	later *time.Timer
 }
 
@@ -68,10 +68,10 @@ type providerState struct {
 func newProvider(opts *virtualKubeletOptions, changed func()) *provider {
 	p := &provider{opts: opts, changed: changed, loaded: make(chan struct{})}
 	p.state.Store(&providerState{})
-	p.configurations = reflect.NewView(reflect.Resource{Object: &networkingv1beta1.Configuration{}}, p.read)
-	p.virtuals = reflect.NewView(reflect.Resource{Object: &offv1.VirtualNode{}, Strip: stripVirtualNode}, p.read)
-	p.networks = reflect.NewView(reflect.Resource{Object: &ipamv1alpha1.Network{}}, p.read)
-	p.hosts = reflect.NewView(reflect.Resource{Object: &corev1.Node{}, Strip: stripHost}, p.read)
+	p.configurations = reflection.NewView(reflection.Resource{Object: &networkingv1beta1.Configuration{}}, p.read)
+	p.virtuals = reflection.NewView(reflection.Resource{Object: &offloadingv1beta1.VirtualNode{}, Strip: stripVirtualNode}, p.read)
+	p.networks = reflection.NewView(reflection.Resource{Object: &ipamv1alpha1.Network{}}, p.read)
+	p.hosts = reflection.NewView(reflection.Resource{Object: &corev1.Node{}, Strip: stripHost}, p.read)
 	return p
 }
 
@@ -83,8 +83,8 @@ func stripHost(obj client.Object) {
 }
 
 func stripVirtualNode(obj client.Object) {
-	if v, ok := obj.(*offv1.VirtualNode); ok {
-		v.Spec = offv1.VirtualNodeSpec{
+	if v, ok := obj.(*offloadingv1beta1.VirtualNode); ok {
+		v.Spec = offloadingv1beta1.VirtualNodeSpec{
 			ClusterID: v.Spec.ClusterID, LoadBalancerClasses: v.Spec.LoadBalancerClasses, IngressClasses: v.Spec.IngressClasses,
 		}
 	}
@@ -132,11 +132,11 @@ func (s *providerState) equal(o *providerState) bool {
 		slices.Equal(s.translation.Pods, o.translation.Pods) && slices.Equal(s.translation.External, o.translation.External)
 }
 
-// readNodes returns after which time it must run again, or zero if only events can change its result.
+// readNodes reads the virtual nodes of the provider. It returns the time after which it must run again; zero if only events can change its result.
 func (p *provider) readNodes(s *providerState, now time.Time) (again time.Duration) {
-	var nodes []*offv1.VirtualNode
+	var nodes []*offloadingv1beta1.VirtualNode
 	for _, obj := range p.virtuals.List() {
-		v, ok := obj.(*offv1.VirtualNode)
+		v, ok := obj.(*offloadingv1beta1.VirtualNode)
 		if !ok || v.Spec.ClusterID != p.opts.foreignClusterID {
 			continue
 		}
@@ -151,7 +151,7 @@ func (p *provider) readNodes(s *providerState, now time.Time) (again time.Durati
 }
 
 // readClasses reads the default classes of a provider from a VirtualNode.
-func (s *providerState) readClasses(v *offv1.VirtualNode) {
+func (s *providerState) readClasses(v *offloadingv1beta1.VirtualNode) {
 	for _, class := range v.Spec.LoadBalancerClasses {
 		if class.Default {
 			s.balancers = class.LoadBalancerClassName
@@ -206,15 +206,15 @@ func (p *provider) readTaken() []netip.Prefix {
 	return slices.Compact(taken)
 }
 
-// shown returns an address of a provider that is not translated. It returns an error if the address is in use in this cluster:
-// clients of the pod would reach something else.
+// shown returns an untranslated address of a provider. It returns an error if the address is in use in this cluster, because clients of the
+// pod would reach another destination.
 func (s *providerState) shown(address, provider string) (string, error) {
-	told, err := netip.ParseAddr(address)
+	reported, err := netip.ParseAddr(address)
 	if err != nil {
-		return "", fmt.Errorf("cluster %s tells an address that is none: %w", provider, err)
+		return "", fmt.Errorf("cluster %s reports an invalid address: %w", provider, err)
 	}
-	if i := slices.IndexFunc(s.taken, func(p netip.Prefix) bool { return p.Contains(told.Unmap()) }); i >= 0 {
-		return "", fmt.Errorf("cluster %s tells address %s, which belongs to %s of this cluster or of another peer: connect the two clusters (liqoctl network connect), which gives its addresses a place here", provider, told, s.taken[i])
+	if i := slices.IndexFunc(s.taken, func(p netip.Prefix) bool { return p.Contains(reported.Unmap()) }); i >= 0 {
+		return "", fmt.Errorf("cluster %s reports address %s, which belongs to %s of this cluster or of another peer: connect the two clusters (liqoctl network connect), which remaps its addresses", provider, reported, s.taken[i])
 	}
 	return address, nil
 }
@@ -230,11 +230,11 @@ func (p *provider) podIP(address string) (string, error) {
 	case !s.configured:
 		return s.shown(address, p.opts.foreignClusterID)
 	}
-	told, err := netip.ParseAddr(address)
+	reported, err := netip.ParseAddr(address)
 	if err != nil {
-		return "", fmt.Errorf("cluster %s tells an address that is none: %w", p.opts.foreignClusterID, err)
+		return "", fmt.Errorf("cluster %s reports an invalid address: %w", p.opts.foreignClusterID, err)
 	}
-	view, err := s.translation.ToView(told)
+	view, err := s.translation.ToView(reported)
 	if err != nil {
 		return "", err
 	}
@@ -244,15 +244,15 @@ func (p *provider) podIP(address string) (string, error) {
 // copyOptions returns the options for a kind whose objects are reflected per namespace.
 func (p *provider) copyOptions(s *providerState, kind string) kinds.CopyOptions {
 	o := kinds.CopyOptions{
-		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID, Type: p.opts.reflection[kind].only,
+		Origin: p.opts.clusterID, Destination: p.opts.foreignClusterID, Type: p.opts.reflection[kind].reflectionType,
 		LabelsNotReflected: p.opts.labelsNotReflected, AnnotationsNotReflected: p.opts.annotationsNotReflected,
 		LabelsReflected: p.opts.labelsReflected, AnnotationsReflected: p.opts.annotationsReflected,
 	}
 	switch {
 	case !s.ready:
-		o.Waiting = "the VirtualNodes and Configurations were not read yet"
+		o.Waiting = "waiting for the VirtualNodes and Configurations to be read"
 	case s.leader != p.opts.virtualNode:
-		o.Waiting = "the virtual kubelet of VirtualNode " + s.leader + " does it"
+		o.Waiting = "the virtual kubelet of VirtualNode " + s.leader + " reflects it"
 	}
 	return o
 }
@@ -291,25 +291,25 @@ func (p *provider) policies(remoteNamespace func(namespace string) (string, bool
 }
 
 // budgets returns the options for PodDisruptionBudgets.
-func (p *provider) budgets() reflect.PodDisruptionBudgetOptions {
+func (p *provider) budgets() reflection.PodDisruptionBudgetOptions {
 	s := p.state.Load()
-	return reflect.PodDisruptionBudgetOptions{
+	return reflection.PodDisruptionBudgetOptions{
 		CopyOptions: p.copyOptions(s, "poddisruptionbudget"), Node: p.opts.nodeName, AtTarget: func(node string) bool { return node == p.opts.nodeName || slices.Contains(s.nodes, node) },
 	}
 }
 
 // endpointSlices returns the options for EndpointSlices.
-func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
+func (p *provider) endpointSlices() reflection.EndpointSliceOptions {
 	s := p.state.Load()
-	o := reflect.EndpointSliceOptions{Translate: s.configured}
+	o := reflection.EndpointSliceOptions{Translate: s.configured}
 	o.CopyOptions = p.copyOptions(s, "endpointslice")
-	o.Service = kinds.CopyOptions{Type: p.opts.reflection["service"].only}
+	o.Service = kinds.CopyOptions{Type: p.opts.reflection["service"].reflectionType}
 	switch {
 	case o.Waiting != "":
 	case p.opts.workers("service") == 0:
 		o.Waiting = "Services are not reflected"
 	case s.configured && (!s.translated || len(s.ours) == 0):
-		o.Waiting = "the Configuration for cluster " + p.opts.foreignClusterID + " does not say yet where the clusters see each other"
+		o.Waiting = "the Configuration for cluster " + p.opts.foreignClusterID + " does not have the ranges yet under which the clusters see each other"
 	}
 	o.AtTarget = func(node string) bool { return slices.Contains(s.nodes, node) }
 	o.OfNode = func(address string) bool {
@@ -323,20 +323,20 @@ func (p *provider) endpointSlices() reflect.EndpointSliceOptions {
 	return o
 }
 
-// hasNode tells whether a node is a virtual node of the provider.
+// hasNode reports whether a node is a virtual node of the provider.
 func (p *provider) hasNode(name string) bool {
 	return name == p.opts.nodeName || slices.Contains(p.state.Load().nodes, name)
 }
 
 // reflectionType returns a parser for the reflection type of a kind.
-func reflectionType(into *offv1.ReflectionType) func(string) error {
+func reflectionType(into *offloadingv1beta1.ReflectionType) func(string) error {
 	return func(value string) error {
-		for _, known := range []offv1.ReflectionType{offv1.DenyList, offv1.AllowList} {
+		for _, known := range []offloadingv1beta1.ReflectionType{offloadingv1beta1.DenyList, offloadingv1beta1.AllowList} {
 			if strings.EqualFold(value, string(known)) {
 				*into = known
 				return nil
 			}
 		}
-		return fmt.Errorf("%q is neither %s nor %s", value, offv1.DenyList, offv1.AllowList)
+		return fmt.Errorf("%q is neither %s nor %s", value, offloadingv1beta1.DenyList, offloadingv1beta1.AllowList)
 	}
 }

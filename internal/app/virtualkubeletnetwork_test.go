@@ -18,9 +18,9 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
-	liqotesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const tenantOfMilan = "liqo-tenant-milan"
@@ -38,8 +38,8 @@ func configuration(change func(*networkingv1beta1.Configuration)) *networkingv1b
 	return c
 }
 
-func virtualNode(name, cluster string) *offv1.VirtualNode {
-	return &offv1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Spec: offv1.VirtualNodeSpec{ClusterID: cluster}}
+func virtualNode(name, cluster string) *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: cluster}}
 }
 
 func host(address string) *corev1.Node {
@@ -48,7 +48,7 @@ func host(address string) *corev1.Node {
 	return n
 }
 
-// listing is a client whose watches do not begin with a list, as those of the fake one do not.
+// listing is a client whose watches don't start with a list, since the fake client does not support that.
 type listing struct {
 	client.WithWatch
 	watched chan struct{}
@@ -61,7 +61,7 @@ func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...clie
 	w, err := l.WithWatch.Watch(ctx, list, opts...)
 	select {
 	case l.watched <- struct{}{}:
-	default: // nobody waits for it
+	default: // no receiver is waiting
 	}
 	return w, err
 }
@@ -79,7 +79,7 @@ func runProvider(t *testing.T, opts virtualKubeletOptions, objects ...client.Obj
 	p := newProvider(&opts, func() { news <- struct{}{} })
 	go func() { _ = p.run(t.Context(), c) }()
 	<-p.loaded
-	for range 4 { // Configurations, VirtualNodes, Networks and Nodes
+	for range 4 { // watches of Configurations, VirtualNodes, Networks and Nodes
 		<-c.watched
 	}
 	return p, c, news
@@ -90,15 +90,15 @@ func TestAddressesOfTheProvider(t *testing.T) {
 	for name, row := range map[string]struct {
 		opts    virtualKubeletOptions
 		objects []client.Object
-		pod     string // 10.200.0.5 of the provider, as it is shown here; ! for refused
-		host    string // 192.0.2.1, the same
-		waiting string // why EndpointSlices wait
+		pod     string // the local address for 10.200.0.5 of the provider; ! if it is refused
+		host    string // the same for 192.0.2.1
+		waiting string // the reason why EndpointSlices wait
 	}{
 		"no network of ours":                 {normal, nil, "10.200.0.5", "192.0.2.1", ""},
 		"a network of ours":                  {normal, []client.Object{configuration(nil)}, "10.71.0.5", "!", ""},
-		"one that is not ready":              {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil })}, "", "", "does not say yet"},
-		"one half ready":                     {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = nil })}, "", "", "does not say yet"},
-		"one without our own ranges":         {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Spec.Local = nil })}, "10.71.0.5", "!", "does not say yet"},
+		"one that is not ready":              {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil })}, "", "", "does not have the ranges yet"},
+		"one half ready":                     {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = nil })}, "", "", "does not have the ranges yet"},
+		"one without our own ranges":         {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Spec.Local = nil })}, "10.71.0.5", "!", "does not have the ranges yet"},
 		"of another peer":                    {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name, c.Labels = "turin", nil })}, "10.200.0.5", "192.0.2.1", ""},
 		"of the provider, named otherwise":   {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Name = "turin" })}, "10.71.0.5", "!", ""},
 		"of another peer, named alike":       {normal, []client.Object{configuration(func(c *networkingv1beta1.Configuration) { c.Labels[api.LabelRemoteClusterID] = "turin" })}, "10.200.0.5", "192.0.2.1", ""},
@@ -137,7 +137,8 @@ func TestAddressesOfTheProvider(t *testing.T) {
 	}
 }
 
-// TestOneVirtualKubeletLeads: of several virtual kubelets for a provider, the first by name handles the objects of namespaces, until it is being deleted.
+// TestOneVirtualKubeletLeads: of several virtual kubelets for a provider, the first by name handles the objects of namespaces, until it is being
+// deleted.
 func TestOneVirtualKubeletLeads(t *testing.T) {
 	first := virtualNode("milan-0", "milan")
 	first.Finalizers = []string{"virtualnode-controller.liqo.io/finalizer"}
@@ -159,7 +160,7 @@ func TestOneVirtualKubeletLeads(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("no news of a leader that leaves")
 	}
-	liqotesting.Eventually(t, 10*time.Second, "the next one to lead", func() error {
+	apitest.Eventually(t, 10*time.Second, "the next one to lead", func() error {
 		if o := p.services(); o.Waiting != "" {
 			return &waiting{o.Waiting}
 		}
@@ -170,30 +171,30 @@ func TestOneVirtualKubeletLeads(t *testing.T) {
 	}
 }
 
-// TestUnavailableVirtualKubeletDoesNotLead: the next virtual kubelet leads without any event when the first has been unavailable for too long, and stops
-// leading when the first is back.
+// TestUnavailableVirtualKubeletDoesNotLead: the next virtual kubelet leads without any event when the first has been unavailable for too long, and
+// stops leading when the first is back.
 func TestUnavailableVirtualKubeletDoesNotLead(t *testing.T) {
 	first := virtualNode("milan-0", "milan")
-	first.Status.Conditions = []offv1.VirtualNodeCondition{{
-		Type: offv1.VirtualNodeVirtualKubelet, Status: offv1.VirtualNodeCreating, LastTransitionTime: metav1.NewTime(time.Now().Add(-57 * time.Second)),
+	first.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{
+		Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: offloadingv1beta1.VirtualNodeCreating, LastTransitionTime: metav1.NewTime(time.Now().Add(-55 * time.Second)),
 	}}
 	second := virtualNode("milan-a", "milan")
-	second.Status.Conditions = []offv1.VirtualNodeCondition{{Type: offv1.VirtualNodeVirtualKubelet, Status: offv1.VirtualNodeRunning}}
+	second.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: offloadingv1beta1.VirtualNodeRunning}}
 	p, c, _ := runProvider(t, virtualKubeletOptions{}, first, second)
 	if o := p.services(); !strings.Contains(o.Waiting, "milan-0") {
 		t.Errorf("it does not wait for the first, which may come back: %q", o.Waiting)
 	}
-	liqotesting.Eventually(t, 10*time.Second, "the second to lead", func() error {
+	apitest.Eventually(t, 20*time.Second, "the second to lead", func() error {
 		if o := p.services(); o.Waiting != "" {
 			return &waiting{o.Waiting}
 		}
 		return nil
 	})
-	first.Status.Conditions[0].Status = offv1.VirtualNodeRunning
+	first.Status.Conditions[0].Status = offloadingv1beta1.VirtualNodeRunning
 	if err := c.Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	liqotesting.Eventually(t, 10*time.Second, "the first to lead again", func() error {
+	apitest.Eventually(t, 10*time.Second, "the first to lead again", func() error {
 		if o := p.services(); !strings.Contains(o.Waiting, "milan-0") {
 			return &waiting{"for nobody"}
 		}
@@ -221,7 +222,7 @@ func TestClassesOfTheProvider(t *testing.T) {
 		<-news
 	}
 	node.Spec.IngressClasses[1].IngressClassName = "e"
-	liqotesting.Eventually(t, 10*time.Second, "news of another class", func() error {
+	apitest.Eventually(t, 10*time.Second, "news of another class", func() error {
 		// The fake server sends no event for a change between a list and its watch, so the test repeats the change.
 		if err := c.Update(t.Context(), node); err != nil {
 			t.Fatal(err)

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/node"
 )
 
 // virtualKubeletOptions are the flags of a virtual kubelet.
@@ -23,23 +25,26 @@ type virtualKubeletOptions struct {
 	apiServerSupport                                          bool
 	homeAPIServerHost, homeAPIServerPort                      string
 	runtimeClass, virtualStorageClass, clusterDomain          string
-	reflection                                                map[string]*reflection
+	reflection                                                map[string]*reflectedKind
 	labelsNotReflected, annotationsNotReflected               []string
 	labelsReflected, annotationsReflected                     []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
+
+	// usageAge is the maximum age of the usage of pods that the kubelet API serves. No flag sets it.
+	usageAge time.Duration
 }
 
-// reflection defines how the objects of one kind are reflected.
-type reflection struct {
+// reflectedKind defines how the objects of one kind are reflected.
+type reflectedKind struct {
 	// workers is how many objects are processed in parallel. With 0, the kind is not reflected.
 	workers int
-	// only is the reflection type, for kinds that have a choice.
-	only offv1.ReflectionType
+	// reflectionType is the reflection type, for kinds that have a choice.
+	reflectionType offloadingv1beta1.ReflectionType
 }
 
 // addReflectionFlags defines the flags of all kinds, with their defaults.
-func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
-	all := map[string]*reflection{}
+func addReflectionFlags(fs *flag.FlagSet) map[string]*reflectedKind {
+	all := map[string]*reflectedKind{}
 	for _, kind := range []struct {
 		name, what string
 		workers    int
@@ -53,16 +58,16 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 		{"secret", "Secrets", 3, true},
 		{"serviceaccount", "tokens of service accounts", 3, false},
 		{"persistentvolumeclaim", "PersistentVolumeClaims", 3, false},
-		{"event", "Events, which come back,", 3, true},
+		{"event", "Events (copied from the provider)", 3, true},
 		{"networkpolicy", "NetworkPolicies", 0, true},
 		{"poddisruptionbudget", "PodDisruptionBudgets", 3, true},
 	} {
-		r := &reflection{only: offv1.DenyList}
+		r := &reflectedKind{reflectionType: offloadingv1beta1.DenyList}
 		all[kind.name] = r
-		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, kind.what+" handled at a time; 0 reflects none")
+		fs.IntVar(&r.workers, kind.name+"-reflection-workers", kind.workers, kind.what+" reconciled at the same time; 0 disables their reflection")
 		if kind.choice {
 			fs.Func(kind.name+"-reflection-type", "which "+kind.what+" are reflected: DenyList (all but those annotated "+kinds.AnnotationSkip+") or AllowList (those annotated "+
-				kinds.AnnotationAllow+")", reflectionType(&r.only))
+				kinds.AnnotationAllow+")", reflectionType(&r.reflectionType))
 		}
 	}
 	return all
@@ -70,35 +75,35 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflection {
 
 // parseVirtualKubelet parses and validates the flags.
 func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
-	o := &virtualKubeletOptions{}
+	o := &virtualKubeletOptions{usageAge: node.StatsAge}
 	fs := flag.NewFlagSet("virtual-kubelet", flag.ContinueOnError)
 	fs.StringVar(&o.virtualNode, "virtual-node", "", "name of the VirtualNode to serve")
 	fs.StringVar(&o.tenantNamespace, "tenant-namespace", "", "namespace of the VirtualNode and of the NamespaceMap")
 	fs.StringVar(&o.clusterID, "cluster-id", "", "ID of this cluster")
 	fs.StringVar(&o.foreignClusterID, "foreign-cluster-id", "", "ID of the provider")
-	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node; that of the VirtualNode if empty")
-	fs.StringVar(&o.remoteKubeconfig, "remote-kubeconfig", "", "file with the identity to use in the provider")
-	fs.StringVar(&o.nodeIP, "node-ip", "", "address at which the kubelet API is reached")
+	fs.StringVar(&o.nodeName, "node-name", "", "name of the Node; the name of the VirtualNode if empty")
+	fs.StringVar(&o.remoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file for the API server of the provider")
+	fs.StringVar(&o.nodeIP, "node-ip", "", "address of the kubelet API in the status of the Node")
 	fs.StringVar(&o.listen, "listen", ":10250", "address on which the kubelet API listens")
 	fs.StringVar(&o.healthAddress, "health-address", fmt.Sprintf(":%d", offload.KubeletHealthPort), "address of /healthz and /readyz; off when empty")
-	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address on which metrics are served; none if empty")
-	fs.BoolVar(&o.createNode, "create-node", true, "make a Node")
+	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics; off when empty")
+	fs.BoolVar(&o.createNode, "create-node", true, "create the Node")
 	fs.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "keep the Node ready while the network to the provider does not work")
-	fs.BoolVar(&o.leaderElection, "leader-election", false, "wait to be elected: for more than one replica, of which one works")
-	fs.BoolVar(&o.reflectIPs, "reflect-ips", true, "show the addresses of offloaded pods here, and those of endpoints there")
-	fs.BoolVar(&o.translateIPs, "translate-ips", true, "translate addresses as the Configuration of the provider says; without one they stay as they are")
-	fs.StringVar(&o.homeAPIServerHost, "home-api-server-host", "", "host by which offloaded pods reach the API server of this cluster; through the network between the clusters if empty")
-	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of that; that of Service default/kubernetes if empty")
-	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "let offloaded pods speak to the API server of this cluster, with tokens of their service accounts")
-	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that asks for a virtual node, and means nothing in the provider")
-	fs.StringVar(&o.virtualStorageClass, "virtual-storage-class", kinds.StorageClass, "StorageClass of Liqo in this cluster, which means nothing in the provider")
-	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "domain of this cluster's DNS names; as this pod searches it if empty")
+	fs.BoolVar(&o.leaderElection, "leader-election", false, "elect a leader among several replicas; only the leader is active")
+	fs.BoolVar(&o.reflectIPs, "reflect-ips", true, "write the addresses of offloaded pods to their status in this cluster, and the addresses of endpoints to the provider")
+	fs.BoolVar(&o.translateIPs, "translate-ips", true, "translate addresses by the Configuration of the provider; without a Configuration they are not translated")
+	fs.StringVar(&o.homeAPIServerHost, "home-api-server-host", "", "host name or address of this cluster's API server for offloaded pods; empty: the network between the clusters")
+	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of this cluster's API server for offloaded pods; the port of Service default/kubernetes if empty")
+	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "give offloaded pods tokens of their ServiceAccounts for the API server of this cluster")
+	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that selects virtual nodes; it is not copied to the provider")
+	fs.StringVar(&o.virtualStorageClass, "virtual-storage-class", kinds.StorageClass, "StorageClass of Liqo in this cluster; it is not copied to the provider")
+	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS domain of this cluster; taken from the search list of this pod if empty")
 	o.reflection = addReflectionFlags(fs)
-	fs.Func("labels-not-reflected", "keys of labels that stay here, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
-	fs.Func("annotations-not-reflected", "the same for annotations", commaList(&o.annotationsNotReflected))
-	fs.Func("labels-reflected", "keys of labels of Services, Ingresses, NetworkPolicies, ConfigMaps and Secrets that are copied beside those that mean the same in every cluster, "+
+	fs.Func("labels-not-reflected", "keys of labels that are not copied to the provider, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
+	fs.Func("annotations-not-reflected", "keys of annotations that are not copied to the provider, separated by commas; a trailing * matches the rest", commaList(&o.annotationsNotReflected))
+	fs.Func("labels-reflected", "keys of labels of Services, Ingresses, NetworkPolicies, ConfigMaps and Secrets that are copied in addition to those with the same meaning in every cluster, "+
 		"separated by commas; a trailing * matches the rest; the provider must accept them", commaList(&o.labelsReflected))
-	fs.Func("annotations-reflected", "the same for annotations", commaList(&o.annotationsReflected))
+	fs.Func("annotations-reflected", "keys of annotations that are copied in addition, as --labels-reflected does for labels", commaList(&o.annotationsReflected))
 	fs.Func("node-extra-labels", "labels for the Node, key=value separated by commas", pairs(&o.nodeExtraLabels))
 	fs.Func("node-extra-annotations", "annotations for the Node, key=value separated by commas", pairs(&o.nodeExtraAnnotations))
 	if err := fs.Parse(args); err != nil {
@@ -120,7 +125,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 		}
 	}
 	if o.createNode && o.nodeIP == "" {
-		missing = append(missing, errors.New("flag --node-ip is required to make a Node"))
+		missing = append(missing, errors.New("flag --node-ip is required to create a Node"))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(o.reflection)) {
 		if n := o.reflection[kind].workers; n < 0 {

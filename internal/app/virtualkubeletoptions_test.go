@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"liqo.io/liqo/internal/offload/node"
+	"liqo.io/liqo/internal/offload/reflection"
 )
 
 func TestVirtualKubeletOptions(t *testing.T) {
@@ -15,7 +16,7 @@ func TestVirtualKubeletOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.nodeName != "vn" || o.listen != ":10250" || o.workers("pod") != 4 || o.workers("service") != 3 || o.workers("endpointslice") != 10 || o.workers("secret") != 0 || o.workers("networkpolicy") != 0 || o.reflection["service"].only != "AllowList" || o.reflection["secret"].only != "DenyList" || !o.apiServerSupport || !o.reflectIPs || !o.translateIPs || !o.createNode || o.runtimeClass != "liqo" {
+	if o.nodeName != "vn" || o.listen != ":10250" || o.workers("pod") != 4 || o.workers("service") != 3 || o.workers("endpointslice") != 10 || o.workers("secret") != 0 || o.workers("networkpolicy") != 0 || o.reflection["service"].reflectionType != "AllowList" || o.reflection["secret"].reflectionType != "DenyList" || !o.apiServerSupport || !o.reflectIPs || !o.translateIPs || !o.createNode || o.runtimeClass != "liqo" {
 		t.Errorf("%+v", o)
 	}
 	if diff := cmp.Diff([]string{"a", "b*"}, o.labelsNotReflected); diff != "" {
@@ -50,14 +51,15 @@ func TestRuntimeClassOfAnInstallation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), newOriginServer(told.kubelet, func() bool { return false }, nil))
+		pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
 		if told.manager.RuntimeClass != want || pods.RuntimeClass != want {
 			t.Errorf("class %s: the controller manager is told of %s, virtual kubelets of %s", want, told.manager.RuntimeClass, pods.RuntimeClass)
 		}
 	}
 }
 
-// TestPodsKnowWhichObjectsAreReflected: pods are told of Secrets and ConfigMaps that stay, by the type of reflection of each kind.
+// TestPodsKnowWhichObjectsAreReflected: pods get warnings about Secrets and ConfigMaps that are not copied, according to the reflection type of each
+// kind.
 func TestPodsKnowWhichObjectsAreReflected(t *testing.T) {
 	told := install(t, map[string]any{"reflection": map[string]any{
 		"secret": map[string]any{"type": "AllowList"}, "configmap": map[string]any{"type": "DenyList"},
@@ -66,8 +68,27 @@ func TestPodsKnowWhichObjectsAreReflected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), newOriginServer(told.kubelet, func() bool { return false }, nil))
+	pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
 	if pods.SecretType != "AllowList" || pods.ConfigMapType != "DenyList" {
 		t.Errorf("Secrets %s, ConfigMaps %s", pods.SecretType, pods.ConfigMapType)
+	}
+}
+
+// TestFlagsOfTheAPIServer: pods get tokens unless that is turned off by one of two flags.
+func TestFlagsOfTheAPIServer(t *testing.T) {
+	for flags, want := range map[string]reflection.OriginServerOptions{
+		"": {On: true},
+		"--home-api-server-host=api.rome.example --home-api-server-port=6443": {On: true, Host: "api.rome.example", Port: "6443"},
+		"--enable-apiserver-support=false":                                    {},
+		"--serviceaccount-reflection-workers=0 --home-api-server-host=x":      {Host: "x"},
+	} {
+		required := []string{"--virtual-node=vn", "--tenant-namespace=ns", "--cluster-id=rome", "--foreign-cluster-id=milan", "--remote-kubeconfig=f", "--node-ip=10.0.0.1"}
+		o, err := parseVirtualKubelet(append(required, strings.Fields(flags)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.originServer(nil, nil); got.On != want.On || got.Host != want.Host || got.Port != want.Port {
+			t.Errorf("%q: %+v, want %+v", flags, got, want)
+		}
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// readiness tells whether a virtual kubelet is ready: a rollout may end its predecessor then. A replica on standby is ready, or a rollout would wait for it
-// forever. The active one is ready when all of its checks succeed.
+// readiness reports whether a virtual kubelet is ready, so that a rollout may end its predecessor. A replica on standby is ready, because a rollout
+// would otherwise wait for it forever. The active replica is ready when all of its checks succeed.
 type readiness struct {
 	// standby is true once the replica knows the leader.
 	standby atomic.Bool
-	// checks are those of the active replica, empty while it starts; nil on standby.
+	// checks are the readiness checks of the active replica, empty while it starts; nil on standby.
 	checks atomic.Pointer[[]func() error]
 }
 
-// standBy records that this replica knows the leader. It has no effect on an active one.
+// standBy records that this replica knows the leader. It has no effect on an active replica.
 func (r *readiness) standBy() { r.standby.Store(true) }
 
-// activate records that this replica is active, and what it takes to be ready. Without checks it is not ready.
+// activate records that this replica is active, and the checks that decide whether it is ready. Without checks it is not ready.
 func (r *readiness) activate(checks ...func() error) { r.checks.Store(&checks) }
 
 // ready returns nil if this replica is ready, else an error that says everything that is missing.
@@ -27,7 +27,7 @@ func (r *readiness) ready() error {
 	case checks == nil && r.standby.Load():
 		return nil
 	case checks == nil:
-		return errors.New("the Lease of the election was not read yet")
+		return errors.New("waiting for the Lease of the election to be read")
 	case len(*checks) == 0:
 		return errors.New("the virtual kubelet is starting")
 	}

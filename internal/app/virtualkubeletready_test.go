@@ -18,7 +18,7 @@ func TestReadinessOfReplicas(t *testing.T) {
 		do   func()
 		want []string // nil means ready
 	}{
-		{func() {}, []string{"the Lease of the election was not read yet"}},
+		{func() {}, []string{"waiting for the Lease of the election to be read"}},
 		{r.standBy, nil},
 		{func() { r.activate() }, []string{"starting"}},
 		{r.standBy, []string{"starting"}},

@@ -1,7 +1,10 @@
 package app
 
 import (
+	"context"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,32 +19,53 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/reflect"
+	"liqo.io/liqo/internal/offload/reflection"
+	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
-	liqotesting "liqo.io/liqo/internal/testing"
+	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
+	"liqo.io/liqo/test/apitest"
 )
 
-// storing is a virtual kubelet's part in storage, with a fake API server of this cluster.
+// storing is the storage part of a virtual kubelet, with a fake API server of this cluster.
 type storing struct {
 	*volumes
 	t       *testing.T
 	offered []authv1beta1.StorageType
-	// enqueued are the claims that the engine was asked to decide about.
-	enqueued []types.NamespacedName
+	// said receives the Warnings about claims and pods.
+	said   chan string
+	cached atomic.Pointer[corev1.PersistentVolumeClaim]
+	// pod is the pod of the virtual node, nil if there is none. events is the Kind of all Events.
+	pod    atomic.Pointer[corev1.Pod]
+	events reflection.Kind
+	local  client.WithWatch
 }
 
-func newStoring(t *testing.T) *storing {
+// newStoring returns the storing of virtual node milan-a. other is the other virtual node of the provider. The first of both by name decides about
+// claims.
+func newStoring(t *testing.T, other string) *storing {
 	t.Helper()
-	there, _, _ := runProvider(t, virtualKubeletOptions{}, virtualNode("milan-a", "milan"), virtualNode("milan-b", "milan"))
+	there, _, _ := runProvider(t, virtualKubeletOptions{nodeName: "milan-a"}, virtualNode("milan-a", "milan"), virtualNode(other, "milan"))
 	<-there.loaded
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
-	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}}
-	local := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
+	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}, said: make(chan string, 10)}
+	s.local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}).Build()
-	s.volumes = newVolumes(there.opts, there, func() []authv1beta1.StorageType { return s.offered }, func(key types.NamespacedName) { s.enqueued = append(s.enqueued, key) },
-		func() {})
-	go func() { _ = s.run(t.Context(), listing{WithWatch: local}) }()
-	liqotesting.Eventually(t, 10*time.Second, "the classes and volumes", func() error {
+	s.volumes = newVolumes(there.opts, there, func() []authv1beta1.StorageType { return s.offered }, func(types.NamespacedName) {},
+		func() {}, storagecontrollers.RefusalOptions{
+			Client: s.local, Log: slog.New(slog.DiscardHandler), Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return s.cached.Load() },
+			Warn: func(_ context.Context, obj client.Object, message string) bool {
+				s.said <- obj.GetName() + ": " + message
+				return true
+			},
+		})
+	s.watchDrivers(&s.events, func(namespace, name string) *corev1.Pod {
+		if pod := s.pod.Load(); pod != nil && pod.Namespace == namespace && pod.Name == name {
+			return pod
+		}
+		return nil
+	})
+	go func() { _ = s.run(t.Context(), listing{WithWatch: s.local}) }()
+	apitest.Eventually(t, 10*time.Second, "the classes and volumes", func() error {
 		if !s.virtual.Synced() || !s.classes.Synced() {
 			return &waiting{"for their lists"}
 		}
@@ -62,8 +86,8 @@ func claimOn(node string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-func factsOf(claim, backing *corev1.PersistentVolumeClaim, state offload.MappingState, synced bool) reflect.Facts {
-	f := reflect.Facts{
+func factsOf(claim, backing *corev1.PersistentVolumeClaim, state offload.MappingState, synced bool) reflection.Facts {
+	f := reflection.Facts{
 		Key: types.NamespacedName{Namespace: "shop", Name: "data"}, Remote: []client.Object{nil}, RemoteSynced: synced,
 		Mapping: offload.Mapping{State: state, Namespace: "shop-rome"},
 	}
@@ -77,7 +101,7 @@ func factsOf(claim, backing *corev1.PersistentVolumeClaim, state offload.Mapping
 }
 
 // decides fails the test unless that action is decided, and returns the step.
-func (s *storing) decides(f reflect.Facts, want offload.Action) offload.Step {
+func (s *storing) decides(f reflection.Facts, want offload.Action) offload.Step {
 	s.t.Helper()
 	step := s.next(f)
 	if step.Action != want {
@@ -88,7 +112,7 @@ func (s *storing) decides(f reflect.Facts, want offload.Action) offload.Step {
 
 // TestVolumesInAProvider: the life of a claim whose pod is scheduled on one of the provider's virtual nodes.
 func TestVolumesInAProvider(t *testing.T) {
-	s := newStoring(t)
+	s := newStoring(t, "milan-b")
 	claim := claimOn("milan-b")
 	backing, _ := s.decides(factsOf(claim, nil, offload.Mapped, true), offload.CreateRemote).Object.(*corev1.PersistentVolumeClaim)
 	if backing == nil || backing.Namespace != "shop-rome" || *backing.Spec.StorageClassName != "disk" {
@@ -117,7 +141,7 @@ func TestVolumesInAProvider(t *testing.T) {
 	if step := s.decides(factsOf(nil, nil, offload.Mapped, true), offload.DeleteLocal); !step.Confirm {
 		t.Errorf("%+v", step)
 	}
-	// Without a remote namespace, neither cluster lets the claim be read.
+	// If the namespace has no remote namespace, the step needs no confirming read.
 	if step := s.decides(factsOf(nil, nil, offload.Unmapped, false), offload.DeleteLocal); step.Confirm {
 		t.Errorf("%+v", step)
 	}
@@ -128,27 +152,9 @@ func TestVolumesInAProvider(t *testing.T) {
 	}
 }
 
-// TestVolumesOfOthers: claims for other nodes, claims of somebody else in the provider, and a provider that offers nothing.
-func TestVolumesOfOthers(t *testing.T) {
-	s := newStoring(t)
-	for _, node := range []string{"", "n1", "turin"} {
-		if step := s.decides(factsOf(claimOn(node), nil, offload.Mapped, true), offload.Nothing); step.Warning != "" {
-			t.Errorf("node %q: %+v", node, step)
-		}
-	}
-	stranger := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
-	if step := s.decides(factsOf(claimOn("milan-a"), stranger, offload.Mapped, true), offload.Nothing); !strings.Contains(step.Warning, "another name") {
-		t.Errorf("%+v", step)
-	}
-	s.offered = nil
-	if step := s.decides(factsOf(claimOn("milan-a"), nil, offload.Mapped, false), offload.Nothing); !strings.Contains(step.Warning, "offers no storage class") {
-		t.Errorf("%+v", step)
-	}
-}
-
 // TestVolumesAreReadBeforeTheyAreDeleted: a second decision knows a volume that the watch has not reported.
 func TestVolumesAreReadBeforeTheyAreDeleted(t *testing.T) {
-	s := newStoring(t)
+	s := newStoring(t, "milan-b")
 	claim := claimOn("milan-a")
 	backing, _ := s.decides(factsOf(claim, nil, offload.Mapped, true), offload.CreateRemote).Object.(*corev1.PersistentVolumeClaim)
 	volume, _ := s.decides(factsOf(claim, backing, offload.Mapped, true), offload.CreateLocal).Object.(*corev1.PersistentVolume)
@@ -156,41 +162,211 @@ func TestVolumesAreReadBeforeTheyAreDeleted(t *testing.T) {
 	present := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build()
 	gone := factsOf(nil, backing, offload.Mapped, true)
 	s.decides(gone, offload.DeleteRemote)
-	if err := s.refresh(t.Context(), present, gone); err != nil {
+	if err := s.claims.Refresh(t.Context(), present, s.facts(gone)); err != nil {
 		t.Fatal(err)
 	}
 	s.decides(gone, offload.Nothing)
 }
 
-// TestClaimsOfOtherClassesInAProvider: a claim that is bound in this cluster is refused once a pod on the virtual node mounts it, and not before.
-func TestClaimsOfOtherClassesInAProvider(t *testing.T) {
-	s := newStoring(t)
-	claim, standard := claimOn(""), "standard"
-	claim.Spec.StorageClassName, claim.Spec.VolumeName = &standard, "disk-7"
-	facts := factsOf(claim, nil, offload.Mapped, true)
-	if step := s.decides(facts, offload.Nothing); step.Warning != "" {
-		t.Errorf("no pod mounts it: %+v", step)
+// TestWhatADriverInTheProviderSays: a Warning about a claim without a volume in the provider is reported with the class, the cluster and the cure.
+// Warnings about other claims, and about a claim with a volume, are not reported.
+func TestWhatADriverInTheProviderSays(t *testing.T) {
+	s := newStoring(t, "milan-b")
+	claim := claimOn("milan-a")
+	backing, _ := s.decides(factsOf(claim, nil, offload.Mapped, true), offload.CreateRemote).Object.(*corev1.PersistentVolumeClaim)
+	backing.UID = "there"
+	s.cached.Store(claim)
+	if err := s.local.Create(t.Context(), claim.DeepCopy()); err != nil {
+		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
-		{Name: "config"},
-		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
-	}}}
-	s.observe(pod)
-	s.observe(pod)
-	s.observe(nil)
-	if len(s.enqueued) != 1 || s.enqueued[0] != facts.Key {
-		t.Errorf("enqueued %v", s.enqueued)
+	s.events.Observe(reflection.Facts{Remote: []client.Object{&corev1.Event{
+		Type: corev1.EventTypeWarning, Reason: reasons.ProvisioningFailed, Message: "no disk is left", InvolvedObject: corev1.ObjectReference{UID: "there"},
+	}}, About: claim, Counterpart: backing})
+	s.says("data: StorageClass disk of cluster milan, which has the data, creates no volume: no disk is left")
+	for kind, want := range map[string]bool{"PersistentVolumeClaim": true, "Pod": false} {
+		event := &corev1.Event{Type: corev1.EventTypeWarning, Reason: reasons.ProvisioningFailed, InvolvedObject: corev1.ObjectReference{Kind: kind}}
+		if s.events.Urgent(event) != want {
+			t.Errorf("an Event about a %s is urgent: %t", kind, !want)
+		}
 	}
-	if step := s.decides(facts, offload.Nothing); !strings.Contains(step.Warning, "StorageClass standard") || !strings.Contains(step.Warning, "StorageClass liqo") || !step.Confirm {
-		t.Errorf("%+v", step)
+	for name, row := range map[string]struct {
+		change func(*corev1.PersistentVolumeClaim, *corev1.Event)
+		silent bool
+	}{
+		"a driver that can't": {func(*corev1.PersistentVolumeClaim, *corev1.Event) {}, false},
+		"no Warning":          {func(_ *corev1.PersistentVolumeClaim, e *corev1.Event) { e.Type = corev1.EventTypeNormal }, true},
+		"an earlier claim":    {func(_ *corev1.PersistentVolumeClaim, e *corev1.Event) { e.InvolvedObject.UID = "former" }, true},
+		"a claim that has it": {func(b *corev1.PersistentVolumeClaim, _ *corev1.Event) { b.Status.Phase = corev1.ClaimBound }, true},
+		"a lost claim":        {func(b *corev1.PersistentVolumeClaim, _ *corev1.Event) { b.Status.Phase = corev1.ClaimLost }, true},
+		"another Warning":     {func(_ *corev1.PersistentVolumeClaim, e *corev1.Event) { e.Reason = "ClaimLost" }, true},
+		"a huge message": {func(_ *corev1.PersistentVolumeClaim, e *corev1.Event) {
+			e.Message += strings.Repeat(" it is not", 100000)
+		}, false},
+		"a claim of somebody else": {func(b *corev1.PersistentVolumeClaim, _ *corev1.Event) { b.Annotations = nil }, true},
+	} {
+		there := backing.DeepCopy()
+		event := &corev1.Event{Type: corev1.EventTypeWarning, Reason: reasons.ProvisioningFailed, Message: "no disk is left", InvolvedObject: corev1.ObjectReference{UID: "there"}}
+		row.change(there, event)
+		got := s.claims.DriverWarning(claim, there, nil, event)
+		if row.silent != (got == "") {
+			t.Errorf("%s: %q", name, got)
+		}
+		if len(got) > 1024 {
+			t.Errorf("%s: a message of %d bytes, and an Event has 1,024", name, len(got))
+		}
+		for _, part := range []string{"StorageClass disk of cluster milan", "no disk is left", "liqo.io/remote-storage-class"} {
+			if !row.silent && !strings.Contains(got, part) {
+				t.Errorf("%s: %q does not say %q", name, got, part)
+			}
+		}
 	}
-	// What the engine reads then also has claims that Liqo did not create.
-	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
-	if step := s.decides(factsOf(claim, theirs, offload.Mapped, true), offload.Nothing); step.Warning != "" {
-		t.Errorf("the provider has a claim of that name: %+v", step)
+}
+
+// says fails the test unless the next Warning begins with text, and returns the Warning.
+func (s *storing) says(text string) string {
+	s.t.Helper()
+	select {
+	case got := <-s.said:
+		if !strings.HasPrefix(got, text) {
+			s.t.Errorf("%q does not begin with %q", got, text)
+		}
+		return got
+	case <-time.After(10 * time.Second):
+		s.t.Errorf("nobody says %q", text)
+		return ""
 	}
-	s.decides(factsOf(nil, nil, offload.Mapped, true), offload.Nothing)
-	if s.next(facts).Warning != "" {
-		t.Error("the pods of a claim that is gone are still known")
+}
+
+// TestARefusedWriteIsReportedToAllPods: the virtual kubelet tries a refused write again and again, and the engine reports the same refusal only once.
+// The pods of all virtual nodes get it nevertheless, however slow the API server is, and also those that are created later.
+func TestARefusedWriteIsReportedToAllPods(t *testing.T) {
+	s := newStoring(t, "milan-b")
+	claim := claimOn("milan-a")
+	user := func(name, node string) {
+		if err := s.local.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
+			Spec: corev1.PodSpec{NodeName: node, Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+			}}}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	retry := func() { s.decides(factsOf(claim, nil, offload.Mapped, true), offload.CreateRemote) }
+	s.cached.Store(claim)
+	retry()
+	s.refusals.Refuse(claim, "no quota")
+	retry() // the write is refused again before any pod has received the Warning
+	user("beside", "milan-b")
+	s.refusals.Observe(types.NamespacedName{Namespace: "shop", Name: "data"})
+	s.says("data: no quota")
+	s.says("beside: PersistentVolumeClaim data: no quota")
+	retry()
+	user("later", "milan-a")
+	s.refusals.Observe(types.NamespacedName{Namespace: "shop", Name: "data"})
+	s.says("later: PersistentVolumeClaim data: no quota")
+	// While the provider does not respond, the last refusal stays.
+	s.decides(factsOf(claim, nil, offload.Mapped, false), offload.Nothing)
+	user("during-a-partition", "milan-a")
+	s.refusals.Observe(types.NamespacedName{Namespace: "shop", Name: "data"})
+	s.says("during-a-partition: PersistentVolumeClaim data: no quota")
+}
+
+// TestADriverThatCreatesNoEphemeralVolume: the claim here is bound to its virtual volume at once, so only the Event of the driver shows why the pod
+// waits. The Event concerns this pod if it is newer than the claim, and while the pod waits. The virtual kubelet of the pod's node reports it, even
+// if another virtual kubelet decides about claims.
+func TestADriverThatCreatesNoEphemeralVolume(t *testing.T) {
+	for _, other := range []string{"milan-b", "milan-0"} {
+		s := newStoring(t, other)
+		yes, began := true, metav1.Unix(1000, 0)
+		claim := claimOn("milan-a")
+		claim.Name, claim.CreationTimestamp = "web-data", began
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "web-1", Controller: &yes}}
+		if err := s.local.Create(t.Context(), claim.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		observe := func(change func(*corev1.Pod, *corev1.Event)) {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-1"}, Status: corev1.PodStatus{Phase: corev1.PodPending},
+				Spec: corev1.PodSpec{NodeName: "milan-a", Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}},
+			}
+			event := &corev1.Event{Type: corev1.EventTypeWarning, Reason: reasons.ProvisioningFailed, Message: "no disk is left", LastTimestamp: began}
+			change(pod, event)
+			s.pod.Store(pod)
+			if pod.Name != "web" {
+				s.pod.Store(nil)
+			}
+			s.events.Observe(reflection.Facts{Remote: []client.Object{event}, About: claim})
+		}
+		for name, change := range map[string]func(*corev1.Pod, *corev1.Event){
+			"a pod that runs":                  func(p *corev1.Pod, _ *corev1.Event) { p.Status.Phase = corev1.PodRunning },
+			"a later pod":                      func(p *corev1.Pod, _ *corev1.Event) { p.UID = "web-2" },
+			"an earlier pod's claim":           func(_ *corev1.Pod, e *corev1.Event) { e.LastTimestamp = metav1.Unix(999, 0) },
+			"no Warning":                       func(_ *corev1.Pod, e *corev1.Event) { e.Type = corev1.EventTypeNormal },
+			"a pod of another virtual kubelet": func(p *corev1.Pod, _ *corev1.Event) { p.Name = "other" },
+		} {
+			observe(func(p *corev1.Pod, e *corev1.Event) {
+				e.Message = name
+				change(p, e)
+			})
+		}
+		observe(func(pod *corev1.Pod, _ *corev1.Event) {
+			if err := s.local.Create(t.Context(), pod.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		for _, want := range []string{"web-data: cluster milan, which has to create the ephemeral volume of pod web", "web: PersistentVolumeClaim web-data: cluster milan"} {
+			got := s.says(want)
+			for _, part := range []string{"no disk is left", "volumeClaimTemplate"} {
+				if !strings.Contains(got, part) {
+					t.Errorf("%q does not say %q", got, part)
+				}
+			}
+		}
+		if len(s.said) > 0 {
+			t.Errorf("%q, which is of no concern", <-s.said)
+		}
+	}
+}
+
+// TestPodsOfEachVirtualNodeGetTheReason: only the virtual kubelet of its node knows that a pod mounts a claim of another class. It warns about the
+// pod, even if another virtual kubelet decides about claims. That one warns about the claim. Neither warns about pods on the other's node.
+func TestPodsOfEachVirtualNodeGetTheReason(t *testing.T) {
+	for other, claims := range map[string]bool{"milan-b": true, "milan-0": false} {
+		s := newStoring(t, other)
+		claim, standard := claimOn(""), "standard"
+		claim.Spec.StorageClassName, claim.Spec.VolumeName = &standard, "disk-7"
+		if err := s.local.Create(t.Context(), claim.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		for name, node := range map[string]string{"beside": other, "web": "milan-a"} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{
+				NodeName: node, Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+				}}},
+			}}
+			if err := s.local.Create(t.Context(), pod.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			if node == "milan-a" {
+				s.observe(client.ObjectKeyFromObject(pod), pod)
+			}
+		}
+		step := s.decides(factsOf(claim, nil, offload.Mapped, true), offload.Nothing)
+		if step.Warning == "" || !step.Confirm {
+			t.Fatalf("next to %s: %+v", other, step)
+		}
+		s.refusals.Refuse(claim, step.Warning) // as the engine does
+		if claims {
+			s.says("data: the claim has StorageClass standard")
+		}
+		s.says("web: PersistentVolumeClaim data: the claim has StorageClass standard")
+		if len(s.said) > 0 {
+			t.Errorf("next to %s: %q", other, <-s.said)
+		}
+		// The virtual kubelet that decides about claims also reports about claims of Liqo.
+		if step := s.next(factsOf(claimOn("milan-a"), nil, offload.Mapped, true)); step.Warning != "" || (step.Action == offload.CreateRemote) != claims {
+			t.Errorf("next to %s: %+v", other, step)
+		}
 	}
 }

@@ -3,17 +3,20 @@ package app
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
 )
 
-// TestMovedVolumesAreKeptAtBothEnds: while a move is under way, the offloading of its namespace does not end in the source and not in the target.
+// TestMovedVolumesAreKeptAtBothEnds: while a volume is being moved, it keeps the remote namespaces in the source and in the target.
 func TestMovedVolumesAreKeptAtBothEnds(t *testing.T) {
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -31,7 +34,31 @@ func TestMovedVolumesAreKeptAtBothEnds(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableMoveIsKept: if nobody can read where the copy is, it may be in any cluster, and the message says what to do.
+// TestRetainedVolumesAreKept: the volume of a deleted claim keeps the remote namespace of its data, also while an administrator deletes the volume.
+func TestRetainedVolumesAreKept(t *testing.T) {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-u1", Labels: map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan"},
+			Annotations:       map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+			DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}, Finalizers: []string{storage.Finalizer},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+	}
+	volumes, err := volumesInProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
+	milan := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
+	if len(offload.KeptVolumes(shop, volumes, "milan")) != 1 || len(offload.NodeVolumes(milan, nil, volumes, nil)) != 1 {
+		t.Errorf("nothing holds the remote namespace: %+v", volumes)
+	}
+}
+
+// TestAnUnreadableMoveIsKept: if the record of a move can't be read, the copy may be in any cluster, and the message contains the cure.
 func TestAnUnreadableMoveIsKept(t *testing.T) {
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{

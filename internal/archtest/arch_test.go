@@ -1,5 +1,5 @@
-// Package archtest holds the rules of the house as tests: which folders may import which, which names are banned, that the pure
-// roots stay pure. It uses the go command, so it sees indirect imports too.
+// Package archtest checks the architecture rules of the repository: which folders may import which others, which names are banned, and that the pure
+// packages perform no I/O. It uses the go command, so it also finds indirect imports.
 package archtest
 
 import (
@@ -29,13 +29,16 @@ type pkg struct {
 	Imports                    []string
 }
 
-// pure are the packages that think: they may import the standard library, our API and Kubernetes' API types, and each other.
+// pure are the packages with decisions and without I/O. They may import the standard library, our API, Kubernetes' API types, and each other.
 var pure = []string{
 	"internal/peering",
+	"internal/eks",
 	"internal/offload",
 	"internal/offload/kinds",
 	"internal/ipam",
 	"internal/reasons",
+	"internal/excerpt",
+	"internal/pki",
 	"internal/dataplane",
 	"internal/network",
 	"internal/storage",
@@ -54,11 +57,12 @@ var pureMayImport = []string{
 	"k8s.io/component-helpers/resource",
 	"k8s.io/component-helpers/scheduling/corev1",
 	"k8s.io/utils/ptr",
-	"golang.org/x/net/dns/dnsmessage", // the format of DNS messages, without any input or output
+	"golang.org/x/net/dns/dnsmessage",           // the format of DNS messages, without any input or output
+	"filippo.io/age", "golang.org/x/crypto/ssh", // formats of encrypted files and of keys; package age is used for decryption only, since encryption needs randomness
 	"sigs.k8s.io/yaml",
 }
 
-// pureMustNot are parts of the standard library, or of what is allowed above, that touch the world.
+// pureMustNot are packages with I/O in the standard library, or in the packages that are allowed above.
 var pureMustNot = map[string]string{
 	"math/rand":                         "randomness is an argument",
 	"math/rand/v2":                      "randomness is an argument",
@@ -78,24 +82,33 @@ var layers = []struct {
 	level  int
 }{
 	{"api", 0},
-	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0},
-	{"internal/peering", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
+	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0}, {"internal/excerpt", 0}, {"internal/pki", 0},
+	{"internal/peering", 1}, {"internal/eks", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
 	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/storage", 1}, {"internal/discovery", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
 	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
-	{"internal/peering/controllers", 3}, {"internal/peering/webhook", 3}, {"internal/peering/enrollment", 3},
+	{"internal/peering/controllers", 3}, {"internal/peering/enrollment", 3},
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
 	{"internal/storage/move", 1}, {"internal/storage/mover", 3},
-	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflect", 3}, {"internal/offload/node", 3},
+	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflection", 3}, {"internal/offload/node", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
 	{"cmd", 5},
-	{"internal/testing", 6}, {"internal/archtest", 6}, {"test", 6},
+	{"internal/archtest", 6}, {"test", 6},
 }
 
-// concerns must not import one another: they meet through API objects only.
-var concerns = []string{"internal/peering", "internal/offload", "internal/install", "internal/network", "internal/storage", "internal/discovery"}
+// concerns must not import one another, apart from concernImports: they meet through API objects only.
+var concerns = []string{
+	"internal/peering", "internal/offload", "internal/install", "internal/network", "internal/storage", "internal/discovery", "internal/ipam", "internal/gateway",
+}
+
+// concernImports are the exceptions: what a concern may import of another one.
+var concernImports = map[string]string{
+	"internal/network": "internal/ipam",    // arithmetic with prefixes
+	"internal/offload": "internal/ipam",    // arithmetic with prefixes
+	"internal/gateway": "internal/network", // a gateway applies the network's plan for its own host
+}
 
 // bannedNames are folder names that do not describe the content.
 var bannedNames = []string{"utils", "util", "common", "helpers", "helper", "types", "consts", "constants", "getters", "misc", "base", "shared"}
@@ -219,12 +232,74 @@ func TestDirectionOfImports(t *testing.T) {
 			if level(other) > own {
 				t.Errorf("%s (layer %d) imports %s (layer %d): imports go down", path, own, other, level(other))
 			}
-			for _, concern := range concerns {
-				if under(other, concern) && !under(path, concern) && slices.ContainsFunc(concerns, func(c string) bool { return under(path, c) }) {
-					t.Errorf("%s imports %s: concerns meet only through API objects", path, other)
+			from, to := concernOf(path), concernOf(other)
+			if from != "" && to != "" && from != to && concernImports[from] != to {
+				t.Errorf("%s imports %s: concerns meet only through API objects", path, other)
+			}
+		}
+	}
+}
+
+// concernOf returns the concern of a folder, empty if it has none.
+func concernOf(path string) string {
+	for _, concern := range concerns {
+		if under(path, concern) {
+			return concern
+		}
+	}
+	return ""
+}
+
+// TestEveryLayerExists: each listed folder exists, because an outdated entry could allow unintended imports.
+func TestEveryLayerExists(t *testing.T) {
+	for _, l := range layers {
+		if _, err := os.Stat(filepath.Join(root(t), l.prefix)); err != nil {
+			t.Errorf("the list of layers names %s: %v", l.prefix, err)
+		}
+	}
+}
+
+// TestFoldersHaveNoCycles: no two folders of internal import each other, directly or through others. The go command detects only cycles between packages, not
+// between folders.
+func TestFoldersHaveNoCycles(t *testing.T) {
+	folder := func(path string) string {
+		if under(path, "internal/cli/doctor") {
+			return "internal/cli/doctor" // a folder of its own, since it is pure and the dashboard imports it
+		}
+		return strings.Join(strings.SplitN(path, "/", 3)[:2], "/")
+	}
+	imports := map[string]map[string]bool{}
+	for _, p := range packages(t) {
+		from, _ := local(p.ImportPath)
+		if !under(from, "internal") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			to, ours := local(imported)
+			if !ours || !under(to, "internal") || folder(from) == folder(to) {
+				continue
+			}
+			if imports[folder(from)] == nil {
+				imports[folder(from)] = map[string]bool{}
+			}
+			imports[folder(from)][folder(to)] = true
+		}
+	}
+	for start := range imports {
+		seen := map[string]bool{}
+		var visit func(string)
+		visit = func(at string) {
+			for next := range imports[at] {
+				if next == start {
+					t.Errorf("%s imports itself through %s", start, at)
+				}
+				if !seen[next] {
+					seen[next] = true
+					visit(next)
 				}
 			}
 		}
+		visit(start)
 	}
 }
 
@@ -293,7 +368,7 @@ func TestUpstreamIsNotImportedAndPlaygroundStandsAlone(t *testing.T) {
 	}
 }
 
-// TestInvariantsNameRealTests keeps docs/invariants.md honest: every test it names exists in the folder named last before it, or below.
+// TestInvariantsNameRealTests: every test that docs/invariants.md names exists in the folder named last before it, or below that folder.
 func TestInvariantsNameRealTests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root(t), "docs", "invariants.md"))
 	if err != nil {
@@ -315,14 +390,14 @@ func TestInvariantsNameRealTests(t *testing.T) {
 	}
 }
 
-// TestInvariantsNameRealStories does that for stories: each one is told somewhere in test/scenario.
+// TestInvariantsNameRealStories checks the same for stories: each exists in test/scenario.
 func TestInvariantsNameRealStories(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root(t), "docs", "invariants.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(?:\.Tell\(t, |story\.Named\{Name: )"([a-z]+)"`).FindAllStringSubmatch(testsBelow(t, "test/scenario"), -1) {
+	for _, found := range regexp.MustCompile(`(?:\.Tell(?:Before)?\(t, |story\.Named\{Name: )"([a-z]+)"`).FindAllStringSubmatch(testsBelow(t, "test/scenario"), -1) {
 		told[found[1]] = true
 	}
 	stories := 0
@@ -339,7 +414,7 @@ func TestInvariantsNameRealStories(t *testing.T) {
 	}
 }
 
-// testsBelow is the text of all tests in a folder and those below it.
+// testsBelow returns the text of all tests in a folder and its subfolders.
 func testsBelow(t *testing.T, folder string) string {
 	t.Helper()
 	var sources strings.Builder

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// ambiguous are the names of kinds of Liqo by which kubectl finds a kind of Kubernetes: resourceslices of resource.k8s.io, quota of ResourceQuotas, and
-// ip of IPAddresses. The contract fixes our names, so commands use the name with the group, or our short name.
+// ambiguous matches kubectl commands with names of Liqo's kinds that kubectl resolves to a kind of Kubernetes: resourceslices of resource.k8s.io, quota of
+// ResourceQuotas, and ip of IPAddresses. Liqo's kinds can't be renamed, so commands must use the name with the API group, or Liqo's short name.
 var ambiguous = regexp.MustCompile(`\bkubectl\b[^` + "`" + `\n|;&]*?\s(?:get|describe|delete|edit|patch|label|annotate|wait|explain)\s+(?:-\S+\s+(?:\S+\s+)?)*(?:\S+,)?(resourceslices?|quota|ip)(?:[\s,/` + "`" + `"']|$)`)
 
 // TestCommandsNameOurKinds: a kubectl command in the documentation, in a script or in a message works as typed on each release of Kubernetes.

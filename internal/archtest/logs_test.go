@@ -60,7 +60,8 @@ var logKeys = map[string]string{
 	"version":         "version of Liqo",
 }
 
-// TestLogLinesHaveConstantMessagesAndKnownKeys: the message of a log line is a string literal, so that one can search for it, and its keys are in logKeys.
+// TestLogLinesHaveConstantMessagesAndKnownKeys: the message of a log line is a string literal, so that one can search for it, and its keys are in
+// logKeys.
 func TestLogLinesHaveConstantMessagesAndKnownKeys(t *testing.T) {
 	used := map[string]bool{}
 	for _, folder := range []string{"cmd", "internal"} {

@@ -13,7 +13,8 @@ import (
 	"liqo.io/liqo/internal/reasons"
 )
 
-// TestReasonsAreDefinedOnce: reasons of Events and conditions are the constants of internal/reasons or of the API, so that the reference lists all of them.
+// TestReasonsAreDefinedOnce: reasons of Events and conditions are the constants of internal/reasons or of the API, so that the reference lists all of
+// them.
 func TestReasonsAreDefinedOnce(t *testing.T) {
 	// Names of one word are ordinary words too, so literals are compared with the others only.
 	words, listed := regexp.MustCompile(`[a-z][A-Z]`), map[string]bool{}

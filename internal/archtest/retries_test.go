@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestControllersRetryOften: every controller is made by kube.NewController, or takes its options from kube.ControllerOptions. The default of controller-runtime
-// retries a lasting error only every 1000 s.
+// TestControllersRetryOften: every controller is made by kube.NewController, or takes its options from kube.ControllerOptions. The default of
+// controller-runtime retries a lasting error only every 1000 s.
 func TestControllersRetryOften(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {

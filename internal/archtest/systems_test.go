@@ -26,9 +26,8 @@ type listed struct {
 	Error           *struct{ Err string }
 }
 
-// TestLiqoctlCompilesForEverySystem: a release has liqoctl for Linux, macOS and Windows, and developers compile it for their own system only. This checks
-// the types of its packages as the compiler does. Of packages of others it reads the declarations only: that takes seconds, and compiling all of them for
-// another system takes minutes.
+// TestLiqoctlCompilesForEverySystem: a release contains liqoctl for Linux, macOS and Windows, but developers compile it only for their own system. The test
+// checks the types of its packages as the compiler does. For packages of other modules it reads only the declarations, which takes seconds instead of minutes.
 func TestLiqoctlCompilesForEverySystem(t *testing.T) {
 	for _, system := range []string{"darwin/arm64", "windows/amd64"} {
 		t.Run(system, func(t *testing.T) {
@@ -93,7 +92,7 @@ func checkTypes(list []listed) (problems []error, ours int) {
 		config := types.Config{
 			IgnoreFuncBodies: !ofOurs, Sizes: types.SizesFor("gc", "amd64"),
 			Importer: importer(func(path string) (*types.Package, error) {
-				if renamed, is := p.ImportMap[path]; is { // what the standard library has copies of
+				if renamed, is := p.ImportMap[path]; is { // packages that the standard library vendors
 					path = renamed
 				}
 				if found := checked[path]; found != nil {

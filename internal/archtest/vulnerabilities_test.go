@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReleasesNeedTheVulnerabilityDatabase: a database that can't be reached fails the check of a release, and is reported elsewhere; a finding fails everywhere.
+// TestReleasesNeedTheVulnerabilityDatabase: if the database can't be reached, the check of a release fails, and other checks only report it. A finding fails
+// every check.
 func TestReleasesNeedTheVulnerabilityDatabase(t *testing.T) {
 	check := func(says, code string, env ...string) (string, bool) {
 		stub := filepath.Join(t.TempDir(), "govulncheck")
@@ -41,8 +42,8 @@ func TestReleasesNeedTheVulnerabilityDatabase(t *testing.T) {
 	}
 }
 
-// TestVulnerabilitiesOfAllModules: the check covers each module with sources of ours and the programs of others in our images. A finding in the first one does not
-// hide those of the others.
+// TestVulnerabilitiesOfAllModules: the check covers each module with our sources, and the third-party programs in our images. A finding in the first module
+// does not prevent the checks of the others.
 func TestVulnerabilitiesOfAllModules(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {

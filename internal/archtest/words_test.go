@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestTextsSayRemoteNamespace: the text that programs print or write into objects uses the term of the glossary, remote namespace, and no other word for it.
+// TestTextsSayRemoteNamespace: the text that programs print or write into objects uses the term of the glossary, remote namespace, and no other word
+// for it.
 func TestTextsSayRemoteNamespace(t *testing.T) {
 	other := regexp.MustCompile(`(?i)\btwins?\b`)
 	texts := 0
@@ -52,8 +53,8 @@ func eachText(path string, do func(at token.Position, text string)) error {
 	return nil
 }
 
-// TestMessagesForPeersNameTheCluster: messages of a provider that users of a consumer read, in Events of their pods and in conditions that are copied to them, say
-// which cluster they mean. "This cluster" would be theirs.
+// TestMessagesForPeersNameTheCluster: messages of a provider that users of a consumer read, in Events of their pods and in copied conditions, name
+// the cluster by its ID. "This cluster" would be wrong there.
 func TestMessagesForPeersNameTheCluster(t *testing.T) {
 	for _, pattern := range []string{
 		"internal/network/gatewayexposure.go", "internal/network/gatewayendpoint.go", "internal/offload/controllers/shadow*.go", "internal/offload/shadow*.go",

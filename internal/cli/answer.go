@@ -10,11 +10,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answerWait is the timeout of a request without a deadline of its own. A server that accepts a connection but never responds must not
-// block a command forever. Discovery requests do not get the deadline of the command.
+// answerWait is the timeout of requests without a deadline of their own, such as discovery requests. A server that accepts a connection but never
+// responds must not block a command forever.
 const answerWait = time.Minute
 
-// bounding limits the duration of every request of the connection.
+// bounding adds a timeout to every request that uses config: see bounded.RoundTrip.
 func bounding(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config

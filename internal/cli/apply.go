@@ -23,10 +23,6 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-// rollbackTimeout bounds the rollback of a failed installation. It is separate from the timeout of the installation, which may have expired
-// by then.
-const rollbackTimeout = 2 * time.Minute
-
 // apply carries out the installation and waits until it works. It rolls back a failed installation.
 func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *prepared) error {
 	step := c.Start("Installing")
@@ -38,7 +34,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	if o.dryRun {
 		return c.dryRun(ctx, step, release, ready)
 	}
-	a.journal.takenBack()
+	a.journal.rollsBack()
 	undo := &installRun{cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
 	step.End()
@@ -56,7 +52,8 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 			c.Info("Upgraded from version %s to %s", ready.upgrades, ready.chart.AppVersion())
 		}
 		c.Info("All Set! This cluster is %s. You can now proceed establishing a peering (liqoctl peer --help for more information)", ready.id)
-		c.Info("Make sure to use liqoctl %s with this cluster, and in the clusters you peer the same version of Liqo, or the one before while you upgrade", version.Version)
+		c.Info("Make sure to use liqoctl %s with this cluster. Its peers must run the same version of Liqo, or the previous version during an upgrade",
+			version.Version)
 		return nil
 	}
 	if rollbackErr := undo.rollback(); rollbackErr != nil {
@@ -72,7 +69,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	return fmt.Errorf("%w\nThe installation was rolled back", err)
 }
 
-// dryRun has the API server validate the objects of the chart. It cannot do so before the custom resource definitions are installed.
+// dryRun lets the API server validate the objects of the chart. This is only possible if the custom resource definitions are installed already.
 func (c *cluster) dryRun(ctx context.Context, step *console.Step, release *installer.Release, ready *prepared) error {
 	defined, err := installer.Definitions(ctx, c)
 	if err != nil {
@@ -103,11 +100,14 @@ type installRun struct {
 	release *installer.Release
 	applied *installer.Applied
 	defined installer.Defined
-	// lock is held from before the first change until the end. It is nil if another process holds the lock or has changed the installation
-	// meanwhile.
+	// lock is held from before the first change until the end. It is nil if another process holds it, or has changed the installation since it was
+	// prepared.
 	lock *installer.Lock
 	// namespace is set if this run created the namespace. admitting is set if this run labelled an existing namespace to admit Liqo's pods.
 	namespace, admitting *corev1.Namespace
+	// existing are the names of the namespaces that existed before a new release. It is nil if they were not read: the rollback then removes no
+	// namespace of the release.
+	existing map[string]bool
 }
 
 func (u *installRun) apply(ctx context.Context, step *console.Step, ready *prepared) error {
@@ -139,18 +139,19 @@ func (u *installRun) lostFirst(ctx context.Context, err error) error {
 // acquire takes the lock. It fails if the installation has changed since it was prepared.
 func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
 	held, lock, err := installer.Acquire(ctx, u.quietly(), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
-		step.Update("Waiting to see whether %s is still at work", holder)
+		step.Update("Waiting to see whether %s is still running", holder)
 	})
 	if err != nil {
 		return ctx, err
 	}
 	if lock.From != "" {
-		u.Warn("The lock of %s, acquired at %s, is no longer renewed: that command was killed. What it left unfinished is completed first", lock.From, lock.FromSince.UTC().Format(time.RFC3339))
+		u.Warn("The lock of %s, acquired at %s, is no longer renewed, so that command was killed. This command first completes the unfinished steps",
+			lock.From, lock.FromSince.UTC().Format(time.RFC3339))
 		u.release.Abandoned = true
 	}
 	revision, err := u.release.Revision()
 	if err == nil && revision != ready.revision {
-		err = fmt.Errorf("the installation in namespace %s was changed by somebody else meanwhile (Helm release %s, revision %s): run the command again, it starts from there",
+		err = fmt.Errorf("another user or program changed the installation in namespace %s during this command (Helm release %s, revision %s): run the command again",
 			u.cluster.namespace, install.Release, orDefault(revision, "none"))
 	}
 	if err == nil {
@@ -163,7 +164,8 @@ func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *pre
 	return held, nil
 }
 
-// quietly returns the client without the journal. The Lease of the lock is temporary and must not appear among the changes of the command.
+// quietly returns the client without the journal. It is for the Lease of the lock, which is temporary and must not appear among the changes of the
+// command.
 func (c *cluster) quietly() client.Client {
 	if noted, ok := c.WithWatch.(*journaled); ok {
 		return noted.WithWatch
@@ -199,6 +201,11 @@ func (u *installRun) applyAll(ctx context.Context, step *console.Step, ready *pr
 	step.Update("Applying the chart")
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("applying the chart: %w", err)
+	}
+	if ready.revision == "" {
+		if u.existing, err = u.namespaces(ctx); err != nil {
+			return err
+		}
 	}
 	u.applied, err = u.release.Apply(ready.chart, ready.values, false)
 	if err != nil {
@@ -262,39 +269,6 @@ func (u *installRun) admit(ctx context.Context, namespace *corev1.Namespace, val
 		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
 	}
 	return nil
-}
-
-// rollback rolls back the changes of this installation. It keeps everything that existed before.
-func (u *installRun) rollback() error {
-	ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
-	defer cancel()
-	step := u.Start("Taking the installation back")
-	defer step.End()
-	var errs []error
-	if u.applied != nil {
-		errs = append(errs, u.applied.Undo())
-	}
-	errs = append(errs, installer.RestoreCRDs(ctx, u.cluster, u.defined.Before))
-	if u.applied != nil && !u.applied.Fresh() {
-		workloads, err := u.release.Workloads()
-		return errors.Join(append(errs, err, u.rolledOut(ctx, step, workloads))...)
-	}
-	var objects []client.Object
-	for _, crd := range u.defined.Created {
-		objects = append(objects, crd)
-	}
-	errs = append(errs, installer.ReleaseObjects(ctx, u.cluster, objects, nil))
-	if u.admitting != nil {
-		errs = append(errs, u.admit(ctx, u.admitting, "null"))
-	}
-	if u.namespace != nil {
-		objects = append(objects, u.namespace)
-	}
-	errs = append(errs, installer.Remove(ctx, u.cluster, objects))
-	for _, object := range objects {
-		errs = append(errs, u.gone(ctx, step, object))
-	}
-	return errors.Join(errs...)
 }
 
 func crdEstablished(crd *apiextensionsv1.CustomResourceDefinition) verdict {

@@ -15,8 +15,8 @@ func (a *app) authenticateCommand() *cobra.Command {
 		Use:     "authenticate",
 		Aliases: []string{"auth"},
 		Short:   "Authenticate the local cluster with a provider",
-		Long: "Do the handshake with the remote cluster, the provider: the first part of peer. Afterwards the local cluster may\n" +
-			"ask it for resources (create resourceslice).",
+		Long: "Run the handshake with the remote cluster, the provider. This is the first part of peer. Afterwards the local cluster may\n" +
+			"request resources from the provider (create resourceslice).",
 		Example: example(`
 			# The first step of peering, by itself
 			%[1]s authenticate --remote-kubeconfig milan.yaml`),
@@ -26,9 +26,7 @@ func (a *app) authenticateCommand() *cobra.Command {
 	auth.add(command.Flags())
 	a.addDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
+	command.RunE = withTimeout(&timeout, func(ctx context.Context, _ []string) error {
 		if err := auth.validate(); err != nil {
 			return err
 		}
@@ -39,12 +37,8 @@ func (a *app) authenticateCommand() *cobra.Command {
 		if err := p.checkIdentities(ctx, auth.force); err != nil {
 			return err
 		}
-		proxy, err := p.proxyURL(ctx, &auth)
-		if err != nil {
-			return err
-		}
-		return p.explained(p.authenticate(ctx, proxy))
-	}
+		return p.explained(p.authenticate(ctx, &auth))
+	})
 	return command
 }
 
@@ -55,8 +49,8 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 		Use:     "unauthenticate",
 		Aliases: []string{"unauth"},
 		Short:   "Revoke the identity issued by a provider",
-		Long: "Undo authenticate: the remote cluster forgets the local one. It fails while resources of the remote cluster are in\n" +
-			"use; unpeer gives them back first.",
+		Long: "Undo authenticate: delete the Tenant of the local cluster in the provider, and the Identity in the local cluster. The command\n" +
+			"fails while the local cluster uses resources of the provider; unpeer releases them first.",
 		Example: example(`
 			# The last step of unpeering, by itself
 			%[1]s unauthenticate --remote-kubeconfig milan.yaml`),
@@ -66,7 +60,7 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 	a.addDryRun(command.Flags())
 	a.addDeleteVolumes(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	command.Flags().BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
+	command.Flags().BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()

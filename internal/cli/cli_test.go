@@ -87,7 +87,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestManualPagesHaveAllCommands: each command that help lists has a manual page. The date of the pages is the given one, so that releases are reproducible.
+// TestManualPagesHaveAllCommands: each command that help lists has a manual page. The date of the pages is the given one, so that releases are
+// reproducible.
 func TestManualPagesHaveAllCommands(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	dir := t.TempDir()

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,9 +45,10 @@ type cluster struct {
 	scope string
 	// plan is set in a dry run: see addDryRun.
 	plan *dryRunClient
-	// deleteVolumes allows the loss of data in providers: see addDeleteVolumes.
+	// deleteVolumes permits the command to delete data in providers: see addDeleteVolumes.
 	deleteVolumes bool
-	// namespace is the namespace of the installation. named means that the user named it, so that no other one is taken.
+	// namespace is the namespace of the installation. named means that the user chose the namespace by a flag, so that liqoctl does not search another
+	// one.
 	namespace string
 	named     bool
 	// contextNamespace is the namespace in the context of the kubeconfig. It is empty if there is none.
@@ -54,9 +57,11 @@ type cluster struct {
 	id string
 	// version is the installed version, from the label of the controller manager.
 	version string
-	// unmanaged means that no pod of the controller manager is available, so that nobody updates the status of objects.
+	// unmanaged means that no pod of the controller manager is available, so that the status of objects is not updated.
 	unmanaged           bool
 	labels, annotations map[string]string
+	// commandLimit is how long a command in a pod may take; 0 for maxCommandTime. Tests set it.
+	commandLimit time.Duration
 }
 
 // knownKinds returns the shared scheme. It is built once, because building takes longer than most requests. It must not be modified.
@@ -137,8 +142,39 @@ func (a *app) installed(ctx context.Context) (*cluster, error) {
 	return c, c.requireInstallation(ctx)
 }
 
-// forNamespaces connects to the cluster of the global flags, for commands that an administrator of a single namespace may run. Such a user
-// cannot read the installation, so a Forbidden error is ignored. The API server still rejects what the command would have rejected.
+// withTimeout returns the RunE of a command that ends after the timeout.
+func withTimeout(timeout *time.Duration, run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if timeout == nil {
+			return run(cmd.Context(), args)
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		return run(ctx, args)
+	}
+}
+
+// onInstalled returns the RunE of a command that needs an installation in the cluster of the global flags. The command ends after the timeout, if
+// that is not nil. check, if not nil, validates the flags before the command reads anything from the cluster.
+func (a *app) onInstalled(
+	timeout *time.Duration, check func() error, run func(ctx context.Context, local *cluster, args []string) error,
+) func(*cobra.Command, []string) error {
+	return withTimeout(timeout, func(ctx context.Context, args []string) error {
+		if check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		local, err := a.installed(ctx)
+		if err != nil {
+			return err
+		}
+		return run(ctx, local, args)
+	})
+}
+
+// forNamespaces connects to the cluster of the global flags, for commands that an administrator of a single namespace may run. Such a user cannot
+// read the installation, so forNamespaces ignores a Forbidden error. The API server then rejects requests that the command would have rejected.
 func (a *app) forNamespaces(ctx context.Context) (*cluster, error) {
 	c, err := a.local()
 	if err != nil {
@@ -155,7 +191,8 @@ func (a *app) forNamespaces(ctx context.Context) (*cluster, error) {
 func (c *cluster) locate(ctx context.Context) (id string, err error) {
 	id, where, err := installer.InstalledCluster(ctx, c, c.namespace)
 	if apierrors.IsForbidden(err) && !c.named && c.contextNamespace != "" {
-		// A user with rights in the namespace of the installation alone, such as a peering user, has it in the kubeconfig.
+		// A user with permissions only in the namespace of the installation, such as a peering user, has that namespace in the context of the
+		// kubeconfig.
 		if found, at, otherErr := installer.InstalledCluster(ctx, c, c.contextNamespace); otherErr == nil && found != "" {
 			id, where, err = found, at, nil
 		}
@@ -164,7 +201,7 @@ func (c *cluster) locate(ctx context.Context) (id string, err error) {
 	case err != nil || where == "" || where == c.namespace:
 		return id, err
 	case c.named:
-		return "", fmt.Errorf("liqo is installed in namespace %s, not in %s: say so with %s", where, c.namespace, c.flag("namespace"))
+		return "", fmt.Errorf("liqo is installed in namespace %s, not in %s: pass %s", where, c.namespace, c.flag("namespace"))
 	}
 	c.namespace = where
 	return id, nil
@@ -178,12 +215,14 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 		return c.error(err)
 	}
 	if id == "" {
-		return c.error(fmt.Errorf("liqo is not installed in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig", c.namespace, c.config.Host))
+		return c.error(fmt.Errorf("liqo is not installed in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig",
+			c.namespace, c.config.Host))
 	}
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
 		if apierrors.IsNotFound(err) {
-			return c.error(fmt.Errorf("there is no Deployment %s in namespace %s: the installation is incomplete, run liqoctl install again", deploymentName, c.namespace))
+			return c.error(fmt.Errorf("there is no Deployment %s in namespace %s: the installation is incomplete, run liqoctl install again",
+				deploymentName, c.namespace))
 		}
 		return c.error(fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err))
 	}
@@ -191,7 +230,7 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 		return c.error(err)
 	}
 	c.id, c.version = id, deployment.Labels[labelVersion]
-	// The Deployment controller counts what is unavailable only where pods are wanted.
+	// If zero pods are requested, the Deployment controller reports no unavailable pods.
 	wanted, status := deployment.Spec.Replicas, &deployment.Status
 	c.unmanaged = wanted != nil && *wanted == 0 || status.AvailableReplicas == 0 && status.UnavailableReplicas > 0
 	return nil
@@ -203,18 +242,19 @@ var ownKinds = []schema.GroupVersionKind{
 	networkingv1beta1.GroupVersion.WithKind("Configuration"), offloadingv1beta1.GroupVersion.WithKind("VirtualNode"),
 }
 
-// servesKinds fails if custom resource definitions are missing. Otherwise a missing kind could be mistaken for a kind without objects.
+// servesKinds fails if custom resource definitions are missing. Without this check, commands could treat a missing kind as a kind without objects.
 func (c *cluster) servesKinds() error {
 	var missing []string
 	for _, kind := range ownKinds {
 		if _, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 			missing = append(missing, kind.Kind+" ("+kind.GroupVersion().String()+")")
 		} else if err != nil {
-			return fmt.Errorf("asking %s for the kinds that it knows: %w", c.config.Host, err)
+			return fmt.Errorf("discovering the API kinds of %s: %w", c.config.Host, err)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("liqo is not installed in %s, or no longer: it knows no %s: install it again (liqoctl install), or name the right kubeconfig", c.config.Host, strings.Join(missing, ", "))
+		return fmt.Errorf("liqo is not installed in %s: its API server does not serve %s: install it again (liqoctl install), or name the right kubeconfig",
+			c.config.Host, strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -236,23 +276,6 @@ func (c *cluster) error(err error) error {
 		return fmt.Errorf("%s cluster: %w", c.scope, err)
 	}
 	return fmt.Errorf("%s cluster %s: %w", c.scope, c.id, err)
-}
-
-// ensure calls kube.Ensure, and also sets the global labels and annotations on an object that it creates.
-func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func() error) (bool, error) {
-	changed, err := kube.Ensure(ctx, c, object, func() error {
-		if object.GetResourceVersion() == "" {
-			addTo(object.GetLabels, object.SetLabels, c.labels)
-			addTo(object.GetAnnotations, object.SetAnnotations, c.annotations)
-		}
-		return mutate()
-	})
-	return changed, c.error(err)
-}
-
-// leaving returns the error for an object that cannot be changed because it is being deleted.
-func (c *cluster) leaving(object client.Object) error {
-	return fmt.Errorf("%s is being deleted: run the command again when it is gone", c.name(object))
 }
 
 func addTo(get func() map[string]string, set func(map[string]string), more map[string]string) {
@@ -280,6 +303,14 @@ func setAnnotation(object client.Object, key, value string) {
 // pair holds the two clusters of a peering. The local cluster is the consumer, the remote cluster the provider.
 type pair struct {
 	local, remote *cluster
+	// here and there are the tenant namespaces of the peering in the local and in the remote cluster. They are empty until findNamespaces or
+	// ensureNamespaces has found them.
+	here, there string
+}
+
+// reversed returns the pair for a peering in the other direction.
+func (p *pair) reversed() *pair {
+	return &pair{local: p.remote, remote: p.local, here: p.there, there: p.here}
 }
 
 // remoteFlags registers the connection flags of the remote cluster.
@@ -289,7 +320,8 @@ func remoteFlags(flags *pflag.FlagSet) *genericclioptions.ConfigFlags {
 	flags.StringVar(remote.Context, "remote-context", "", "Context of the kubeconfig to use for the remote cluster")
 	flags.StringVar(remote.ClusterName, "remote-cluster", "", "Cluster of the kubeconfig to use for the remote cluster")
 	flags.StringVar(remote.AuthInfoName, "remote-user", "", "User of the kubeconfig to use for the remote cluster")
-	flags.StringVar(remote.Namespace, "remote-namespace", api.Namespace, "Namespace of the installation in the remote cluster (liqo: found by itself)")
+	flags.StringVar(remote.Namespace, "remote-namespace", api.Namespace,
+		"Namespace of the installation in the remote cluster (liqo: found automatically)")
 	return remote
 }
 
@@ -314,7 +346,7 @@ func (a *app) pair(ctx context.Context, remoteFlags *genericclioptions.ConfigFla
 		return nil, fmt.Errorf("both clusters have the ID %s: reinstall one of them with another --cluster-id", local.id)
 	}
 	if local.version != remote.version {
-		local.Warn("Cluster %s runs Liqo %s, cluster %s runs %s: a version is only tested with itself and the one before: upgrade what is older (liqoctl upgrade)",
+		local.Warn("Cluster %s runs Liqo %s, cluster %s runs %s: a version is only tested with itself and with the previous version: upgrade the older cluster (liqoctl upgrade)",
 			local.id, orDefault(local.version, "of unknown version"), remote.id, orDefault(remote.version, "an unknown version"))
 	}
 	return p, nil
@@ -352,30 +384,6 @@ func (c *cluster) uid(ctx context.Context) (string, error) {
 		return "", c.error(fmt.Errorf("reading Namespace %s at the API server %s: %w", metav1.NamespaceSystem, c.config.Host, err))
 	}
 	return string(namespace.UID), nil
-}
-
-// both runs two functions concurrently, one per cluster, and joins their errors.
-func both(a, b func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- a() }()
-	err := b()
-	return errors.Join(<-done, err)
-}
-
-// together runs two functions concurrently, one per cluster. If one fails, together cancels the context of the other and returns the first
-// error.
-func together(ctx context.Context, a, b func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 2)
-	go func() { done <- a(ctx) }()
-	go func() { done <- b(ctx) }()
-	if err := <-done; err != nil {
-		cancel()
-		<-done
-		return err
-	}
-	return <-done
 }
 
 // absent reports whether the error means that an object or its whole kind does not exist.

@@ -14,8 +14,7 @@ import (
 // completionFunc returns the possible completions of the word that the user is typing.
 type completionFunc = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completion returns a completionFunc that queries the cluster. It gives up after three seconds: no completion is better than a blocked
-// shell.
+// completion returns a completionFunc that queries the cluster. It gives up after three seconds, so that the shell is not blocked.
 func (a *app) completion(ask func(context.Context, *cluster) ([]string, error)) completionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
@@ -65,7 +64,7 @@ func oneOf(command *cobra.Command, flag string, values ...string) {
 	completeFlag(command, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// firstOf completes the first argument only.
+// firstOf completes the first argument with the result of ask, and no further arguments.
 func (a *app) firstOf(ask func(context.Context, *cluster) ([]string, error)) completionFunc {
 	complete := a.completion(ask)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {

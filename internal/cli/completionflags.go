@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -45,11 +46,11 @@ func (a *app) byName(flag string) completionFunc {
 	case "namespace":
 		return a.completion(namespaces)
 	case "context", "remote-context":
-		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return sorted(c.Contexts) })
+		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) })
 	case "cluster", "remote-cluster":
-		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return sorted(c.Clusters) })
+		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) })
 	case "user", "remote-user":
-		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return sorted(c.AuthInfos) })
+		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) })
 	case "pod-offloading-strategy":
 		return cobra.FixedCompletions([]string{
 			string(offloadingv1beta1.PodsLocal), string(offloadingv1beta1.PodsLocalAndRemote), string(offloadingv1beta1.PodsRemote),

@@ -23,7 +23,7 @@ func reasons(conditions []metav1.Condition) string {
 	return " (" + strings.Join(out, "; ") + ")"
 }
 
-// current reports whether the conditions allow the status to be used: none is from an older generation, and Ready is not false.
+// current reports whether the status of an object is up to date: no condition is from an older generation, and Ready is not false.
 func current(conditions []metav1.Condition, generation int64) bool {
 	for _, condition := range conditions {
 		if condition.ObservedGeneration != 0 && condition.ObservedGeneration < generation {

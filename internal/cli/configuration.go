@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,66 +17,20 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/kube"
 )
 
-// listOfPeer lists the objects of a peer, in order of their names. The list is empty if the cluster does not have the kind.
-func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namespace, peer string) error {
-	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
-	if err != nil && !absent(err) {
-		return c.error(fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(namespace), err))
-	}
-	return nil
-}
-
-// ownNetworks returns the Networks of one type that describe this cluster itself, sorted by name.
-func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
-	var list ipamv1alpha1.NetworkList
-	err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
-	if err != nil && !absent(err) {
-		return nil, c.error(fmt.Errorf("reading Networks of type %s in namespace %s: %w", of, c.namespace, err))
-	}
-	slices.SortFunc(list.Items, func(a, b ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
-	return list.Items, nil
-}
-
-// cidrs returns the pod and external CIDRs of this cluster for its peers. It waits until each is allocated.
-func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
-	var out networkingv1beta1.CIDRs
-	for _, part := range []struct {
-		of ipamv1alpha1.NetworkType
-		to *[]string
-	}{{ipamv1alpha1.NetworkTypePod, &out.Pod}, {ipamv1alpha1.NetworkTypeExternal, &out.External}} {
-		networks, err := c.ownNetworks(ctx, part.of)
-		if err != nil {
-			return out, err
-		}
-		if len(networks) == 0 {
-			return out, c.error(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true and the address ranges of the cluster",
-				c.namespace, ipamv1alpha1.LabelNetworkType, part.of))
-		}
-		for i := range networks {
-			cidr, err := c.given(ctx, &networks[i])
-			if err != nil {
-				return out, err
+// rangeGoal waits until a Network has a CIDR in its status.
+func rangeGoal(network *ipamv1alpha1.Network) *goal {
+	return &goal{
+		object: network, doing: "Waiting for the range of Network " + network.Name,
+		met: func() verdict {
+			if network.Status.CIDR == "" {
+				return notYet("it has no range in status.cidr yet%s", reasons(network.Status.Conditions))
 			}
-			*part.to = append(*part.to, cidr)
-		}
+			return yes()
+		},
+		answer: func() { network.Status.CIDR = orDefault(network.Spec.CIDR, "192.0.2.0/24") },
 	}
-	return out, nil
-}
-
-// given waits until the Network has a CIDR in its status, and returns it.
-func (c *cluster) given(ctx context.Context, network *ipamv1alpha1.Network) (string, error) {
-	step := c.Start("Waiting for the range of Network %s", network.Name)
-	defer step.End()
-	err := c.wait(ctx, step, network, func() verdict {
-		if network.Status.CIDR == "" {
-			return notYet("it has no range in status.cidr yet%s", reasons(network.Status.Conditions))
-		}
-		return yes()
-	}, func() { network.Status.CIDR = orDefault(network.Spec.CIDR, "192.0.2.0/24") })
-	return network.Status.CIDR, err
 }
 
 // configuration returns the Configuration with the address ranges of a peer.
@@ -87,24 +41,23 @@ func configuration(namespace, name, peer string, remote networkingv1beta1.CIDRs)
 	return out
 }
 
-// configured waits until the ranges of the remote cluster are mapped in this cluster.
-func (c *cluster) configured(ctx context.Context, object *networkingv1beta1.Configuration) error {
-	step := c.Start("Waiting for a place for the ranges of cluster %s", object.Labels[api.LabelRemoteClusterID])
-	defer step.End()
-	err := c.wait(ctx, step, object, func() verdict {
-		condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
-		switch {
-		case condition == nil || condition.ObservedGeneration < object.Generation:
-			return notYet("the controller manager has not looked at it")
-		case condition.Status != metav1.ConditionTrue || object.Status.Remote == nil:
-			return notYet("its ranges have no place yet%s", reasons(object.Status.Conditions))
-		}
-		return yes()
-	}, func() { object.Status.Remote = object.Spec.Remote.DeepCopy() })
-	if err == nil {
-		step.Done("Network configuration is applied")
+// mappedGoal waits until a cluster has mapped the ranges of the remote cluster.
+func mappedGoal(object *networkingv1beta1.Configuration) *goal {
+	return &goal{
+		object: object, doing: fmt.Sprintf("Waiting until the ranges of cluster %s are mapped", object.Labels[api.LabelRemoteClusterID]),
+		done: "Network configuration is applied",
+		met: func() verdict {
+			condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
+			switch {
+			case condition == nil || condition.ObservedGeneration < object.Generation:
+				return notYet("the controller manager has not reconciled it yet")
+			case condition.Status != metav1.ConditionTrue || object.Status.Remote == nil:
+				return notYet("its ranges are not mapped yet%s", reasons(object.Status.Conditions))
+			}
+			return yes()
+		},
+		answer: func() { object.Status.Remote = object.Spec.Remote.DeepCopy() },
 	}
-	return err
 }
 
 // differences describes how two sets of ranges differ. It is empty if they are equal.
@@ -147,25 +100,16 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 		Use:     "configuration",
 		Aliases: []string{"config", "conf"},
 		Short:   "Create the Configuration with the CIDRs of a peer",
-		Long: "Create a Configuration: tell this cluster the address ranges of a peer's pods and the peer's external CIDR, as that cluster\n" +
-			"knows them. Its name is the peer's cluster ID.",
+		Long: "Create a Configuration with the address ranges of a peer: its pod CIDRs and its external CIDR, as they are in the peer.\n" +
+			"The name of the Configuration is the peer's cluster ID.",
 		Example: example(`
 			# What generate configuration printed in the cluster milan, typed in
 			%[1]s create configuration --remote-cluster-id milan --pod-cidr 10.244.0.0/16 --external-cidr 10.70.0.0/16 --wait`),
 		Args: cobra.NoArgs,
 	}
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
-		for _, err := range []error{output.validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External)} {
-			if err != nil {
-				return err
-			}
-		}
-		local, err := a.installed(ctx)
-		if err != nil {
-			return err
-		}
+	command.RunE = a.onInstalled(&timeout, func() error {
+		return cmp.Or(output.validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External))
+	}, func(ctx context.Context, local *cluster, _ []string) error {
 		if output.format != "" {
 			return local.printObject(configuration(api.TenantNamespace(peer), peer, peer, remote), output.format)
 		}
@@ -180,8 +124,8 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 		}); err != nil || !wait {
 			return err
 		}
-		return local.configured(ctx, object)
-	}
+		return local.reach(ctx, mappedGoal(object))
+	})
 	flags := command.Flags()
 	a.addPeerFlag(command, &peer)
 	flags.StringSliceVar(&remote.Pod, "pod-cidr", nil, "Pod CIDRs of the peer, as configured there (required)")
@@ -198,9 +142,6 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 func (c *cluster) created(ctx context.Context, object client.Object, fill func()) error {
 	existed := false
 	changed, err := c.ensure(ctx, object, func() error {
-		if object.GetDeletionTimestamp() != nil {
-			return c.leaving(object)
-		}
 		existed = object.GetResourceVersion() != ""
 		fill()
 		return nil
@@ -235,28 +176,19 @@ func (a *app) generateConfigurationCommand() *cobra.Command {
 		Use:     "configuration",
 		Aliases: []string{"config", "conf"},
 		Short:   "Generate the Configuration of this cluster, to be applied on a peer",
-		Long: "Print the Configuration that tells a peer the address ranges of this cluster. It holds no secret. It goes into the peer's tenant\n" +
-			"namespace for this cluster, which has to exist there.",
+		Long: "Print a Configuration with the address ranges of this cluster, to be applied on a peer. It holds no secret. Apply it in the peer's\n" +
+			"tenant namespace for this cluster, which must exist.",
 		Example: example(`
 			# Run in rome, to be applied in milan: kubectl apply -f rome.yaml
 			%[1]s generate configuration > rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			if err := output.validate(); err != nil {
-				return err
-			}
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
 			own, err := local.cidrs(ctx)
 			if err != nil {
 				return err
 			}
 			return local.printObject(configuration(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, own), output.format)
-		},
+		}),
 	}
 	addGenerateFlags(command.Flags(), &output, &namespace, &timeout)
 	return command

@@ -20,17 +20,20 @@ func (e *end) connection() *networkingv1beta1.Connection {
 	return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: networkingv1beta1.GatewayChild(e.gateways.name())}}
 }
 
-// connected waits until the gateway reports the tunnel as connected.
-func (e *end) connected(ctx context.Context) error {
+// connectedGoal waits until the gateway reports the tunnel as connected.
+func (e *end) connectedGoal() *goal {
 	object := e.connection()
-	step := e.Start("Waiting for the tunnel to cluster %s", e.peer)
-	defer step.End()
-	return e.wait(ctx, step, object, func() verdict {
-		if object.Status.Value == networkingv1beta1.Connected {
-			return yes()
-		}
-		return notYet("it is %s%s", orDefault(object.Status.Value, "without a status"), reasons(object.Status.Conditions))
-	})
+	return &goal{
+		object: object, doing: "Waiting for the tunnel to cluster " + e.peer,
+		met: func() verdict { return connectedVerdict(object) },
+	}
+}
+
+func connectedVerdict(connection *networkingv1beta1.Connection) verdict {
+	if connection.Status.Value == networkingv1beta1.Connected {
+		return yes()
+	}
+	return notYet("it is %s%s", orDefault(connection.Status.Value, "without a status"), reasons(connection.Status.Conditions))
 }
 
 // endFacts holds the facts about one end of a tunnel that does not work.
@@ -39,17 +42,17 @@ type endFacts struct {
 	cluster, gateway string
 	// connection is the status of the Connection. It is empty if there is none.
 	connection string
-	// trouble says why the pods of the gateway are not running.
+	// trouble is the reason why the pods of the gateway are not running.
 	trouble string
-	// key is the public key of the gateway. told is the public key that the other cluster uses for it, and toldBy the name of that PublicKey.
-	// They are empty if they do not exist or cannot be read.
-	key, told []byte
-	toldBy    string
+	// key is the public key of the gateway. stored is the public key that the other cluster stores for this gateway, and storedBy the name of that
+	// PublicKey. Each is empty if it does not exist or cannot be read.
+	key, stored []byte
+	storedBy    string
 }
 
-// explainTunnel says why a tunnel may not work. It reports problems inside the clusters first. If there are none, it reports the path
-// between them. waited is how long the tunnel was observed, dialed the endpoint that the client dials, and reached the endpoint that the
-// server reports.
+// explainTunnel returns the likely causes why a tunnel does not work. It looks for problems inside the clusters first. If there are none, it
+// describes the path between them. waited is the time for which the command waited for the tunnel, dialed the endpoint that the client dials, and
+// reached the endpoint that the server reports.
 func explainTunnel(server, client endFacts, dialed, reached string, waited time.Duration) string {
 	var out []string
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -65,21 +68,25 @@ func explainTunnel(server, client endFacts, dialed, reached string, waited time.
 		}
 		switch {
 		case e.gateway == "" || len(e.key) == 0:
-		case len(e.told) == 0:
-			note("Cluster %s was not told the key of %s's gateway (it has no PublicKey %s): liqoctl network connect tells it", other.cluster, e.cluster, e.cluster)
-		case !bytes.Equal(e.key, e.told):
-			note("Cluster %s was told another key than %s's gateway has (PublicKey %s): liqoctl network connect replaces it", other.cluster, e.cluster, e.toldBy)
+		case len(e.stored) == 0:
+			note("Cluster %s does not have the key of %s's gateway (it has no PublicKey %s): liqoctl network connect creates it",
+				other.cluster, e.cluster, e.cluster)
+		case !bytes.Equal(e.key, e.stored):
+			note("Cluster %s stores another key than %s's gateway has (PublicKey %s): liqoctl network connect replaces it", other.cluster, e.cluster, e.storedBy)
 		}
 	}
 	if len(out) == 0 && client.connection != networkingv1beta1.Connected {
-		note("Connection of cluster %s is %s for %s: no handshake with %s: is %s open from %s to %s?", client.cluster, client.connection, waited.Round(time.Second), dialed,
+		note("Connection of cluster %s is %s for %s: no handshake with %s: is %s open from %s to %s?",
+			client.cluster, client.connection, waited.Round(time.Second), dialed,
 			openText(dialed), client.cluster, server.cluster)
 		if reached != "" && reached != dialed {
-			note("%s of cluster %s says that it is reached at %s: if %s is not a way there, change it (--gw-client-address, --gw-client-port)", server.gateway, server.cluster, reached, dialed)
+			note("%s of cluster %s says that it is reached at %s: if %s is not a way there, change it (--gw-client-address, --gw-client-port)",
+				server.gateway, server.cluster, reached, dialed)
 		}
 	}
 	if len(out) == 0 {
-		note("Cluster %s hears %s, and is not heard by it: see the log of container gateway in %s's gateway pods", client.cluster, server.cluster, server.cluster)
+		note("Cluster %s receives the packets of %s, but not the other way round: see the log of container gateway in %s's gateway pods",
+			client.cluster, server.cluster, server.cluster)
 	}
 	return strings.Join(out, "\n")
 }
@@ -91,7 +98,8 @@ func openText(endpoint string) string {
 	return fmt.Sprintf("%s port %s", protocol, address[strings.LastIndex(address, ":")+1:])
 }
 
-// evidence gathers the facts about both ends after a wait has failed. It has its own timeout, because the timeout of the wait has expired.
+// evidence gathers the facts about both ends after the command waited in vain for the tunnel. It has its own timeout, because that of the command has
+// expired.
 func (t *tunnel) evidence(waited time.Duration) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -117,14 +125,13 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 	if connection := e.connection(); e.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil {
 		out.connection = orDefault(connection.Status.Value, "without a status")
 	}
-	var secret corev1.Secret
-	if e.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.gateways.secret()}, &secret) == nil {
-		out.key = secret.Data[networkingv1beta1.SecretPublicKey]
+	if own := e.gateways.keys(e.namespace); e.Get(ctx, client.ObjectKeyFromObject(own), own) == nil {
+		out.key = own.Data[networkingv1beta1.SecretPublicKey]
 	}
 	var keys networkingv1beta1.PublicKeyList
 	if other.listOfPeer(ctx, &keys, other.namespace, other.peer) == nil {
-		if told := network.PublicKeyInUse(keys.Items, other.namespace, other.peer); told != nil {
-			out.told, out.toldBy = told.Spec.PublicKey, told.Name
+		if stored := network.PublicKeyInUse(keys.Items, other.namespace, other.peer); stored != nil {
+			out.stored, out.storedBy = stored.Spec.PublicKey, stored.Name
 		}
 	}
 	return out
@@ -142,7 +149,8 @@ func (c *cluster) gatewayTrouble(namespace string, gateway *gateways) string {
 		return ""
 	}
 	if len(pods.Items) == 0 {
-		return fmt.Sprintf("%s has no pod in namespace %s: see its conditions and the log of Deployment %s in namespace %s", gateway.describe(), namespace, deploymentName, c.namespace)
+		return fmt.Sprintf("%s has no pod in namespace %s: see its conditions and the log of Deployment %s in namespace %s",
+			gateway.describe(), namespace, deploymentName, c.namespace)
 	}
 	for i := range pods.Items {
 		if pods.Items[i].DeletionTimestamp != nil {

@@ -22,13 +22,13 @@ type sliceVerb struct {
 
 var (
 	cordonSlice = sliceVerb{
-		verb: "cordon", cordon: true, short: "Grant nothing more to one request of a consumer",
-		long: "Cordon a ResourceSlice, run in the provider: what it was granted stays and what runs in it goes on, but it is granted nothing\n" +
-			"further, and no further pods are let into it, until uncordon. Other ResourceSlices of the consumer are not affected.",
+		verb: "cordon", cordon: true, short: "Stop granting new resources to one ResourceSlice of a consumer",
+		long: "Run this command in a provider. It cordons a ResourceSlice of a consumer: the granted resources stay granted and its pods keep running,\n" +
+			"but it gets no further resources and the provider admits no further pods of it, until uncordon. Other ResourceSlices are not affected.",
 	}
 	uncordonSlice = sliceVerb{
 		verb: "uncordon", short: "Undo cordon resourceslice",
-		long: "Undo cordon resourceslice, run in the provider.",
+		long: "Run this command in a provider. It undoes cordon resourceslice.",
 	}
 )
 
@@ -56,7 +56,7 @@ func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
 				return nil
 			}
 			if of.cordon {
-				question := fmt.Sprintf("Cordon ResourceSlice %s of cluster %s? What runs in it goes on, nothing more is let in.", slice.Name, consumer)
+				question := fmt.Sprintf("Cordon ResourceSlice %s of cluster %s? Its pods keep running, but no further pods are admitted.", slice.Name, consumer)
 				if err := a.confirm(question); err != nil {
 					return err
 				}

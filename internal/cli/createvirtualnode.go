@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,24 +36,27 @@ type virtualNodeOptions struct {
 
 func (a *app) createVirtualNodeCommand() *cobra.Command {
 	var o virtualNodeOptions
-	command := &cobra.Command{
+	var command *cobra.Command
+	command = &cobra.Command{
 		Use:     "virtualnode NAME",
 		Aliases: kindVirtualNode.aliases,
 		Short:   "Create a virtual node for a provider",
-		Long: "Create a VirtualNode, and so a node of that name: from a ResourceSlice that was granted, whose amounts and classes it takes, or\n" +
-			"from the kubeconfig of a Secret in the tenant namespace and the amounts and classes given.",
+		Long: "Create a VirtualNode, for which Liqo creates a Node of the same name. The resources and classes come from a granted ResourceSlice,\n" +
+			"or from flags. With flags, a Secret in the tenant namespace provides the kubeconfig for the provider.",
 		Example: example(`
-			# For a ResourceSlice that was made with --no-virtual-node
+			# For a ResourceSlice that was created with --no-virtual-node
 			%[1]s create virtualnode milan-gpu --remote-cluster-id milan --resource-slice-name milan-gpu
-			# With a kubeconfig and amounts of one's own
+			# With a Secret that has the kubeconfig, and with explicit amounts
 			%[1]s create virtualnode milan-2 --remote-cluster-id milan --kubeconfig-secret-name kubeconfig-resourceslice-milan --cpu 4 --memory 8Gi`),
 		Args:              exactlyOne("the name of the virtual node"),
 		ValidArgsFunction: cobra.NoFileCompletions, // a new name
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-			defer cancel()
+		RunE: withTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 			if err := errors.Join(o.validate(), o.output.validate()); err != nil {
 				return err
+			}
+			if ignored := o.ignored(command.Flags()); len(ignored) > 0 {
+				a.console().Warn("No effect: %s. With --resource-slice-name, the node has the granted resources and classes: change the ResourceSlice (liqoctl create resourceslice), or give "+
+					"--kubeconfig-secret-name instead", strings.Join(ignored, ", "))
 			}
 			amounts, err := o.resources.list()
 			if err != nil {
@@ -63,7 +67,7 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 				return err
 			}
 			return local.createVirtualNode(ctx, args[0], &o, amounts)
-		},
+		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
@@ -73,13 +77,14 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 	flags.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "Keep the Node Ready while the network to the provider is down")
 	flags.StringVar(&o.template, "vk-options-template", "", "VkOptionsTemplate of the virtual kubelet, namespace/name (default: that of the installation)")
 	o.resources = resourceFlags{cpu: "2", memory: "4Gi", pods: "110"}
-	flags.StringVar(&o.resources.cpu, "cpu", o.resources.cpu, "CPU of the node (default with a ResourceSlice: what it grants)")
-	flags.StringVar(&o.resources.memory, "memory", o.resources.memory, "Memory of the node (default with a ResourceSlice: what it grants)")
-	flags.StringVar(&o.resources.pods, "pods", o.resources.pods, "Number of pods of the node (default with a ResourceSlice: what it grants)")
-	flags.StringToStringVar(&o.resources.others, "resource", nil, "Any other resource of the node (name=quantity,...)")
-	flags.StringSliceVar(&o.storage, "storage-classes", nil, "Storage classes of the provider that may be used, the first is the default")
-	flags.StringSliceVar(&o.ingress, "ingress-classes", nil, "Ingress classes of the provider that may be used, the first is the default")
-	flags.StringSliceVar(&o.loadBalancers, "load-balancer-classes", nil, "Load-balancer classes of the provider that may be used, the first is the default")
+	flags.StringVar(&o.resources.cpu, "cpu", o.resources.cpu, "CPU of the node"+notWithSlice)
+	flags.StringVar(&o.resources.memory, "memory", o.resources.memory, "Memory of the node"+notWithSlice)
+	flags.StringVar(&o.resources.pods, "pods", o.resources.pods, "Maximum number of pods on the node"+notWithSlice)
+	flags.StringToStringVar(&o.resources.others, "resource", nil, "Any other resource of the node (name=quantity,...)"+notWithSlice)
+	flags.StringSliceVar(&o.storage, "storage-classes", nil, "Storage classes of the provider that may be used, the first is the default"+notWithSlice)
+	flags.StringSliceVar(&o.ingress, "ingress-classes", nil, "Ingress classes of the provider that may be used, the first is the default"+notWithSlice)
+	flags.StringSliceVar(&o.loadBalancers, "load-balancer-classes", nil,
+		"Load-balancer classes of the provider that may be used, the first is the default"+notWithSlice)
 	flags.StringToStringVar(&o.labels, "labels", nil, "Labels of the node (key=value,...)")
 	flags.StringToStringVar(&o.nodeSelector, "node-selector", nil, "Labels of the provider's nodes that its pods may run on (key=value,...)")
 	flags.StringVar(&o.runtimeClass, "runtime-class-name", "", "RuntimeClass of the offloaded pods in the provider")
@@ -95,9 +100,25 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 	return command
 }
 
+// notWithSlice ends the help of the flags that have no effect with a ResourceSlice.
+const notWithSlice = "; no effect with --resource-slice-name"
+
+// ignored returns the flags that the user set although they have no effect with a ResourceSlice.
+func (o *virtualNodeOptions) ignored(flags *pflag.FlagSet) (names []string) {
+	if o.slice == "" {
+		return nil
+	}
+	for _, name := range []string{"cpu", "memory", "pods", "resource", "storage-classes", "ingress-classes", "load-balancer-classes"} {
+		if flags.Changed(name) {
+			names = append(names, "--"+name)
+		}
+	}
+	return names
+}
+
 func (o *virtualNodeOptions) validate() error {
 	if (o.slice == "") == (o.secret == "") {
-		return errors.New("want exactly one of --resource-slice-name and --kubeconfig-secret-name: they say which identity the virtual node uses")
+		return errors.New("want exactly one of --resource-slice-name and --kubeconfig-secret-name: they choose the identity of the virtual node")
 	}
 	if o.template != "" && strings.Count(o.template, "/") != 1 {
 		return fmt.Errorf("--vk-options-template %s: want namespace/name", o.template)
@@ -139,7 +160,7 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 	return c.nodeReady(ctx, namespace, name)
 }
 
-// offloads fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It checks only what the Secret itself shows.
+// offloads fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It reads only the Secret, and does not contact the provider.
 func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
@@ -149,7 +170,7 @@ func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 		return fmt.Errorf("reading Secret %s in namespace %s: %w", name, namespace, err)
 	}
 	if secret.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.IdentityControlPlane) {
-		// With this identity the node would become Ready, but none of its pods would ever run.
+		// With this identity the node would become Ready, but its pods could not run.
 		return fmt.Errorf("the Secret in namespace %s holds the identity of the controller manager, which may not run pods in the provider: "+
 			"give the Secret of a ResourceSlice, %s%sNAME, or the ResourceSlice itself with --resource-slice-name (liqoctl create resourceslice requests a ResourceSlice)",
 			namespace, authv1beta1.KubeconfigSecretPrefix, authv1beta1.IdentityResourceSlicePrefix)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,8 @@ func mayNotGet(c *cluster) {
 	})
 }
 
-// TestVirtualNodeSecretMustBeReadable: a VirtualNode is not created with a Secret that cannot be checked, and the error names the Secret and the cure.
+// TestVirtualNodeSecretMustBeReadable: a VirtualNode is not created with a Secret that cannot be checked, and the error names the Secret and the
+// cure.
 func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
 	refused := func(name, want string) {
@@ -40,6 +42,26 @@ func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	mayNotGet(c)
 	refused("kubeconfig-x", "reading Secret kubeconfig-x in namespace tenant-of-milan: ")
 	refused("kubeconfig-x", "The user of the kubeconfig lacks this right")
+}
+
+// TestCreateVirtualNodeNamesIgnoredFlags: amounts and classes have no effect together with a ResourceSlice. The command warns about each of them
+// that the user gave, and about no default.
+func TestCreateVirtualNodeNamesIgnoredFlags(t *testing.T) {
+	command := []string{"create", "virtualnode", "v", "--remote-cluster-id", "milan", "--kubeconfig", t.TempDir() + "/missing"}
+	for name, test := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"amounts":               {[]string{"--resource-slice-name", "s", "--cpu", "2", "--pods", "9"}, "WARN  No effect: --cpu, --pods. With --resource-slice-name, the node has the granted"},
+		"classes":               {[]string{"--resource-slice-name", "s", "--resource", "a=1", "--ingress-classes", "b"}, "WARN  No effect: --resource, --ingress-classes. "},
+		"a ResourceSlice alone": {[]string{"--resource-slice-name", "s"}, ""},
+		"amounts of a Secret":   {[]string{"--kubeconfig-secret-name", "s", "--cpu", "2"}, ""},
+	} {
+		_, _, errOut := run(t, append(slices.Clone(command), test.flags...)...)
+		if !strings.Contains(errOut, test.want) || test.want == "" && strings.Contains(errOut, "No effect") {
+			t.Errorf("%s: stderr %q, want %q", name, errOut, test.want)
+		}
+	}
 }
 
 // TestDoctorNamesUnreadableObjects: the doctor names a single object that it may not read, as it names lists.

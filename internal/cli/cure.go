@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// cured appends a hint for the user to the error of a request. Commands with a more specific hint add it themselves.
+// cured appends a hint for the user to the error of a request. Commands that know a more specific hint append it themselves.
 func cured(err error) error {
 	if cure := cureOf(err); cure != "" {
 		return fmt.Errorf("%w\n%s", err, cure)
@@ -29,15 +29,15 @@ func cureOf(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not know the user of the kubeconfig: log in again, or use another kubeconfig"
 	case apierrors.IsForbidden(err):
-		return "The user of the kubeconfig lacks this right: use that of an administrator of the cluster, or have the right granted"
+		return "The user of the kubeconfig lacks this right: use the kubeconfig of an administrator of the cluster, or ask for the right"
 	case meta.IsNoMatchError(err), unserved(err):
-		return "The cluster does not know this kind of objects: liqoctl doctor tells what is missing, liqoctl install brings it"
+		return "The cluster does not know this kind of objects: liqoctl doctor lists what is missing, liqoctl install installs it"
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return "Somebody else changed it at the same time: run the command again"
+		return "Another client changed the object at the same time: run the command again"
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err):
 		return "The API server is busy, or just starting: run the command again"
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return "The API server did not answer in time: see whether it is well, and give it more time (--timeout, --request-timeout)"
+		return "The API server did not answer in time: check whether it is healthy, and give it more time (--timeout, --request-timeout)"
 	}
 	return ""
 }

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// explanationTimeout is the timeout of reading what an explanation needs from all clusters.
+	// explanationTimeout is the timeout for reading the facts for an explanation from all clusters.
 	explanationTimeout = 30 * time.Second
 	// diagnosisTimeout is the timeout of one diagnosis of all clusters.
 	diagnosisTimeout = time.Minute
@@ -34,10 +34,11 @@ func (a *app) dashboardCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a live page of the clusters, their peerings and pods",
-		Long: "Serve a page for a browser on this machine: the topology with the state, round trip and traffic of each tunnel, virtual nodes with what is\n" +
-			"granted, used and free, offloaded namespaces and where their pods run, recent events, the findings of doctor, and the path between two\n" +
-			"pods as network explain explains it. The page follows the clusters until the command is interrupted. It changes nothing.\n\n" +
-			"The page shows the clusters whose kubeconfigs are given, and what they report about their peers. It is served on 127.0.0.1 only. The\n" +
+		Long: "Serve a page for a browser on this machine. It shows the topology with the state, round-trip time and traffic of each tunnel, the\n" +
+			"granted, used and free resources of virtual nodes, offloaded namespaces and where their pods run, recent events, the findings of\n" +
+			"doctor, and the path between two pods as network explain prints it. The page is updated until the command is interrupted. It changes\n" +
+			"nothing in the clusters.\n\n" +
+			"The page shows the clusters of the given kubeconfigs, and what they report about their peers. It is served on 127.0.0.1 only. The\n" +
 			"printed address has a token that opens the page in one browser, once. Traffic needs an installation with --enable-metrics.",
 		Example: example(`
 			%[1]s dashboard
@@ -102,7 +103,7 @@ func (a *app) dashboard(ctx context.Context, remotes []string, port uint16) erro
 	return group.Wait()
 }
 
-// watched returns what the watcher of the dashboard needs of the cluster.
+// watched returns the cluster in the form that the watcher of the dashboard uses.
 func (c *cluster) watched() (*watch.Cluster, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -118,13 +119,16 @@ func (c *cluster) watched() (*watch.Cluster, error) {
 			return clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 		},
 		Metrics: func(ctx context.Context, namespace, pod string, port int32) ([]byte, error) {
-			return clients.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(int(port)), "/metrics", nil).DoRaw(ctx)
+			return readAll(ctx, clients.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(int(port)), "/metrics", nil), maxMetrics)
 		},
 	}, nil
 }
 
-// diagnoseAll returns the findings about all clusters that respond: about each, and about what the first one and each other one know of each other.
-// A cluster that does not respond is one finding.
+// maxMetrics limits the metrics that liqoctl reads of a gateway, in bytes. A gateway has a few hundred lines of metrics for each peer.
+const maxMetrics = 8 << 20
+
+// diagnoseAll returns the findings about each cluster that responds, and those of a comparison between the first cluster and each other one. A
+// cluster that does not respond adds one finding.
 func (a *app) diagnoseAll(ctx context.Context, all []*cluster, probes []func(context.Context) error) []doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
@@ -149,8 +153,9 @@ func (a *app) diagnoseAll(ctx context.Context, all []*cluster, probes []func(con
 			continue
 		}
 		runs = append(runs, []doctor.Finding{{
-			Cluster: c.id, Check: "facts", Level: doctor.Fail, Evidence: fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.config.Host, silent[i]),
-			Cure: "see whether the cluster runs, and whether this machine reaches it",
+			Cluster: c.id, Check: "facts", Level: doctor.Fail,
+			Evidence: fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.config.Host, silent[i]),
+			Cure:     "see whether the cluster runs, and whether this machine reaches it",
 		}})
 	}
 	for i := range readable {

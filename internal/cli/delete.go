@@ -20,7 +20,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "delete",
 		Short: "Delete individual resources",
-		Long:  "Delete the objects that a peering is made of, one by one.",
+		Long:  "Delete the objects of a peering one by one.",
 		Example: example(`
 			# End the tunnel to milan
 			%[1]s delete gatewayclient milan`),
@@ -35,12 +35,10 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 		Use:     kind.name + " NAME",
 		Aliases: kind.aliases,
 		Short:   kind.short,
-		Long:    kind.short + ". The object is looked for in all namespaces, unless --namespace names one. Run again after a wait that\nwas too short, it goes on waiting.",
+		Long:    kind.short + ". The command searches all namespaces, unless --namespace names one. If the command\ntimed out, run it again to continue the wait.",
 		Example: example("%[1]s delete " + kind.name + " milan"),
 		Args:    exactlyOne("the name of the " + kind.name),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
+		RunE: withTimeout(&timeout, func(ctx context.Context, args []string) error {
 			local, within, err := a.installedWithin(ctx)
 			if err != nil {
 				return err
@@ -59,12 +57,12 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 						local.name(object), labels[api.LabelOriginID], object.GetName(), labels[api.LabelOriginID])
 				}
 			}
-			if provider != "" { // its pods are moved as in an unpeer, so the same check applies
+			if provider != "" { // the deletion drains the virtual node as an unpeer does, so the same check applies
 				if err := local.checkUnpeer(ctx, provider, object.GetNamespace()); err != nil {
 					return err
 				}
 				node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
-				if err := local.giveUp(ctx, node); err != nil { // the VirtualNode of a ResourceSlice has its name
+				if err := local.giveUp(ctx, node); err != nil { // the VirtualNode of a ResourceSlice has the name of the ResourceSlice
 					return err
 				}
 			}
@@ -75,7 +73,7 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 				local.Did("%s deleted", local.name(object))
 			}
 			return nil
-		},
+		}),
 		ValidArgsFunction: a.names(kind),
 	}
 	a.addDryRun(command.Flags())
@@ -89,7 +87,7 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 }
 
 func addIgnoreNotFound(flags *pflag.FlagSet, ignore *bool) {
-	flags.BoolVar(ignore, "ignore-not-found", false, "Succeed where there is nothing to delete")
+	flags.BoolVar(ignore, "ignore-not-found", false, "Succeed if there is nothing to delete")
 }
 
 // mayBeGone returns nil for a missing object if the user passed --ignore-not-found. Otherwise it adds a hint to the error.
@@ -102,7 +100,7 @@ func (c *cluster) mayBeGone(ignore bool, err error) error {
 		c.Info("%v", none)
 		return nil
 	}
-	return fmt.Errorf("%w\nThere is nothing to delete, or it is gone by now (--ignore-not-found takes that for success)", err)
+	return fmt.Errorf("%w\nThere is nothing to delete, or it was deleted meanwhile (with --ignore-not-found this is no error)", err)
 }
 
 // noneError reports that no object has the name that the user gave.

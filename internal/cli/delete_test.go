@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDeletingAgain: after a wait that was too short, the command resumes. Objects that were deleted meanwhile are reported as deleted, in the requested
-// format.
+// TestDeletingAgain: after a wait that was too short, the command resumes. Objects that were deleted meanwhile are reported as deleted, in the
+// requested format.
 func TestDeletingAgain(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -25,10 +25,10 @@ func TestDeletingAgain(t *testing.T) {
 		code    int
 		says    string
 	}{
-		{"delete virtualnode milan --timeout 5s", true, 1, "waiting for VirtualNode milan in namespace liqo-tenant-milan to be gone: the time is over (--timeout), last seen: it is being deleted, held by finalizers liqo.io/held"},
-		{"delete virtualnode milan --timeout 5s", true, 1, "to be gone: the time is over"},
+		{"delete virtualnode milan --timeout 5s", true, 1, "waiting for VirtualNode milan in namespace liqo-tenant-milan to be gone: timed out (--timeout), last seen: it is being deleted, held by finalizers liqo.io/held"},
+		{"delete virtualnode milan --timeout 5s", true, 1, "to be gone: timed out"},
 		{"delete virtualnode milan", false, 0, "VirtualNode milan in namespace liqo-tenant-milan correctly deleted"},
-		{"delete virtualnode milan", false, 1, "(known: none)\n       There is nothing to delete, or it is gone by now (--ignore-not-found takes that for success)"},
+		{"delete virtualnode milan", false, 1, "(known: none)\n       There is nothing to delete, or it was deleted meanwhile (with --ignore-not-found this is no error)"},
 		{"delete virtualnode milan --ignore-not-found", false, 0, "INFO  there is no virtualnode milan in any namespace (known: none)"},
 		{"delete peering-user --consumer-cluster-id milan", false, 0, "Peering user for cluster milan deleted"},
 		{"delete peering-user --consumer-cluster-id milan", false, 1, "there is no peering user for cluster milan\n       There is nothing to delete"},

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/internal/discovery/multicast"
 	"liqo.io/liqo/internal/discovery/query"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/pki"
 )
 
 // discoverOptions holds the flags of discover.
@@ -32,10 +33,10 @@ func (a *app) discoverCommand() *cobra.Command {
 		Use:   "discover DOMAIN",
 		Short: "List the clusters that announce themselves in DNS",
 		Long: "List the clusters that a DNS domain announces as services of Liqo (DNS-SD): their IDs, and the addresses and fingerprints of their\n" +
-			"authentication services. It asks the DNS servers of this machine, and no cluster. For the domain local it asks the hosts of the local\n" +
-			"networks of this machine (multicast DNS).\n\n" +
-			"Nothing of it is verified: who answers DNS can claim anything. A peering takes a token of the other cluster's administrator, and the\n" +
-			"fingerprint in that token decides which key is accepted.",
+			"authentication services. The command queries the DNS servers of this machine and contacts no cluster. For the domain local it queries\n" +
+			"the hosts of the local networks of this machine (multicast DNS).\n\n" +
+			"The result is not verified: every DNS server can claim anything. A peering needs a token from the other cluster's administrator, and\n" +
+			"the fingerprint in that token decides which key is accepted.",
 		Example: example(`
 			# The clusters in the local network
 			%[1]s discover local
@@ -47,7 +48,7 @@ func (a *app) discoverCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
-	flags.StringVar(&o.server, "server", "", "DNS server to ask, host[:port] (default: those of this machine)")
+	flags.StringVar(&o.server, "server", "", "DNS server to query, host[:port] (default: those of this machine)")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "Maximum time for the whole command")
 	o.output.add(flags, "Print the clusters for programs")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -83,13 +84,13 @@ func (a *app) discover(ctx context.Context, domain string, o *discoverOptions) e
 	return a.printClusters(found.Clusters, domain, o)
 }
 
-// localWait is how long the hosts of the local networks may take to answer.
+// localWait is the timeout for answers from the hosts of the local networks.
 const localWait = 3 * time.Second
 
 // discoverHere prints the clusters of the local networks of this machine.
 func (a *app) discoverHere(ctx context.Context, o *discoverOptions) error {
 	if o.server != "" {
-		return fmt.Errorf("--server %s does not go with the domain %s: the local networks have no server", o.server, discovery.LocalDomain)
+		return fmt.Errorf("--server %s cannot be used with the domain %s: multicast DNS has no server", o.server, discovery.LocalDomain)
 	}
 	clusters, problems, err := multicast.Discover(ctx, localWait)
 	if err != nil {
@@ -120,7 +121,7 @@ func (a *app) printClusters(clusters []discovery.Cluster, where string, o *disco
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the clusters: %w", err)
 	}
-	a.console().Info("Nothing of this is verified. To peer with one, its administrator runs: liqoctl generate peer-command")
+	a.console().Info("These records are not verified. To peer with a cluster, its administrator runs: liqoctl generate peer-command")
 	return nil
 }
 
@@ -130,7 +131,7 @@ func (a *app) generateDNSRecordsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dns-records DOMAIN",
 		Short: "Print the DNS records that announce this cluster",
-		Long: "Print the records by which others find this cluster in a DNS domain (DNS-SD), as lines of a zone file. They hold no secret: the\n" +
+		Long: "Print the DNS records that announce this cluster in a domain (DNS-SD), as lines of a zone file. They hold no secret, only the\n" +
 			"cluster ID, the address of the authentication service, and the fingerprint of its key.",
 		Example: example(`
 			# For the administrator of the zone; liqoctl discover clusters.example.org then lists this cluster
@@ -159,8 +160,8 @@ func (a *app) generateDNSRecordsCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&address, "auth-url", "", "URL of the authentication service, where others reach it at another one than that of its Service")
-	flags.DurationVar(&ttl, "ttl", 90*time.Second, "For how long others may keep the records")
+	flags.StringVar(&address, "auth-url", "", "URL of the authentication service, if other clusters reach it at another address than that of its Service")
+	flags.DurationVar(&ttl, "ttl", 90*time.Second, "How long other clusters may cache the records")
 	addTimeout(flags, &timeout)
 	return command
 }
@@ -191,13 +192,13 @@ func (c *cluster) enrollmentFingerprint(ctx context.Context) (string, error) {
 	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentCertificate}
 	err := c.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		c.Warn("The records have no fingerprint: the authentication service has not written its certificate, Secret %s, yet", key)
+		c.Warn("The records have no fingerprint: the authentication service has not created its certificate in Secret %s yet", key)
 		return "", nil
 	}
 	if err != nil {
 		return "", c.error(fmt.Errorf("reading Secret %s: %w", key, err))
 	}
-	certificate, err := peering.Certificate(secret.Data[corev1.TLSCertKey])
+	certificate, err := pki.First(secret.Data[corev1.TLSCertKey])
 	if err != nil {
 		return "", fmt.Errorf("reading data[%s] of Secret %s: %w", corev1.TLSCertKey, key, err)
 	}

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +20,7 @@ func TestDiscoveredClustersAreShown(t *testing.T) {
 		if err := newApp(streams).printClusters(clusters, "example.org", &discoverOptions{output: outputFlag{format}}); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(out.String(), want) || (format == "") != strings.Contains(said.String()+out.String(), "Nothing of this is verified") {
+		if !strings.Contains(out.String(), want) || (format == "") != strings.Contains(said.String()+out.String(), "These records are not verified") {
 			t.Errorf("%q: %s%s", format, out, said)
 		}
 	}
@@ -31,6 +34,68 @@ func TestDiscoverRefusesWhatIsNoDomain(t *testing.T) {
 	} {
 		if code, _, said := run(t, strings.Fields(line)...); code != 1 || !strings.Contains(said, "ERRO") {
 			t.Errorf("%s: code %d, %s", line, code, said)
+		}
+	}
+}
+
+// dnsServer starts a DNS server with these records, and returns its address. With none it says that no name exists.
+func dnsServer(t *testing.T, records []discovery.Record) string {
+	t.Helper()
+	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = packets.Close() })
+	go func() {
+		buffer := make([]byte, discovery.MaxMessage)
+		for {
+			n, from, err := packets.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			query, err := discovery.Parse(buffer[:n])
+			if err != nil {
+				continue
+			}
+			answer := discovery.Message{ID: query.ID, Response: true, Questions: query.Questions}
+			for _, record := range records {
+				if record.Name == query.Questions[0].Name && record.Type == query.Questions[0].Type {
+					answer.Answers = append(answer.Answers, record)
+				}
+			}
+			if data, err := answer.Pack(); err == nil {
+				_, _ = packets.WriteTo(data, from)
+			}
+		}
+	}()
+	return packets.LocalAddr().String()
+}
+
+// TestDiscover queries the server of the flag: the command prints the clusters with their fingerprints, says if there is none, warns of incomplete records, and
+// names a server that does not respond.
+func TestDiscover(t *testing.T) {
+	const domain = "clusters.example.org"
+	fingerprint := "SHA256:" + strings.Repeat("A", 43)
+	milan := discovery.Advertisement{
+		ID: "milan", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.7")}, Port: 443, TTL: 90, Fingerprint: fingerprint,
+	}
+	records := milan.Records(domain)
+	incomplete := slices.DeleteFunc(slices.Clone(records), func(r discovery.Record) bool { return r.Type == discovery.A })
+	for name, row := range map[string]struct {
+		server, flags string
+		code          int
+		out, said     string
+	}{
+		"a cluster":          {dnsServer(t, records), "", 0, "milan        https://198.51.100.7:443   " + fingerprint, "These records are not verified"},
+		"for a program":      {dnsServer(t, records), " -o json", 0, `"id": "milan"`, ""},
+		"none":               {dnsServer(t, nil), "", 0, "", "No cluster is announced in " + domain},
+		"none for a program": {dnsServer(t, nil), " -o json", 0, "[]", ""},
+		"without an address": {dnsServer(t, incomplete), "", 0, "", "no address"},
+		"nothing listens":    {"127.0.0.1:1", " --timeout 5s", 1, "", "127.0.0.1:1"},
+	} {
+		code, out, said := run(t, strings.Fields("discover "+domain+" --server "+row.server+row.flags)...)
+		if code != row.code || !strings.Contains(out, row.out) || !strings.Contains(said, row.said) {
+			t.Errorf("%s: code %d, printed %q and %q, want %q and %q", name, code, out, said, row.out, row.said)
 		}
 	}
 }

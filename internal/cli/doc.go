@@ -1,4 +1,4 @@
-// Package cli implements liqoctl. Its commands install Liqo, peer clusters and offload namespaces; other commands show or undo that.
-// Everything a command does could also be done by applying objects by hand. A command does it in the right order and reports what it waits
-// for. It can be run again at any point.
+// Package cli implements liqoctl. Its commands install Liqo, peer clusters and offload namespaces; other commands show or undo that. Users could
+// also apply the objects of a command themselves. A command applies them in the right order and reports the conditions for which it waits. Users
+// can run it again at any point.
 package cli

@@ -17,11 +17,10 @@ import (
 func (a *app) docsCommand() *cobra.Command {
 	man := false
 	command := &cobra.Command{
-		Use:    "docs DIRECTORY",
-		Hidden: true,
-		Short:  "Write the reference of all commands",
-		Long: "Write the reference of all commands as Markdown into a directory, a page for each command with its subcommands. " +
-			"With --man, write manual pages.",
+		Use:     "docs DIRECTORY",
+		Hidden:  true,
+		Short:   "Write the reference of all commands",
+		Long:    "Write the reference of all commands as Markdown into a directory: one page for each command with its subcommands. With --man, write manual pages.",
 		Example: example("\t%[1]s docs docs/reference/liqoctl"),
 		Args:    exactlyOne("the directory to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -24,6 +25,7 @@ import (
 
 // TestDoctorOnAPIServer asks as the identities that a provider granted: one that may do all, one that may do nothing, one that leads nowhere.
 func TestDoctorOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)
 	config, err := clientcmd.LoadFromFile(kubeconfig)
@@ -67,7 +69,17 @@ func TestDoctorOnAPIServer(t *testing.T) {
 		}
 	})
 	identity("weak-node", authv1beta1.IdentityResourceSlice, func() {})
+	weak := config.DeepCopy()
+	ran := filepath.Join(t.TempDir(), "ran")
+	identity("program", authv1beta1.IdentityResourceSlice, func() {
+		for name := range config.AuthInfos {
+			config.AuthInfos[name] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+				APIVersion: "client.authentication.k8s.io/v1", Command: "touch", Args: []string{ran}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}}
+		}
+	})
 	identity("lost", authv1beta1.IdentityResourceSlice, func() {
+		config.AuthInfos = weak.AuthInfos
 		for _, cluster := range config.Clusters {
 			cluster.Server = "https://127.0.0.1:1"
 		}
@@ -80,11 +92,15 @@ func TestDoctorOnAPIServer(t *testing.T) {
 		"access: weak-node may not do in cluster turin: create shadowpods in namespace shop-rome",
 		"access: the API server of turin does not answer as lost at https://turin: ", "127.0.0.1:1: connect: connection refused",
 		"access: the API server of turin was not asked as broken at https://turin: its kubeconfig, Secret tenant-of-turin/kubeconfig-broken, can not be used: ",
+		"access: the API server of turin was not asked as program at https://turin: its kubeconfig, Secret tenant-of-turin/kubeconfig-program, can not be used: programs and plugins are not run for credentials",
 		"identities: Identity weak in namespace tenant-of-turin: its certificate can not be read: ",
 	} {
 		if !strings.Contains(out, want) || code != 1 {
 			t.Errorf("no %q in\n%s%s", want, out, errOut)
 		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("doctor ran a program that a Secret names")
 	}
 	// What is not there any more when it is looked for keeps nothing else from being looked at.
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "kubeconfig-mighty"}}
@@ -96,9 +112,10 @@ func TestDoctorOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestBrokenStatesOnAPIServer makes every broken state in the objects of a cluster. doctor prints the cause and its cure first. info and status say the
-// same, in words that do not call the cluster healthy. Once the printed cure is executed, doctor prints what it printed before the fault.
+// TestBrokenStatesOnAPIServer makes every broken state in the objects of a cluster. doctor prints the cause and its cure first. info and status say
+// the same, in words that do not call the cluster healthy. Once the printed cure is executed, doctor prints what it printed before the fault.
 func TestBrokenStatesOnAPIServer(t *testing.T) {
+	t.Parallel()
 	w := newDoctorWorld(t)
 	code, healthy := w.liqoctl("doctor")
 	if code != 0 || strings.ContainsAny(healthy, "✖!") {
@@ -133,6 +150,8 @@ func TestBrokenStatesOnAPIServer(t *testing.T) {
 			}
 			if state.cured != nil {
 				state.cured()
+			} else if state.changing != "" {
+				w.execute(state.changing)
 			} else {
 				w.execute(state.cure)
 			}
@@ -194,6 +213,9 @@ func TestBrokenStatesInGuide(t *testing.T) {
 	for _, state := range brokenStates(&doctorWorld{}) {
 		if seen[state.name] || state.name == "" || state.how == "" || state.first == "" || state.cure == "" || state.begin == nil {
 			t.Errorf("the state %q is there twice or is not complete", state.name)
+		}
+		if !strings.Contains(state.cure, state.changing) {
+			t.Errorf("the cure of state %q does not contain its command %q", state.name, state.changing)
 		}
 		if state.executed != "" && !elsewhere[state.executed][state.name] {
 			t.Errorf("%s has no state %q", state.executed, state.name)

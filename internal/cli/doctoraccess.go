@@ -12,13 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/remote"
 )
 
 // accessTimeout is the timeout of each request to a peer. An unreachable peer must not keep the other checks from running.
@@ -26,7 +26,7 @@ const accessTimeout = 5 * time.Second
 
 // access checks, with an Identity, whether the API server of a peer responds and what the Identity may do there. It returns nil if the
 // Identity has no kubeconfig, which the check of identities reports.
-func (p *patient) access(identity *authv1beta1.Identity) *doctor.Access {
+func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 	if identity.Status.KubeconfigSecretRef == nil {
 		return nil
 	}
@@ -42,27 +42,28 @@ func (p *patient) access(identity *authv1beta1.Identity) *doctor.Access {
 		one.Unusable = true
 		return one
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[authv1beta1.KubeconfigSecretKey])
+	config, err := remote.Parse(secret.Data[authv1beta1.KubeconfigSecretKey]) // runs no program and reads no file that a Secret names
 	if err != nil {
 		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be used: %v", name, err)
 		one.Unusable = true
 		return one
 	}
 	config.Timeout = accessTimeout
-	remote, err := kubernetes.NewForConfig(config)
+	remote.LimitResponses(config, 1<<20, accessTimeout)
+	there, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		one.Failure = err.Error()
 		return one
 	}
 	began := time.Now()
-	if err := remote.Discovery().RESTClient().Get().AbsPath("/version").Do(p.ctx).Error(); err != nil {
+	if err := there.Discovery().RESTClient().Get().AbsPath("/version").Do(p.ctx).Error(); err != nil {
 		one.Failure = err.Error()
 		one.Refused = apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
 		return one
 	}
 	one.Took = time.Since(began)
 	for _, right := range p.rights(identity) {
-		may, err := permitted(p.ctx, remote, right)
+		may, err := permitted(p.ctx, there, right)
 		if err != nil {
 			one.Failure = err.Error()
 			return one
@@ -75,7 +76,7 @@ func (p *patient) access(identity *authv1beta1.Identity) *doctor.Access {
 }
 
 // rights returns the permissions that an Identity needs in the peer.
-func (p *patient) rights(identity *authv1beta1.Identity) []authorizationv1.ResourceAttributes {
+func (p *collector) rights(identity *authv1beta1.Identity) []authorizationv1.ResourceAttributes {
 	var out []authorizationv1.ResourceAttributes
 	if identity.Spec.Type == authv1beta1.IdentityControlPlane {
 		for _, of := range []struct{ group, resource string }{
@@ -100,11 +101,11 @@ func (p *patient) rights(identity *authv1beta1.Identity) []authorizationv1.Resou
 	return out
 }
 
-func permitted(ctx context.Context, remote kubernetes.Interface, right authorizationv1.ResourceAttributes) (bool, error) {
+func permitted(ctx context.Context, there kubernetes.Interface, right authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
-	answer, err := remote.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	answer, err := there.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking whether it may %s %s: %w", right.Verb, right.Resource, err)
+		return false, fmt.Errorf("checking the permission to %s %s: %w", right.Verb, right.Resource, err)
 	}
 	return answer.Status.Allowed, nil
 }

@@ -22,12 +22,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
 		Short: "Diagnose problems and print their cures",
-		Long: "Check every component, certificate, permission, connection, version and address range of the installation and its peerings, and\n" +
-			"print for each problem the evidence and the cure: causes first, the worst at the top, and under each cause what it leads to. With the\n" +
-			"kubeconfig of a peer it checks both clusters, and whether what each knows of the other is true. The exit code is 1 when something fails; warnings\n" +
-			"do not count. With --verbose it also prints what is well, and the cure of each consequence.\n\n" +
-			"info shows what the cluster is and has, status whether its parts run, kubectl get foreignclusters the peerings for programs and for\n" +
-			"kubectl wait; all of them report the problems that doctor finds.",
+		Long: "Check every component, certificate, permission, connection, version and address range of the installation and its peerings. For each\n" +
+			"problem, print the evidence and the cure. The worst problems are at the top, and the consequences of a problem are below it. With the\n" +
+			"kubeconfig of a peer, check both clusters, and compare what each of them stores about the other. The exit code is 1 if a check fails;\n" +
+			"warnings do not count. With --verbose, also print the checks that succeeded, and the cure of each consequence.\n\n" +
+			"Related commands: info describes the cluster, and status shows whether its components run. kubectl get foreignclusters lists the\n" +
+			"peerings, and kubectl wait can wait for them. All of them report the problems that doctor finds.",
 		Example: example(`
 			%[1]s doctor
 			# Both clusters of a peering
@@ -78,7 +78,7 @@ func (a *app) gatherFacts(ctx context.Context, remote *remoteConfig, two bool) (
 	return facts, nil
 }
 
-// lookUp notes which host names have no address.
+// lookUp looks up host names, and records the names that have no address.
 func (a *app) lookUp(ctx context.Context, names []doctor.Name) {
 	for i := range names {
 		bounded, cancel := context.WithTimeout(ctx, accessTimeout)
@@ -96,7 +96,7 @@ func (a *app) lookUp(ctx context.Context, names []doctor.Name) {
 // factsOf collects the facts about one or two clusters.
 func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doctor.Facts, error) {
 	facts := &doctor.Facts{Client: version.Version}
-	step := a.console().Start("Looking at what there is")
+	step := a.console().Start("Gathering facts")
 	defer step.End()
 	if !two {
 		local, err := a.installed(ctx)

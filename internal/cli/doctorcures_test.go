@@ -64,25 +64,26 @@ type betweenState struct {
 
 func betweenStates() []betweenState {
 	ofRome := metav1.ObjectMeta{Namespace: api.TenantNamespace("rome"), Name: "rome"}
-	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster milan, gets another certificate"
+	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster milan, gets another certificate; " +
+		"without a kubeconfig of milan: liqoctl generate peer-command --consumer-cluster-id rome there, then here the command that it prints"
 	return []betweenState{
 		{
-			"a peer was told another key", "the PublicKey in the peer is not that of the gateway here",
+			"a peer stores another key", "the PublicKey in the peer is not that of the gateway here",
 			func(b *betweenClusters) {
 				key := &networkingv1beta1.PublicKey{ObjectMeta: ofRome}
 				b.change("milan", key, func() { key.Spec.PublicKey = bytes.Repeat([]byte{9}, network.KeyLength) })
 			},
-			"cluster milan was told another key than the gateway of rome has", "liqoctl network connect --remote-kubeconfig FILE",
+			"cluster milan stores another key than the gateway of rome has", "liqoctl network connect --remote-kubeconfig FILE",
 			[]string{"network connect" + lawBoth},
 		},
 		{
-			"a peer was not told the key", "the PublicKey in the peer is deleted",
+			"a peer does not have the key", "the PublicKey in the peer is deleted",
 			func(b *betweenClusters) {
 				if err := b.clusters["milan"].client.Delete(b.t.Context(), &networkingv1beta1.PublicKey{ObjectMeta: ofRome}); err != nil {
 					b.t.Fatal(err)
 				}
 			},
-			"cluster milan was not told the key of the gateway of rome", "liqoctl network connect --remote-kubeconfig FILE",
+			"cluster milan does not have the key of the gateway of rome", "liqoctl network connect --remote-kubeconfig FILE",
 			[]string{"network connect" + lawBoth},
 		},
 		{
@@ -122,11 +123,27 @@ func betweenStates() []betweenState {
 			"a certificate has expired", "", func(b *betweenClusters) { b.certify(b.expired) },
 			"Identity controlplane-milan in namespace liqo-tenant-milan: its certificate ended at", again, []string{"authenticate" + lawBoth},
 		},
+		{
+			"a gateway dials a name without an address", "",
+			func(b *betweenClusters) {
+				gateway := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan"}}
+				b.change("rome", gateway, func() { gateway.Spec.Endpoint.Addresses = []string{"gw.milan.invalid"} })
+				connections := &networkingv1beta1.ConnectionList{}
+				if err := b.clusters["rome"].client.List(b.t.Context(), connections); err != nil || len(connections.Items) != 1 {
+					b.t.Fatalf("%d connections, error %v", len(connections.Items), err)
+				}
+				connection := &connections.Items[0]
+				b.change("rome", connection, func() { connection.Status.Value = networkingv1beta1.ConnectionError })
+			},
+			"GatewayClient milan in namespace liqo-tenant-milan dials gw.milan.invalid, which has no address here",
+			"give gw.milan.invalid an address in DNS, or dial another address: liqoctl network connect --gw-client-address ADDRESS",
+			[]string{"network connect --wait --gw-client-address 192.0.2.7" + lawBoth},
+		},
 	}
 }
 
-// TestCuresBetweenClusters breaks what two clusters know of each other. doctor, with access to both, prints the fault and its cure. Once the commands of the
-// cure were executed, it prints what it printed before the fault.
+// TestCuresBetweenClusters breaks what two clusters know of each other. doctor, with access to both, prints the fault and its cure. Once the
+// commands of the cure were executed, it prints what it printed before the fault.
 func TestCuresBetweenClusters(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	// The clock of the commands begins in the year 2000.

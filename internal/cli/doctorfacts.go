@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,11 +24,13 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/storage"
 )
 
-// patient collects the facts about a cluster for the doctor. A fact that cannot be read is recorded in Unread, and the collection
+// collector collects the facts about a cluster for the doctor. A fact that cannot be read is recorded in Unread, and the collection
 // continues.
-type patient struct {
+type collector struct {
 	*cluster
 	*doctor.Cluster
 	ctx context.Context
@@ -36,7 +39,7 @@ type patient struct {
 
 // doctorFacts collects all facts about a cluster. With ask, it also sends requests to the peers, with the Identities that they granted.
 func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
-	p := &patient{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
+	p := &collector{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
 		ID: c.id, Version: c.version, Namespace: c.namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
 	}}
@@ -47,18 +50,19 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 	p.read("Tenants", &tenants)
 	var identities authv1beta1.IdentityList
 	p.read("Identities", &identities)
-	var slices authv1beta1.ResourceSliceList
-	p.read("ResourceSlices", &slices)
+	var requests authv1beta1.ResourceSliceList
+	p.read("ResourceSlices", &requests)
 	var virtual offloadingv1beta1.VirtualNodeList
 	p.read("VirtualNodes", &virtual)
 	var nodes corev1.NodeList
 	p.read("Nodes", &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode})
 	var offloadings offloadingv1beta1.NamespaceOffloadingList
 	p.read("NamespaceOffloadings", &offloadings)
-	p.Peers, p.Tenants, p.Identities, p.Slices = foreign.Items, tenants.Items, identities.Items, slices.Items
+	p.Peers, p.Tenants, p.Identities, p.Slices = foreign.Items, tenants.Items, identities.Items, requests.Items
 	p.VirtualNodes, p.Nodes, p.Offloadings = virtual.Items, nodes.Items, offloadings.Items
 	p.network()
 	p.exposed()
+	p.retained()
 	p.workloads()
 	p.parts()
 	if !ask {
@@ -81,19 +85,19 @@ func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
 
 // read lists objects, in all namespaces unless an option selects one. It ignores a kind that is not defined, which the check of the
 // definitions reports.
-func (p *patient) read(what string, list client.ObjectList, options ...client.ListOption) {
+func (p *collector) read(what string, list client.ObjectList, options ...client.ListOption) {
 	p.unreadable(what, p.List(p.ctx, list, options...))
 }
 
 // get reads one object and reports whether it could. It ignores an object that does not exist.
-func (p *patient) get(kind string, key client.ObjectKey, object client.Object) bool {
+func (p *collector) get(kind string, key client.ObjectKey, object client.Object) bool {
 	err := p.Get(p.ctx, key, object)
 	p.unreadable(kind+" "+key.String(), err)
 	return err == nil
 }
 
-// unreadable records the error of a read, unless nothing was there to read.
-func (p *patient) unreadable(what string, err error) {
+// unreadable records the error of a read, unless the object or its kind does not exist.
+func (p *collector) unreadable(what string, err error) {
 	if err == nil || absent(err) {
 		return
 	}
@@ -103,7 +107,7 @@ func (p *patient) unreadable(what string, err error) {
 }
 
 // installation reads the custom resource definitions, webhooks and endpoints that the chart installs.
-func (p *patient) installation() {
+func (p *collector) installation() {
 	if chart, err := installer.Chart(""); err == nil { // the chart embedded in liqoctl
 		crds, err := installer.CRDs(chart)
 		if err != nil {
@@ -142,7 +146,7 @@ func (p *patient) installation() {
 }
 
 // network reads the address ranges, connections and keys of the cluster.
-func (p *patient) network() {
+func (p *collector) network() {
 	var networks ipamv1alpha1.NetworkList
 	p.read("Networks", &networks)
 	var configurations networkingv1beta1.ConfigurationList
@@ -172,13 +176,14 @@ func (p *patient) network() {
 		if gateway.client != nil {
 			for _, host := range gateway.client.Spec.Endpoint.Addresses {
 				if _, literal := network.LiteralAddress(host); !literal {
-					p.Names = append(p.Names, doctor.Name{Peer: id, Object: fmt.Sprintf("GatewayClient %s in namespace %s", gateway.client.Name, namespace), Host: host})
+					object := fmt.Sprintf("GatewayClient %s in namespace %s", gateway.client.Name, namespace)
+					p.Names = append(p.Names, doctor.Name{Peer: id, Object: object, Host: host})
 				}
 			}
 		}
-		var secret corev1.Secret
-		p.get("Secret", client.ObjectKey{Namespace: namespace, Name: gateway.secret()}, &secret)
-		p.Keys[id] = secret.Data[networkingv1beta1.SecretPublicKey]
+		keys := gateway.keys(namespace)
+		p.get("Secret", client.ObjectKeyFromObject(keys), keys)
+		p.Keys[id] = keys.Data[networkingv1beta1.SecretPublicKey]
 	}
 	told, err := p.networkInfo(p.ctx)
 	p.unreadable("The address ranges", err)
@@ -187,8 +192,8 @@ func (p *patient) network() {
 	}
 }
 
-// exposed reads what the cluster exposes to its peers, and the addresses of its Services if that needs them.
-func (p *patient) exposed() {
+// exposed reads the IP objects by which the cluster exposes addresses to its peers, and the addresses of Services if an IP object needs them.
+func (p *collector) exposed() {
 	var ips ipamv1alpha1.IPList
 	p.read("IPs", &ips)
 	p.IPs = ips.Items
@@ -209,8 +214,8 @@ func (p *patient) exposed() {
 	}
 }
 
-// workloads reads what the workloads of peers and of offloaded namespaces need: storage classes, and the pods that do not run.
-func (p *patient) workloads() {
+// workloads reads the facts about workloads of peers and of offloaded namespaces: the storage classes, and the pods that are Pending.
+func (p *collector) workloads() {
 	if len(p.Tenants) > 0 {
 		var classes storagev1.StorageClassList
 		p.read("StorageClasses", &classes)
@@ -232,8 +237,27 @@ func (p *patient) workloads() {
 	}
 }
 
+// retained reads the volumes of deleted claims whose data is in a provider. Without a remote namespace there is no data.
+func (p *collector) retained() {
+	if len(p.VirtualNodes) == 0 {
+		return
+	}
+	var volumes corev1.PersistentVolumeList
+	p.read("PersistentVolumes of Liqo", &volumes, client.MatchingLabels{storage.LabelVirtual: api.True})
+	all := volumes.Items
+	kept := slices.DeleteFunc(slices.Clone(all), func(v corev1.PersistentVolume) bool { return !storage.Retained(&v, all) })
+	if len(kept) == 0 {
+		return
+	}
+	var maps offloadingv1beta1.NamespaceMapList
+	p.read("NamespaceMaps", &maps)
+	p.Retained = slices.DeleteFunc(kept, func(v corev1.PersistentVolume) bool {
+		return !offload.HasRemoteNamespace(maps.Items, v.Labels[api.LabelRemoteClusterID], storage.ReservedFor(&v).Namespace)
+	})
+}
+
 // parts reads the workloads of the installation and of its peerings, and their leases.
-func (p *patient) parts() {
+func (p *collector) parts() {
 	namespaces, peers := []string{p.namespace}, map[string]string{}
 	for i := range p.Peers {
 		if namespace := p.Peers[i].Status.TenantNamespace.Local; namespace != "" {
@@ -249,7 +273,8 @@ func (p *patient) parts() {
 		}
 		for _, of := range components {
 			one := doctor.Component{
-				Name: fmt.Sprintf("-n %s %s/%s", namespace, strings.ToLower(of.Kind), of.Name), Desired: of.Desired, Available: of.Available, Images: of.Images, Peer: peers[namespace],
+				Name:    fmt.Sprintf("-n %s %s/%s", namespace, strings.ToLower(of.Kind), of.Name),
+				Desired: of.Desired, Available: of.Available, Images: of.Images, Peer: peers[namespace],
 			}
 			if of.Available < of.Desired {
 				one.Trouble = p.trouble(namespace, of.selector)
@@ -269,7 +294,7 @@ func (p *patient) parts() {
 }
 
 // trouble says why the pods of a workload are not running.
-func (p *patient) trouble(namespace string, selector map[string]string) string {
+func (p *collector) trouble(namespace string, selector map[string]string) string {
 	var pods corev1.PodList
 	if err := p.List(p.ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector)); err != nil {
 		return err.Error()

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // brokenState is a fault that the objects of a cluster show.
@@ -23,6 +23,8 @@ type brokenState struct {
 	begin func()
 	// first is part of the first problem that doctor prints, cure is part of its cure.
 	first, cure string
+	// changing is the command in cure that changes the cluster, if cure is more than that command.
+	changing string
 	// asks means that only doctor finds the fault, with a request to the peer. info and status make no such request.
 	asks bool
 	// after does what the controllers do once cure, which is a command then, was executed. It is nil if nothing remains to be done.
@@ -128,7 +130,7 @@ func installationStates(w *doctorWorld) []brokenState {
 				})
 			},
 			first:    "liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done",
-			cure:     "run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun",
+			cure:     "run the interrupted command again; if it is unknown, run liqoctl upgrade, which first completes or rolls back the interrupted change",
 			executed: upgradeCures,
 			cured:    w.back(w.lock),
 		},
@@ -140,7 +142,7 @@ func installationStates(w *doctorWorld) []brokenState {
 					w.t.Fatal(err)
 				}
 				w.remove(crd)
-				kubetesting.Eventually(w.t, 30*time.Second, "the definition to be gone", func() error {
+				apitest.Eventually(w.t, 30*time.Second, "the definition to be gone", func() error {
 					if err := w.read(crd.DeepCopy()); !apierrors.IsNotFound(err) {
 						return errors.Join(errors.New("it is there"), err)
 					}
@@ -153,7 +155,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			cured: func() {
 				crd.ResourceVersion, crd.UID, crd.DeletionTimestamp, crd.Finalizers, crd.Status = "", "", nil, nil, apiextensionsv1.CustomResourceDefinitionStatus{}
 				create(w.t, w.client, crd)
-				kubetesting.Eventually(w.t, 30*time.Second, "the definition to be established", func() error {
+				apitest.Eventually(w.t, 30*time.Second, "the definition to be established", func() error {
 					if err := w.read(crd); err != nil || !crdEstablished(crd).done {
 						return errors.Join(errors.New("it is not established"), err)
 					}
@@ -189,7 +191,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			begin: func() {
 				w.change(w.leader, func() { w.leader.Spec.RenewTime = microTime(time.Now().Add(-2 * time.Hour)) })
 			},
-			first: "Lease leader in namespace liqo: its holder liqo-controller-manager-x was last heard of 2h0m",
+			first: "Lease leader in namespace liqo: its holder liqo-controller-manager-x last renewed it 2h0m",
 			cure:  "kubectl -n liqo rollout restart deployment/liqo-controller-manager",
 			after: func() { w.restarted(w.manager); w.back(w.leader)() },
 		},
@@ -199,7 +201,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			begin: func() {
 				w.change(w.heartbeat, func() { w.heartbeat.Spec.RenewTime = microTime(time.Now().Add(-2 * time.Hour)) })
 			},
-			first: "Lease turin in namespace kube-node-lease: its holder turin was last heard of 2h0m",
+			first: "Lease turin in namespace kube-node-lease: its holder turin last renewed it 2h0m",
 			cure:  "kubectl -n tenant-of-turin rollout restart deployment/vk-turin",
 			after: func() { w.restarted(w.kubelet); w.back(w.heartbeat)() },
 		},
@@ -218,7 +220,7 @@ func networkStates(w *doctorWorld) []brokenState {
 				w.change(w.external, func() { w.external.Status.CIDR, w.external.Status.Conditions = "", []metav1.Condition{full} })
 			},
 			first: "Network external-cidr in namespace liqo: Full, 10.70.0.0/16 is in use",
-			cure:  "see what is in its way, kubectl get networks.ipam.liqo.io -A, and remove that",
+			cure:  "kubectl get networks.ipam.liqo.io -A shows the Network that has the range: free it there, or give the installation another range: liqoctl upgrade --set ipam.externalCIDR=RANGE",
 			// The IPAM allocates the range once it is free.
 			cured: w.back(w.external),
 		},
@@ -239,7 +241,7 @@ func networkStates(w *doctorWorld) []brokenState {
 			begin: func() {
 				w.change(w.told, func() { w.told.Data["POD_CIDRS"] = "10.9.0.0/16,10.2.0.0/16" })
 			},
-			first:    "the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
+			first:    "the installation is configured with the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16, 10.2.0.0/16",
 			cure:     "liqoctl upgrade --pod-cidr 10.1.0.0/16,10.2.0.0/16",
 			executed: upgradeCures,
 			cured:    w.back(w.told),
@@ -250,7 +252,7 @@ func networkStates(w *doctorWorld) []brokenState {
 			begin: func() {
 				w.change(w.configuration, func() { w.configuration.Status.Conditions = nil })
 			},
-			first: "Configuration turin in namespace tenant-of-turin: the peer's ranges have no place here yet",
+			first: "Configuration turin in namespace tenant-of-turin: the peer's ranges are not mapped in this cluster yet",
 			cure:  "see Networks of the namespace: kubectl get networks.ipam.liqo.io -n tenant-of-turin",
 			// The command shows what is in the way; a controller reports the mapped ranges.
 			cured: w.back(w.configuration),
@@ -285,9 +287,10 @@ func networkStates(w *doctorWorld) []brokenState {
 					w.connection.Status.Latency = &networkingv1beta1.ConnectionLatency{Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-time.Hour))}
 				})
 			},
-			first: "Connection gw-turin in namespace tenant-of-turin: nothing was measured for 1h0m",
-			cure:  "kubectl -n tenant-of-turin rollout restart deployment -l networking.liqo.io/component=gateway",
-			after: func() { w.restarted(w.gateway); w.back(w.connection)() },
+			first:    "Connection gw-turin in namespace tenant-of-turin: nothing was measured for 1h0m",
+			cure:     "first read the log, which a restart deletes: kubectl -n tenant-of-turin logs -l networking.liqo.io/component=gateway -c gateway --tail=-1; then restart the gateway, which interrupts the traffic with turin for some seconds: kubectl -n tenant-of-turin rollout restart deployment -l networking.liqo.io/component=gateway",
+			changing: "kubectl -n tenant-of-turin rollout restart deployment -l networking.liqo.io/component=gateway",
+			after:    func() { w.restarted(w.gateway); w.back(w.connection)() },
 		},
 	}
 }

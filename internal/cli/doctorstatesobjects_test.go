@@ -9,6 +9,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // objectStates are the faults of objects that people created: one too many, or one that points nowhere.
@@ -18,6 +19,10 @@ func objectStates(w *doctorWorld) []brokenState {
 			Addresses: []string{"gw.turin.invalid"}, Port: networkingv1beta1.GatewayPort, Protocol: corev1.ProtocolUDP,
 		}},
 	}
+	mapped := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: inTurin("turin"), Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop"}},
+	}
+	const discard = `kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`
 	return []brokenState{
 		{
 			name: "a cluster has two Tenants",
@@ -66,7 +71,7 @@ func objectStates(w *doctorWorld) []brokenState {
 					w.virtual.Spec.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b", Default: true}}
 				})
 			},
-			first: "VirtualNode turin in namespace tenant-of-turin: the ingress classes a, b are all the default, and the last one counts",
+			first: "VirtualNode turin in namespace tenant-of-turin: the ingress classes a, b are all the default, and Liqo uses the last one",
 			cure:  `kubectl -n tenant-of-turin patch virtualnodes.offloading.liqo.io turin --type=json -p '[{"op":"remove","path":"/spec/ingressClasses/0/default"}]'`,
 		},
 		{
@@ -77,7 +82,7 @@ func objectStates(w *doctorWorld) []brokenState {
 					w.asked.Status.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "a", Default: true}, {IngressClassName: "b", Default: true}}
 				})
 			},
-			first: "ResourceSlice asked in namespace tenant-of-turin: the ingress classes a, b are all the default, and the last one counts",
+			first: "ResourceSlice asked in namespace tenant-of-turin: the ingress classes a, b are all the default, and Liqo uses the last one",
 			cure:  "ask the administrator of cluster turin to leave one default",
 			// The provider is another cluster.
 			cured: w.back(w.asked),
@@ -105,6 +110,21 @@ func objectStates(w *doctorWorld) []brokenState {
 			cure:  "kubectl -n shop delete ips.ipam.liqo.io cache",
 		},
 		{
+			name: "a deleted claim left its data in a provider",
+			how:  "a volume with reclaim policy Retain is Released, and its remote namespace is in the provider",
+			begin: func() {
+				volume := volumeOf("1", "shop", "db", "turin").(*corev1.PersistentVolume)
+				volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+				create(w.t, w.client, volume)
+				w.change(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
+				create(w.t, w.client, mapped)
+			},
+			first:    "PersistentVolume pvc-1 of deleted claim db in namespace shop is a retained volume of Liqo, 1Gi in cluster turin",
+			cure:     "copy the data with a pod in namespace shop that has nodeName turin and mounts claim db, unless nobody needs it; then delete it: " + discard,
+			changing: discard,
+			after:    func() { w.remove(mapped) },
+		},
+		{
 			name: "a gateway dials a name without an address", asks: true,
 			how: "the host name in a GatewayClient does not resolve, and the Connection is in error",
 			begin: func() {
@@ -114,7 +134,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			first: "GatewayClient turin in namespace tenant-of-turin dials gw.turin.invalid, which has no address here",
 			cure:  "give gw.turin.invalid an address in DNS, or dial another address: liqoctl network connect --gw-client-address ADDRESS",
 			// DNS is outside of the cluster, and the command needs the other cluster.
-			cured: func() { w.remove(gateway); w.back(w.connection)() },
+			cured: func() { w.remove(gateway); w.back(w.connection)() }, executed: peerCures,
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // kubeconfigWith changes the kubeconfig of the identity in turin.
@@ -48,7 +48,7 @@ func (w *doctorWorld) unreachable() {
 // rightsAre waits until the API server follows a change of RoleBindings.
 func (w *doctorWorld) rightsAre(want bool) {
 	w.t.Helper()
-	kubetesting.Eventually(w.t, 30*time.Second, "the rights to change", func() error {
+	apitest.Eventually(w.t, 30*time.Second, "the rights to change", func() error {
 		if w.mayRenew() != want {
 			return errors.New("they did not")
 		}
@@ -58,6 +58,7 @@ func (w *doctorWorld) rightsAre(want bool) {
 
 func identityStates(w *doctorWorld) []brokenState {
 	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster turin, "
+	const enroll = "; without a kubeconfig of turin: liqoctl generate peer-command --consumer-cluster-id rome there, then here the command that it prints"
 	// liqoctl authenticate needs the other cluster.
 	authenticated := w.back(w.identity, w.secret)
 	return []brokenState{
@@ -68,7 +69,7 @@ func identityStates(w *doctorWorld) []brokenState {
 				w.change(w.identity, func() { w.identity.Spec.AuthParams.SignedCRT = w.certificateBetween(-10*time.Hour, -time.Hour) })
 			},
 			first: "Identity controlplane-turin in namespace tenant-of-turin: its certificate ended at",
-			cure:  again + "gets another certificate", cured: authenticated, executed: peerCures,
+			cure:  again + "gets another certificate" + enroll, cured: authenticated, executed: peerCures,
 		},
 		{
 			name: "a certificate is not renewed",
@@ -118,7 +119,7 @@ func identityStates(w *doctorWorld) []brokenState {
 				})
 			},
 			first: "the API server of turin refuses controlplane-turin at https://turin",
-			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE", cured: authenticated,
+			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE" + enroll, cured: authenticated,
 		},
 		{
 			name: "the provider took the rights away", asks: true,

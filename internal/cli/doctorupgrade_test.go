@@ -18,7 +18,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/install"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // upgradeWorld is an installation on an API server, whose objects are broken.
@@ -30,7 +30,7 @@ type upgradeWorld struct {
 // change changes an object. The pods of the installation are kept running meanwhile, which changes the same objects.
 func (u *upgradeWorld) change(object client.Object, to func()) {
 	u.t.Helper()
-	kubetesting.Eventually(u.t, 30*time.Second, "the fault", func() error {
+	apitest.Eventually(u.t, 30*time.Second, "the fault", func() error {
 		if err := u.c.Get(u.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func upgradeStates() []upgradeState {
 					HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &then, RenewTime: &then,
 				}})
 			},
-			"liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done", "run the command that was interrupted again", "upgrade",
+			"liqoctl-on-a-laptop changed the installation in namespace liqo and ended before it was done", "run the interrupted command again", "upgrade",
 		},
 		{
 			"a custom resource definition is missing",
@@ -84,7 +84,7 @@ func upgradeStates() []upgradeState {
 				if err := u.c.Delete(u.t.Context(), crd); err != nil {
 					u.t.Fatal(err)
 				}
-				kubetesting.Eventually(u.t, 30*time.Second, "the definition to be gone", func() error {
+				apitest.Eventually(u.t, 30*time.Second, "the definition to be gone", func() error {
 					if err := u.c.Get(u.t.Context(), client.ObjectKeyFromObject(crd), crd.DeepCopy()); !apierrors.IsNotFound(err) {
 						return errors.Join(errors.New("it is there"), err)
 					}
@@ -99,15 +99,16 @@ func upgradeStates() []upgradeState {
 				told := &corev1.ConfigMap{ObjectMeta: in(networkConfigMap)}
 				u.change(told, func() { told.Data["POD_CIDRS"] = "10.9.0.0/16" })
 			},
-			"the installation was told the pod range 10.9.0.0/16, the Networks have 10.244.0.0/16",
+			"the installation is configured with the pod range 10.9.0.0/16, the Networks have 10.244.0.0/16",
 			"liqoctl upgrade --pod-cidr 10.244.0.0/16", "upgrade --pod-cidr 10.244.0.0/16",
 		},
 	}
 }
 
-// TestUpgradeCuresOnAPIServer breaks an installation in each of the ways for which doctor prints liqoctl upgrade as the cure. After the upgrade doctor prints
-// what it printed before the fault. Nothing runs in the pods, so other findings of doctor stay.
+// TestUpgradeCuresOnAPIServer breaks an installation in each of the ways for which doctor prints liqoctl upgrade as the cure. After the upgrade
+// doctor prints what it printed before the fault. Nothing runs in the pods, so other findings of doctor stay.
 func TestUpgradeCuresOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := bareServer(t)
 	keepRunning(t.Context(), t, c)
 	liqoctl := func(command string) (int, string) {
@@ -140,7 +141,7 @@ func TestUpgradeCuresOnAPIServer(t *testing.T) {
 		if code, said := liqoctl(fault.command); code != 0 {
 			t.Fatalf("%s: %s ends with code %d: %s", fault.name, fault.command, code, said)
 		}
-		kubetesting.Eventually(t, 30*time.Second, "doctor to print what it printed before: "+fault.name, func() error {
+		apitest.Eventually(t, 30*time.Second, "doctor to print what it printed before: "+fault.name, func() error {
 			_, said := liqoctl("doctor")
 			if diff := cmp.Diff(withoutProgress(healthy), withoutProgress(said)); diff != "" {
 				return fmt.Errorf("(-before +after):\n%s", diff)

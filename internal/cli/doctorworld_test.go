@@ -30,6 +30,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
 )
 
 // doctorWorld is the healthy cluster rome on a bare API server. It provides resources to cluster turin and uses resources of it. No controller and no
@@ -195,7 +196,7 @@ func (w *doctorWorld) executeOn(namespace string, words []string) bool {
 	w.t.Helper()
 	kinds := map[string]client.Object{
 		"tenants.authentication.liqo.io": &authv1beta1.Tenant{}, "ips.ipam.liqo.io": &ipamv1alpha1.IP{},
-		"virtualnodes.offloading.liqo.io": &offloadingv1beta1.VirtualNode{}, "storageclasses": &storagev1.StorageClass{},
+		"virtualnodes.offloading.liqo.io": &offloadingv1beta1.VirtualNode{}, "storageclasses": &storagev1.StorageClass{}, "pv": &corev1.PersistentVolume{},
 	}
 	object := kinds[words[1]]
 	if object == nil {
@@ -212,8 +213,12 @@ func (w *doctorWorld) executeOn(namespace string, words []string) bool {
 			delete(annotations, strings.TrimSuffix(words[3], "-"))
 			object.SetAnnotations(annotations)
 		})
-	case "patch": // TYPE NAME --type=json -p 'PATCH'
-		if err := w.client.Patch(w.t.Context(), object, client.RawPatch(types.JSONPatchType, []byte(strings.Trim(words[5], "'")))); err != nil {
+	case "patch": // TYPE NAME --type=json -p 'PATCH', or TYPE NAME --patch 'PATCH'
+		kind := types.StrategicMergePatchType
+		if words[3] == "--type=json" {
+			kind = types.JSONPatchType
+		}
+		if err := w.client.Patch(w.t.Context(), object, client.RawPatch(kind, []byte(strings.Trim(words[len(words)-1], "'")))); err != nil {
 			w.t.Fatal(err)
 		}
 	default:
@@ -259,16 +264,32 @@ func (w *doctorWorld) certificateBetween(from, until time.Duration) []byte {
 // certificateFor returns a self-signed certificate for a time.
 func certificateFor(t *testing.T, from, until time.Time) []byte {
 	t.Helper()
+	return selfSigned(t, "x", from, until)
+}
+
+// selfSigned returns a self-signed certificate, in PEM.
+func selfSigned(t *testing.T, name string, from, until time.Time) []byte {
+	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: from, NotAfter: until}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: until}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// keyPair returns a key pair in PEM, always the same one for a seed of one character.
+func keyPair(t *testing.T, seed string) (private, public []byte) {
+	t.Helper()
+	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat(seed, 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private, public
 }
 
 func (w *doctorWorld) file(path string) []byte {

@@ -19,51 +19,11 @@ func (a *app) addDryRun(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.dryRun, "dry-run", false, "Validate every change on the API server and print it, without applying anything")
 }
 
-// plannedAddress stands for an address that is not assigned yet. It is reserved for documentation (RFC 5737).
+// plannedAddress is a placeholder for an address that is not assigned yet. It is reserved for documentation (RFC 5737).
 const plannedAddress = "192.0.2.1"
 
 // isDryRun reports whether the command runs as a dry run.
 func (c *cluster) isDryRun() bool { return c.plan != nil }
-
-// assume replaces wait in a dry run. It checks an existing object once, and assumes that any further wait would succeed. The answers then
-// fill in fields that a controller would set, so that later steps can be validated. API servers receive these fields in dry-run requests
-// only.
-func (c *cluster) assume(ctx context.Context, object client.Object, check func() verdict, answers []func()) error {
-	name := c.name(object)
-	_, exists, err := c.look(ctx, object)
-	if err != nil {
-		return c.waited(ctx, err, name, "")
-	}
-	now := verdict{}
-	if exists {
-		now = check()
-	}
-	switch {
-	case now.err != nil:
-		return c.waited(ctx, now.err, name, "")
-	case now.done:
-		return nil
-	}
-	c.plan.waitsFor(name)
-	for _, answer := range answers {
-		answer()
-		if err := c.plan.remember(object, !exists); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// assumeGone replaces gone in a dry run: it assumes that the object would be deleted.
-func (c *cluster) assumeGone(ctx context.Context, object client.Object) error {
-	name := c.name(object)
-	_, exists, err := c.look(ctx, object)
-	if err != nil || !exists {
-		return c.waited(ctx, err, name+" to be gone", "")
-	}
-	c.plan.waitsFor(name + " to be gone")
-	return c.plan.forget(object)
-}
 
 // assumeNamespace assumes, in a dry run, that a namespace exists that a controller would create.
 func (c *cluster) assumeNamespace(ctx context.Context, name string) error {
@@ -84,15 +44,15 @@ func (c *cluster) assumeNamespace(ctx context.Context, name string) error {
 // waitsFor prints what the command would wait for, once for each text.
 func (c *dryRunClient) waitsFor(what string) {
 	c.mu.Lock()
-	told := slices.Contains(c.waits, what)
+	printed := slices.Contains(c.waits, what)
 	c.waits = append(c.waits, what)
 	c.mu.Unlock()
-	if !told {
+	if !printed {
 		c.out.Info("It would wait for %s", what)
 	}
 }
 
-// tell counts a write and prints it.
+// tell prints a write and increments the number of writes.
 func (c *dryRunClient) tell(format string, args ...any) {
 	c.changes.Add(1)
 	c.out.Info("%s", fmt.Sprintf(format, args...))

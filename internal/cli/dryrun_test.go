@@ -13,7 +13,6 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/peering"
 )
 
 // everything lists the objects that a command could change in a cluster.
@@ -44,6 +43,7 @@ func everything(t *testing.T, c client.Client) (out []string) {
 
 // TestDryRunOnAPIServer: the API server checks what a command would do, the command prints it, and nothing is stored.
 func TestDryRunOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)
 	create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "x"}})
@@ -76,10 +76,7 @@ func TestDryRunOnAPIServer(t *testing.T) {
 // dryRuns: both clusters check the dry run of a command that changes both, and store nothing.
 func (n networks) dryRuns() {
 	t := n.T
-	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("r", 64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, public := keyPair(t, "r")
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: authv1beta1.KeysSecret}, Data: map[string][]byte{
 		authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public,
 	}}

@@ -26,11 +26,11 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-// plannedMark stands for a value that only the API server assigns to a persisted object, such as the resource version.
+// plannedMark is a placeholder for a value that only the API server assigns to a persisted object, such as the resource version.
 const plannedMark = "planned"
 
-// dryRunClient is a client for dry runs. It persists no write: the API server only validates it. Later reads return the result as if the writes
-// had been made, so that a command can run to its end: a created object exists afterwards, and a deleted object does not.
+// dryRunClient is a client for dry runs. The API server validates each write but does not persist it. Later reads return the result as if the writes
+// had been persisted, so that a command can run to its end: a created object exists afterwards, and a deleted object does not.
 type dryRunClient struct {
 	client.Client // a dry-run client: its writes are only validated
 	watcher       client.WithWatch
@@ -49,7 +49,7 @@ type plannedKey struct {
 
 type plannedObject struct {
 	content map[string]any
-	// gone: the object would no longer exist. made: the API server does not have the object.
+	// gone means that the dry run has deleted the object. made means that the dry run has created the object, so the API server does not have it.
 	gone, made bool
 }
 
@@ -196,13 +196,13 @@ func (c *dryRunClient) Watch(ctx context.Context, list client.ObjectList, option
 	return c.watcher.Watch(ctx, list, options...)
 }
 
-// Create has the API server validate the object, if its namespace exists there. A SelfSubjectAccessReview is sent as it is.
+// Create lets the API server validate the object, if its namespace exists there. It sends a SelfSubjectAccessReview unchanged.
 func (c *dryRunClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
 		return c.Client.Create(ctx, object, options...)
 	}
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
-	again := err != nil // planned for deletion earlier: the API server still has the old object
+	again := err != nil // the dry run has deleted the object before, but the API server still has it
 	if planned != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: called(c, object)}, object.GetName())
 	}

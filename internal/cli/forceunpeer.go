@@ -23,8 +23,8 @@ import (
 func (a *app) forceCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "force",
-		Short: "Undo things without contacting the peer",
-		Long:  "Do in the local cluster alone what takes two: for clusters that are gone for good.",
+		Short: "Undo a peering without contacting the peer",
+		Long:  "Change only the local cluster where a command otherwise changes both clusters of a peering. Use it if the peer is gone for good.",
 		Example: example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
@@ -36,9 +36,9 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unpeer CLUSTER-ID",
 		Short: "Unpeer without contacting the peer",
-		Long: "Remove everything in the local cluster that belongs to a peering with another one, in both directions, without asking that one:\n" +
-			"virtual nodes and their pods, identities, what it was granted and runs here, the network between the two, and the tenant\n" +
-			"namespace. Where the other cluster still answers, run unpeer: this command leaves what is over there where it is.",
+		Long: "Delete everything in the local cluster that belongs to the peerings with another cluster, in both directions, without contacting\n" +
+			"that cluster: virtual nodes and their pods, identities, granted resources and the pods that use them, the network between the\n" +
+			"clusters, and the tenant namespace. The objects in the other cluster stay. If the other cluster still responds, run unpeer instead.",
 		Example: example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
@@ -53,18 +53,19 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("listing ForeignClusters: %w", err)
 				}
-				return fmt.Errorf("%w: name the cluster that is gone for good (known: %s): %s", errUnnamed, orDefault(strings.Join(known, ", "), "none"), cmd.UseLine())
+				return fmt.Errorf("%w: name the cluster that is gone for good (known: %s): %s",
+					errUnnamed, orDefault(strings.Join(known, ", "), "none"), cmd.UseLine())
 			}
 			namespace, foreign, err := c.forgettable(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			abandoned, err := c.volumesThere(cmd.Context(), func(_, provider string) bool { return provider == args[0] })
+			abandoned, err := c.volumesThere(cmd.Context(), func(_, provider string) bool { return provider == args[0] }, false)
 			if err != nil {
 				return err
 			}
 			if len(abandoned) > 0 {
-				c.Warn("The data of these volumes is given up, whether or not cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
+				c.Warn("This command abandons the data of these volumes, even if cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
 			}
 			if err := a.confirm(giveUpQuestion(args[0], foreign)); err != nil {
 				return err
@@ -95,7 +96,7 @@ func orForce(err error) error {
 // forgettable returns the tenant namespace and the ForeignCluster of a peering. The namespace is empty if it does not exist any more.
 func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1beta1.ForeignCluster, error) {
 	if peer == c.id {
-		return "", nil, fmt.Errorf("%s is the local cluster itself: name the one that is gone", peer)
+		return "", nil, fmt.Errorf("%s is the local cluster itself: name the cluster that is lost", peer)
 	}
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: peer}, foreign)
@@ -113,12 +114,12 @@ func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1
 	return namespace, foreign, nil
 }
 
-// giveUpQuestion returns the confirmation question. It mentions liqoctl unpeer if the peer is reachable.
+// giveUpQuestion returns the confirmation question. If the peer is reachable, the question recommends liqoctl unpeer.
 func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
 	if condition := apiServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusEstablished {
-		return fmt.Sprintf("Cluster %s answers: liqoctl unpeer would leave nothing over there. Forget it all the same?", peer)
+		return fmt.Sprintf("Cluster %s is reachable, so liqoctl unpeer would also remove what belongs to the peering there. Remove only what is in this cluster?", peer)
 	}
-	return fmt.Sprintf("Forget cluster %s, with all that runs in its name here? What is over there stays, should it ever come back.", peer)
+	return fmt.Sprintf("Remove the peering with cluster %[1]s, and all of its pods in this cluster? Nothing is removed in cluster %[1]s.", peer)
 }
 
 // forget removes the peering. An annotation on the ForeignCluster keeps the controllers from contacting the peer meanwhile. forget removes
@@ -128,7 +129,7 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 		if err := c.markLost(ctx, peer, true); err != nil {
 			return err
 		}
-		if err := c.giveBack(ctx, peer, namespace); err != nil {
+		if err := c.releaseResources(ctx, peer, namespace); err != nil {
 			return err
 		}
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
@@ -143,14 +144,14 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 		return err
 	}
 	c.Did("Cluster %s is forgotten", peer)
-	c.Info("What cluster %s has of the peering is left there. Should that cluster come back, this removes it, run there: liqoctl force unpeer %s", peer, c.id)
+	c.Info("Kept: the objects of the peering in cluster %s. If that cluster is reachable again, its administrator deletes them there: liqoctl force unpeer %s", peer, c.id)
 	return nil
 }
 
 // markLost adds or removes the annotation that marks a peer as gone for good.
 func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
-	changed, err := c.ensure(ctx, foreign, func() error {
+	changed, err := c.ensureAny(ctx, foreign, func() error {
 		foreign.Spec.ClusterID = peer
 		if !lost {
 			delete(foreign.Annotations, peering.AnnotationUnreachable)

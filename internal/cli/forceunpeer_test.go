@@ -20,8 +20,10 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestForceUnpeerOnAPIServer: all objects of a peering are deleted without contacting the other cluster, and the command waits for the deletion if asked.
+// TestForceUnpeerOnAPIServer: all objects of a peering are deleted without contacting the other cluster, and the command waits for the deletion if
+// asked.
 func TestForceUnpeerOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c, peeringObjects()...)
 	peer := metav1.ObjectMeta{Namespace: "any-name", Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}
@@ -45,13 +47,13 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 	refused("force unpeer", "name the cluster that is gone for good (known: ")
 	refused("force unpeer rome", "rome is the local cluster itself")
 	refused("force unpeer turin", "there is no peering with cluster turin, nor a record of one: liqoctl info lists the peers")
-	refused("force unpeer milan", "What is over there stays, should it ever come back. [y/N]")
+	refused("force unpeer milan", "Nothing is removed in cluster milan. [y/N]")
 	refused("force unpeer milan", "not confirmed: nothing was changed")
-	refused("force unpeer milan", "The data of these volumes is given up, whether or not cluster milan still has it:")
+	refused("force unpeer milan", "This command abandons the data of these volumes, even if cluster milan still has it:")
 	refused("force unpeer milan", "- PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan\n")
 
 	// Nobody ends namespaces here: the wait for that is over at last, and says so.
-	refused("force unpeer milan --skip-confirm --timeout 2s", "waiting for Namespace any-name to be gone: the time is over (--timeout)")
+	refused("force unpeer milan --skip-confirm --timeout 2s", "waiting for Namespace any-name to be gone: timed out (--timeout)")
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Annotations[peering.AnnotationUnreachable] != api.True {
 		t.Errorf("who waits for milan is not told that it is gone: %v, %v", foreign.Annotations, err)
@@ -91,7 +93,7 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 func TestForceUnpeerWarns(t *testing.T) {
 	foreign := &corev1beta1.ForeignCluster{}
 	foreign.Status.Conditions = []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished}}
-	if question := giveUpQuestion("milan", foreign); !strings.Contains(question, "Cluster milan answers: liqoctl unpeer would leave nothing over there") {
+	if question := giveUpQuestion("milan", foreign); !strings.Contains(question, "Cluster milan is reachable, so liqoctl unpeer would also remove") {
 		t.Error(question)
 	}
 }

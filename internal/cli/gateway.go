@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +54,8 @@ func (f *templateFlags) reference(c *cluster) (corev1.ObjectReference, error) {
 	if err != nil {
 		return corev1.ObjectReference{}, c.error(fmt.Errorf("looking for resource %s: %w", f.resource, err))
 	}
-	return corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: f.name, Namespace: orDefault(f.namespace, c.namespace)}, nil
+	return corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: f.name,
+		Namespace: orDefault(f.namespace, c.namespace)}, nil
 }
 
 // serviceTypeUsage is the help text of the flags for the type of a gateway's Service.
@@ -120,13 +122,13 @@ func validatePort(flag string, port int32) error {
 func validateMTU(mtu int) error {
 	// 576 bytes is the smallest packet that every IPv4 host must accept (RFC 791). 65535 bytes is the largest IPv4 packet.
 	if mtu != 0 && (mtu < 576 || mtu > 65535) {
-		return fmt.Errorf("--mtu %d: want 576 to 65535 bytes, or 0 for what the path allows", mtu)
+		return fmt.Errorf("--mtu %d: want 576 to 65535 bytes, or 0 for the MTU of the path", mtu)
 	}
 	return nil
 }
 
-// typeOf returns the type of the Service of a new GatewayServer. Flags decide, then the template. A flag that only some types can honour
-// counts as a choice among them.
+// typeOf returns the type of the Service of a new GatewayServer: that of the flags, or else that of the template. A flag that only applies to some
+// types selects one of these.
 func (f *serverFlags) typeOf(template *networkingv1beta1.WgGatewayServerTemplate) corev1.ServiceType {
 	usual := network.NewServiceType(template)
 	switch {
@@ -186,7 +188,7 @@ func validateAddresses(flag string, addresses []string) error {
 
 func validateProtocol(protocol string) error {
 	if protocol != string(corev1.ProtocolUDP) {
-		return didYouMean(fmt.Errorf("--protocol %s: want UDP, which is all that WireGuard speaks: have the way to the peer's gateway opened for it", protocol),
+		return didYouMean(fmt.Errorf("--protocol %s: want UDP, the only protocol of WireGuard: firewalls must let it pass to the peer's gateway", protocol),
 			protocol, []string{string(corev1.ProtocolUDP)})
 	}
 	return nil
@@ -246,8 +248,8 @@ func (g *gateways) describe() string {
 	return "GatewayClient " + g.name()
 }
 
-// secret returns the name of the Secret with the keys of the gateway.
-func (g *gateways) secret() string {
+// keys returns the Secret with the keys of the gateway, with its name only.
+func (g *gateways) keys(namespace string) *corev1.Secret {
 	var status *corev1.ObjectReference
 	var spec *corev1.LocalObjectReference
 	switch {
@@ -256,13 +258,14 @@ func (g *gateways) secret() string {
 	case g.client != nil:
 		status, spec = g.client.Status.SecretRef, g.client.Spec.SecretRef
 	}
+	name := networkingv1beta1.GatewayChild(g.name())
 	switch {
 	case status != nil && status.Name != "":
-		return status.Name
+		name = status.Name
 	case spec != nil && spec.Name != "":
-		return spec.Name
+		name = spec.Name
 	}
-	return networkingv1beta1.GatewayChild(g.name())
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 // findGateways returns the gateway for a peer in a tenant namespace. It fails if there are several, because no command can choose between
@@ -281,7 +284,8 @@ func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*ga
 	}
 	switch {
 	case len(names) > 1:
-		return nil, c.error(fmt.Errorf("namespace %s has several gateways for cluster %s (%s): delete all but one", namespace, peer, strings.Join(names, ", ")))
+		return nil, c.error(fmt.Errorf("namespace %s has several gateways for cluster %s (%s): delete all but one",
+			namespace, peer, strings.Join(names, ", ")))
 	case len(servers) == 1:
 		return &gateways{server: &servers[0]}, nil
 	case len(clients) == 1:
@@ -291,7 +295,9 @@ func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*ga
 }
 
 // listGateways returns all gateways for a peer. The result is empty if the cluster does not have the kinds.
-func (c *cluster) listGateways(ctx context.Context, namespace, peer string) ([]networkingv1beta1.GatewayServer, []networkingv1beta1.GatewayClient, error) {
+func (c *cluster) listGateways(
+	ctx context.Context, namespace, peer string,
+) ([]networkingv1beta1.GatewayServer, []networkingv1beta1.GatewayClient, error) {
 	if namespace == "" {
 		return nil, nil, nil
 	}

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +16,8 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 )
 
-// TestTypeOfNewGateways: a flag decides, then the installation, then LoadBalancer. A node port or an address of a load balancer chooses a type that has it.
+// TestTypeOfNewGateways: a flag decides, then the installation, then LoadBalancer. A node port or an address of a load balancer chooses a type that
+// has it.
 func TestTypeOfNewGateways(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags     serverFlags
@@ -34,9 +38,9 @@ func TestTypeOfNewGateways(t *testing.T) {
 	}
 }
 
-// TestCommandsOutlastLoadBalancers: by default, a command that waits for the address of a gateway waits much longer than the gateway waits for its load balancer.
-// Otherwise the command would fail where the gateway falls back to its node port.
-func TestCommandsOutlastLoadBalancers(t *testing.T) {
+// TestLateLoadBalancers: a command that reached its timeout says that a load balancer may take longer, and prints the same command with a timeout
+// that outlasts the gateway's own limit. peer waits that long by default.
+func TestLateLoadBalancers(t *testing.T) {
 	chart, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)
@@ -49,15 +53,47 @@ func TestCommandsOutlastLoadBalancers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if least := balancer + 2*time.Minute; balancerTimeout < least {
+		t.Errorf("the printed timeout is %s, want at least %s", balancerTimeout, least)
+	}
 	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
-	for _, path := range []string{"network connect", "create gatewayserver", "peer", "peer in-band", "peer out-of-band"} {
+	for _, path := range []string{"peer", "peer in-band", "peer out-of-band"} {
 		command, _, err := root.Find(strings.Fields(path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		timeout, err := time.ParseDuration(command.Flag("timeout").DefValue)
-		if err != nil || timeout < balancer+2*time.Minute {
-			t.Errorf("%s waits for %s, and a load balancer may take %s: %v", path, timeout, balancer, err)
+		if timeout, err := time.ParseDuration(command.Flag("timeout").DefValue); err != nil || timeout < balancerTimeout {
+			t.Errorf("%s waits for %s: %v", path, timeout, err)
+		}
+	}
+	connect, _, err := root.Find([]string{"network", "connect"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := connect.ParseFlags([]string{"--remote-kubeconfig", "my milan.yaml", "--mtu", "1300", "--timeout", "90s"}); err != nil {
+		t.Fatal(err)
+	}
+	late := &waitError{"waiting for GatewayServer rome: timed out (--timeout), last seen: it has no address", context.DeadlineExceeded}
+	for name, row := range map[string]struct {
+		err         error
+		timeout     time.Duration
+		serviceType string
+		hint        bool
+	}{
+		"the default":      {late, 2 * time.Minute, "", true},
+		"a load balancer":  {fmt.Errorf("rome: %w", late), 90 * time.Second, "LoadBalancer", true},
+		"a node port":      {late, 2 * time.Minute, "NodePort", false},
+		"a longer timeout": {late, balancerTimeout, "", false},
+		"another error":    {errors.New("refused"), time.Minute, "", false},
+		"success":          {nil, time.Minute, "", false},
+	} {
+		got := withBalancerHint(row.err, connect, nil, row.timeout, row.serviceType)
+		const command = "liqoctl network connect --mtu 1300 --remote-kubeconfig 'my milan.yaml' --timeout 5m"
+		if hint := got != nil && strings.HasSuffix(got.Error(), command); hint != row.hint || !errors.Is(got, row.err) {
+			t.Errorf("%s: %v", name, got)
+		}
+		if row.hint && (!strings.Contains(got.Error(), "it has no address") || !strings.Contains(got.Error(), "waited for "+shortDuration(row.timeout))) {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

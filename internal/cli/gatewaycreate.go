@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -26,26 +27,17 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		Use:     "gatewayserver [NAME]",
 		Aliases: []string{"server", "gws"},
 		Short:   "Create the server side of a tunnel",
-		Long: "Create a GatewayServer: the end of a tunnel that a peer dials. Its name is the peer's cluster ID unless another is given. The peer\n" +
-			"makes the other end with create gatewayclient, and each has to be told the key of the other (generate publickey).",
+		Long: "Create a GatewayServer, the side of a tunnel that waits for the peer's connection. Its default name is the peer's cluster ID. Create\n" +
+			"the other side in the peer with create gatewayclient. Each cluster needs the public key of the other gateway (generate publickey).",
 		Example: example(`
 			# Where nothing gives load balancers their addresses
 			%[1]s create gatewayserver --remote-cluster-id milan --service-type NodePort --wait`),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
-		for _, err := range []error{output.validate(), f.validate(createServerFlags), validateMTU(mtu)} {
-			if err != nil {
-				return err
-			}
-		}
-		local, err := a.installed(ctx)
-		if err != nil {
-			return err
-		}
+	command.RunE = a.onInstalled(&timeout, func() error {
+		return cmp.Or(output.validate(), f.validate(createServerFlags), validateMTU(mtu))
+	}, func(ctx context.Context, local *cluster, args []string) error {
 		template, err := f.template.reference(local)
 		if err != nil {
 			return err
@@ -67,16 +59,17 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		}
 		endpoint, err := local.serverEndpoint(ctx, server)
 		if err != nil {
-			return err
+			return withBalancerHint(err, command, args, timeout, f.serviceType)
 		}
-		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d", peer, local.id, endpoint.Addresses[0], endpoint.Port)
+		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d",
+			peer, local.id, endpoint.Addresses[0], endpoint.Port)
 		return nil
-	}
+	})
 	flags := command.Flags()
 	a.addPeerFlag(command, &peer)
 	f.template.add(flags, "", serverTemplates, networkingv1beta1.ServerTemplateDefault)
 	f.add(flags, createServerFlags)
-	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
+	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
 	flags.DurationVar(&timeout, "timeout", gatewayTimeout, "Maximum time to wait")
 	output.add(flags, "Only print the object, do not create it")
@@ -96,26 +89,18 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		Use:     "gatewayclient [NAME]",
 		Aliases: []string{"client", "gwc"},
 		Short:   "Create the client side of a tunnel",
-		Long: "Create a GatewayClient: the end of a tunnel that dials the GatewayServer of a peer, at the address in that one's status. Its name is\n" +
-			"the peer's cluster ID unless another is given. Each side has to be told the key of the other (generate publickey).",
+		Long: "Create a GatewayClient, the side of a tunnel that connects to the peer's GatewayServer, at the address in the status of that\n" +
+			"GatewayServer. Its default name is the peer's cluster ID. Each cluster needs the public key of the other gateway (generate publickey).",
 		Example: example(`
 			# Where milan's GatewayServer has status.endpoint 203.0.113.7, port 30840
 			%[1]s create gatewayclient --remote-cluster-id milan --addresses 203.0.113.7 --port 30840 --wait`),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
-		for _, err := range []error{output.validate(), validateAddresses("addresses", f.addresses), validatePort("port", f.port), validateProtocol(f.protocol), validateMTU(mtu)} {
-			if err != nil {
-				return err
-			}
-		}
-		local, err := a.installed(ctx)
-		if err != nil {
-			return err
-		}
+	command.RunE = a.onInstalled(&timeout, func() error {
+		return cmp.Or(output.validate(), validateAddresses("addresses", f.addresses), validatePort("port", f.port), validateProtocol(f.protocol),
+			validateMTU(mtu))
+	}, func(ctx context.Context, local *cluster, args []string) error {
 		template, err := f.template.reference(local)
 		if err != nil {
 			return err
@@ -134,7 +119,7 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		}
 		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
 		began := time.Now()
-		if err := one.connected(ctx); err != nil {
+		if err := local.reach(ctx, one.connectedGoal()); err != nil {
 			if trouble := local.gatewayTrouble(one.namespace, &one.gateways); trouble != "" {
 				return fmt.Errorf("%w; %s", err, trouble)
 			}
@@ -143,14 +128,14 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		}
 		local.Did("Connection is established")
 		return nil
-	}
+	})
 	flags := command.Flags()
 	a.addPeerFlag(command, &peer)
 	f.template.add(flags, "", clientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.StringSliceVar(&f.addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
 	flags.Int32Var(&f.port, "port", 0, "Port of the peer's gateway server (required)")
-	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, which is UDP")
-	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
+	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, always UDP")
+	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	output.add(flags, "Only print the object, do not create it")

@@ -23,7 +23,8 @@ func (a *app) generateCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "generate",
 		Short: "Generate manifests to apply on the peer",
-		Long:  "Print objects of this cluster that are to be applied in another one, for administrators who have access to one cluster each.",
+		Long: "Print manifests of this cluster that the administrator of another cluster applies there. Use them if no administrator has access to\n" +
+			"both clusters.",
 		Example: example(`
 			# Run in rome, to be applied in milan
 			%[1]s generate configuration > rome.yaml`),
@@ -42,7 +43,7 @@ func (a *app) addPeerFlag(command *cobra.Command, peer *string) {
 func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *string, timeout *time.Duration) {
 	addTimeout(flags, timeout)
 	flags.StringVarP(&output.format, "output", "o", "yaml", "How to print the object: json or yaml")
-	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace in the peer to put the object into (default: liqo-tenant- and the ID of this cluster)")
+	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace of the object in the peer (default: liqo-tenant- and the ID of this cluster)")
 }
 
 // addTimeout registers --timeout with a command that mostly reads and waits little.

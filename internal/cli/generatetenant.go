@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -25,31 +26,21 @@ func (a *app) generateTenantCommand() *cobra.Command {
 		Use:     "tenant",
 		Aliases: kindTenant.aliases,
 		Short:   "Generate the Tenant of this cluster, to be applied on a provider",
-		Long: "Print the Tenant by which this cluster, the consumer, is admitted by a provider: its public key, a certificate request and the\n" +
-			"provider's nonce, signed. It holds no secret. It goes into the provider's tenant namespace for this cluster.",
+		Long: "Print the Tenant with which this cluster, the consumer, asks a provider to admit it. It holds the public key of this cluster, a\n" +
+			"certificate request, and the signature of the provider's nonce, but no secret. Apply it in the provider's tenant namespace for this\n" +
+			"cluster.",
 		Example: example(`
 			# The nonce is what create nonce printed in milan; the file is to be applied there
 			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			for _, err := range []error{output.validate(), auth.validate()} {
-				if err != nil {
-					return err
-				}
-			}
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, func() error { return cmp.Or(output.validate(), auth.validate()) }, func(ctx context.Context, local *cluster, _ []string) error {
 			return local.printTenant(ctx, provider, []byte(nonce), namespace, auth.proxyURL, output.format)
-		},
+		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
-	flags.StringVar(&nonce, "nonce", "", "The provider's nonce, which create nonce printed there (default: the one that was signed before)")
-	flags.StringVar(&auth.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
+	flags.StringVar(&nonce, "nonce", "", "Nonce that create nonce printed in the provider (default: the nonce that was signed before)")
+	flags.StringVar(&auth.proxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
 	addGenerateFlags(flags, &output, &namespace, &timeout)
 	a.addDryRun(flags)
 	required(command, "remote-cluster-id")
@@ -58,29 +49,30 @@ func (a *app) generateTenantCommand() *cobra.Command {
 }
 
 func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte, namespace, proxy, format string) error {
-	h := &handshake{pair: &pair{local: c, remote: &cluster{id: provider}}}
-	var err error
-	if h.consumer, err = c.ensureTenantNamespace(ctx, provider); err != nil {
-		return err
-	}
-	if len(nonce) == 0 {
-		if nonce, err = c.signedNonce(ctx, h.consumer, provider); err != nil {
-			return err
-		}
-	}
-	signature, err := h.sign(ctx, nonce)
-	if err != nil || c.isDryRun() {
-		return err // a dry run has no signature, so it prints nothing
-	}
-	publicKey, request, err := h.credentials(ctx)
+	here, err := c.ensureTenantNamespace(ctx, provider)
 	if err != nil {
 		return err
 	}
+	if len(nonce) == 0 {
+		if nonce, err = c.signedNonce(ctx, here, provider); err != nil {
+			return err
+		}
+	}
+	signed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: authv1beta1.SignedNonceSecret}}
+	of := &corev1.Secret{Data: map[string][]byte{authv1beta1.NonceKey: nonce}}
+	if err := c.reach(ctx, signatureGoal(signed, of, provider)); err != nil || c.isDryRun() {
+		return err // print nothing in a dry run, because it has no signature
+	}
+	application, err := c.application(ctx)
+	if err != nil {
+		return err
+	}
+	application.Signature = signed.Data[authv1beta1.SignedNonceKey]
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: orDefault(namespace, api.TenantNamespace(c.id)), Name: c.id, Labels: map[string]string{api.LabelRemoteClusterID: c.id},
 		},
-		Spec: authv1beta1.TenantSpec{ClusterID: c.id, PublicKey: publicKey, CSR: request, Signature: signature},
+		Spec: *application,
 	}
 	if proxy != "" {
 		tenant.Spec.ProxyURL = &proxy
@@ -110,22 +102,13 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "identity",
 		Short: "Generate the Identity of a consumer, to be applied on that consumer",
-		Long: "Print the Identity that this cluster, the provider, grants to a consumer whose Tenant it admitted. It holds no secret: only who\n" +
-			"has the private key of the Tenant can use it. It goes into the consumer's tenant namespace for this cluster.",
+		Long: "Print the Identity that this cluster, the provider, issues to a consumer whose Tenant it admitted. It holds no secret: only the owner\n" +
+			"of the Tenant's private key can use it. Apply it in the consumer's tenant namespace for this cluster.",
 		Example: example(`
 			# Run in milan, to be applied in rome
 			%[1]s generate identity --remote-cluster-id rome > milan.yaml`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			if err := output.validate(); err != nil {
-				return err
-			}
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
 			tenant, err := local.admitted(ctx, consumer)
 			if err != nil {
 				return err
@@ -139,7 +122,7 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 					ClusterID: local.id, Type: authv1beta1.IdentityControlPlane, AuthParams: *tenant.Status.AuthParams, Namespace: tenant.Status.TenantNamespace,
 				},
 			}, output.format)
-		},
+		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
@@ -188,26 +171,21 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubeconfig IDENTITY",
 		Short: "Print the kubeconfig of an Identity issued by a provider",
-		Long: "Print the kubeconfig by which this cluster, the consumer, talks to a provider as one of its identities. It holds a private key.\n" +
-			"The identity of the control plane is controlplane- and the provider's cluster ID, that of a ResourceSlice resourceslice- and its name.",
+		Long: "Print the kubeconfig with which this cluster, the consumer, calls the API server of a provider. It holds a private key. The name of\n" +
+			"the Identity is controlplane-CLUSTER-ID for the control plane, with the provider's cluster ID, and resourceslice-NAME for a\n" +
+			"ResourceSlice.",
 		Example: example(`
 			# Look into milan with the rights of the virtual node milan
 			%[1]s get kubeconfig resourceslice-milan --remote-cluster-id milan > milan-as-rome.yaml`),
 		Args: exactlyOne("the name of the Identity"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, args []string) error {
 			data, err := local.identityKubeconfig(ctx, provider, args[0])
 			if err != nil {
 				return err
 			}
 			_, err = local.Out().Write(data)
 			return err
-		},
+		}),
 	}
 	command.ValidArgsFunction = a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
 		var list authv1beta1.IdentityList
@@ -240,7 +218,8 @@ func (c *cluster) identityKubeconfig(ctx context.Context, provider, name string)
 			continue
 		}
 		if identity.Status.KubeconfigSecretRef == nil {
-			return nil, fmt.Errorf("identity %s in namespace %s has no kubeconfig yet%s: run the command again when it has", name, namespace, reasons(identity.Status.Conditions))
+			return nil, fmt.Errorf("identity %s in namespace %s has no kubeconfig yet%s: run the command again when it has",
+				name, namespace, reasons(identity.Status.Conditions))
 		}
 		var secret corev1.Secret
 		key := client.ObjectKey{Namespace: namespace, Name: identity.Status.KubeconfigSecretRef.Name}

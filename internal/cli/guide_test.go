@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/peering"
 )
 
 // TestGuidesUseExistingCommands: every call of liqoctl in the guides and in the README has an existing command and existing flags.
@@ -65,7 +67,8 @@ func TestGuidesUseExistingCommands(t *testing.T) {
 	}
 }
 
-// TestStatefulGuideHasValidManifests: the manifests of the page have fields that exist, the StorageClass of Liqo, and the toleration of virtual nodes.
+// TestStatefulGuideHasValidManifests: the manifests of the page have fields that exist, the StorageClass of Liqo, and the toleration of virtual
+// nodes.
 func TestStatefulGuideHasValidManifests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "stateful-applications.md"))
 	if err != nil {
@@ -96,5 +99,26 @@ func TestStatefulGuideHasValidManifests(t *testing.T) {
 	}
 	if len(found) != 3 || strings.Join(classes, " ") != kinds.StorageClass || strings.Join(tolerated, " ") != api.TaintVirtualNode {
 		t.Errorf("kinds %v, classes %v, tolerations %v", found, classes, tolerated)
+	}
+}
+
+// TestGuideToAccessKeysOfAWS: the Identity of the page is one that this version takes.
+func TestGuideToAccessKeysOfAWS(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "installation.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "```yaml\napiVersion: authentication.liqo.io/v1beta1\n")
+	block, _, closed := strings.Cut(block, "```")
+	if !found || !closed {
+		t.Fatal("the page has no Identity")
+	}
+	identity := &authv1beta1.Identity{}
+	block = strings.Replace(block, "LS0tLS1CRUdJTi...", "LS0tLS1CRUdJTg==", 1)
+	if err := yaml.UnmarshalStrict([]byte("apiVersion: authentication.liqo.io/v1beta1\n"+block), identity); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := peering.Kubeconfig(identity, nil); err != nil || identity.Spec.AuthParams.AwsConfig == nil || identity.Name != peering.ControlPlaneIdentityName("milan") {
+		t.Errorf("Identity %s: %v", identity.Name, err)
 	}
 }

@@ -16,207 +16,155 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// handshake introduces the local cluster to the remote one and stores the granted identity locally. Each step reads the current state
+// authenticate introduces the local cluster to the remote one and stores the granted identity locally. Each step reads the current state
 // first. An interrupted handshake therefore resumes where it stopped, and a complete one changes nothing.
-type handshake struct {
-	*pair
-	// consumer is the tenant namespace in the local cluster. provider is the tenant namespace in the remote cluster.
-	consumer, provider string
-	// proxyURL is the proxy to the remote API server to set in the identity; "" removes it. nil keeps the current one.
-	proxyURL *string
-}
-
-// authenticate runs the whole handshake.
-func (p *pair) authenticate(ctx context.Context, proxyURL *string) error {
-	h := &handshake{pair: p, proxyURL: proxyURL}
-	if err := h.namespaces(ctx); err != nil {
-		return err
-	}
-	nonce, err := p.remote.ensureNonce(ctx, h.provider, p.local.id)
+func (p *pair) authenticate(ctx context.Context, auth *authFlags) error {
+	proxyURL, err := p.proxyURL(ctx, auth)
 	if err != nil {
 		return err
 	}
-	signature, err := h.sign(ctx, nonce)
-	if err != nil {
+	if err := p.ensureNamespaces(ctx); err != nil {
 		return err
 	}
-	tenant, err := h.tenant(ctx, signature)
-	if err != nil {
-		return err
-	}
-	return h.identity(ctx, tenant)
-}
-
-func (h *handshake) namespaces(ctx context.Context) error {
-	return both(
-		func() (err error) { h.consumer, err = h.local.ensureTenantNamespace(ctx, h.remote.id); return },
-		func() (err error) { h.provider, err = h.remote.ensureTenantNamespace(ctx, h.local.id); return },
+	application := &authv1beta1.TenantSpec{}
+	nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: authv1beta1.NonceSecret}}
+	signed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.here, Name: authv1beta1.SignedNonceSecret}}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: p.local.id}}
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: p.here, Name: authv1beta1.IdentityControlPlanePrefix + p.remote.id}}
+	return inOrder(ctx,
+		p.remote.to(nonceGoal(nonce, p.local.id)),
+		p.local.to(signatureGoal(signed, nonce, p.remote.id)),
+		func(ctx context.Context) error { // reads the keys of the cluster, which its controller manager has created before it signed the nonce
+			found, err := p.local.application(ctx)
+			if err == nil {
+				*application, application.ProxyURL = *found, proxyURL
+			}
+			return err
+		},
+		p.remote.to(admissionGoal(tenant, application, signed, p.remote.config.Host)),
+		func(ctx context.Context) error {
+			return p.local.replaceWish(ctx, p.remote.id, corev1beta1.PeeringNo, corev1beta1.PeeringAuto)
+		},
+		p.local.to(identityGoal(identity, tenant, p.remote.id)),
 	)
 }
 
-// ensureNonce requests a nonce that a consumer must sign, and waits until the controller manager has generated it.
-func (c *cluster) ensureNonce(ctx context.Context, namespace, consumer string) ([]byte, error) {
-	step := c.Start("Asking for a nonce")
-	defer step.End()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
-	if _, err := c.ensure(ctx, secret, func() error {
-		setLabel(secret, authv1beta1.LabelNonce, api.True)
-		setLabel(secret, api.LabelRemoteClusterID, consumer)
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	err := c.wait(ctx, step, secret, func() verdict {
-		if len(secret.Data[authv1beta1.NonceKey]) == 0 {
-			return notYet("the controller manager has not written data.%s", authv1beta1.NonceKey)
-		}
-		return yes()
-	}, func() { secret.Data = map[string][]byte{authv1beta1.NonceKey: []byte(plannedMark)} })
-	if err != nil {
-		return nil, err
-	}
-	step.Done("Nonce is generated")
-	return secret.Data[authv1beta1.NonceKey], nil
-}
-
-// sign stores the nonce in the local cluster and waits until the controller manager has signed it with the key of the cluster.
-func (h *handshake) sign(ctx context.Context, nonce []byte) ([]byte, error) {
-	step := h.local.Start("Signing the nonce")
-	defer step.End()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: h.consumer, Name: authv1beta1.SignedNonceSecret}}
-	_, err := h.local.ensure(ctx, secret, func() error {
-		setLabel(secret, authv1beta1.LabelSignedNonce, api.True)
-		setLabel(secret, api.LabelRemoteClusterID, h.remote.id)
-		if !bytes.Equal(secret.Data[authv1beta1.NonceKey], nonce) { // a signature over another nonce is invalid
-			secret.Data = map[string][]byte{authv1beta1.NonceKey: nonce}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = h.local.wait(ctx, step, secret, func() verdict {
-		if len(secret.Data[authv1beta1.SignedNonceKey]) == 0 {
-			return notYet("the controller manager has not written data.%s", authv1beta1.SignedNonceKey)
-		}
-		return yes()
-	}, func() { secret.Data[authv1beta1.SignedNonceKey] = []byte(plannedMark) })
-	if err != nil {
-		return nil, err
-	}
-	step.Done("Nonce is signed")
-	return secret.Data[authv1beta1.SignedNonceKey], nil
-}
-
-// tenant creates or updates the Tenant in the remote cluster, and waits until it is admitted.
-func (h *handshake) tenant(ctx context.Context, signature []byte) (*authv1beta1.Tenant, error) {
-	step := h.remote.Start("Applying for admission")
-	defer step.End()
-	publicKey, request, err := h.credentials(ctx)
-	if err != nil {
-		return nil, h.local.error(err)
-	}
-	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: h.provider, Name: h.local.id}}
-	changed, err := h.remote.ensure(ctx, tenant, func() error {
-		if tenant.DeletionTimestamp != nil {
-			return h.remote.leaving(tenant)
-		}
-		setLabel(tenant, api.LabelRemoteClusterID, h.local.id)
-		tenant.Spec.ClusterID = h.local.id
-		tenant.Spec.PublicKey = publicKey
-		tenant.Spec.Signature = signature
-		// A certificate request for the same key is kept: a new one would make the provider sign again.
-		if peering.CheckRequest(tenant.Spec.CSR, peering.ControlPlaneSubject(h.local.id), publicKey) != nil {
-			tenant.Spec.CSR = request
-		}
-		if h.proxyURL != nil {
-			tenant.Spec.ProxyURL = h.proxyURL
-			if *h.proxyURL == "" {
-				tenant.Spec.ProxyURL = nil
+// nonceGoal requests a nonce that a consumer must sign. The controller manager of the provider generates it.
+func nonceGoal(nonce *corev1.Secret, consumer string) *goal {
+	return &goal{
+		object: nonce, doing: "Requesting a nonce", done: "Nonce is generated",
+		fill: func() {
+			setLabel(nonce, authv1beta1.LabelNonce, api.True)
+			setLabel(nonce, api.LabelRemoteClusterID, consumer)
+		},
+		met: func() verdict {
+			if len(nonce.Data[authv1beta1.NonceKey]) == 0 {
+				return notYet("the controller manager has not written data.%s", authv1beta1.NonceKey)
 			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if changed {
-		h.remote.Did("Tenant %s correctly ensured", tenant.Name)
-	}
-	err = h.remote.wait(ctx, step, tenant, func() verdict {
-		switch {
-		case tenant.Status.AuthParams != nil && tenant.Status.TenantNamespace != "" && current(tenant.Status.Conditions, tenant.Generation):
 			return yes()
-		default:
-			return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
-		}
-	}, func() {
-		tenant.Status.TenantNamespace, tenant.Status.AuthParams = tenant.Namespace, &authv1beta1.AuthParams{APIServer: h.remote.config.Host}
-	})
-	if err != nil {
-		return nil, err
+		},
+		answer: func() { nonce.Data = map[string][]byte{authv1beta1.NonceKey: []byte(plannedMark)} },
 	}
-	step.Done("Tenant status is filled")
-	return tenant, nil
 }
 
-// credentials returns the public key of the local cluster and a certificate request that is signed with its private key.
-func (h *handshake) credentials(ctx context.Context) (publicKey, request []byte, err error) {
+// signatureGoal stores the nonce of the provider. The controller manager of the consumer signs it with the key of the cluster.
+func signatureGoal(signed, nonce *corev1.Secret, provider string) *goal {
+	return &goal{
+		object: signed, doing: "Signing the nonce", done: "Nonce is signed",
+		fill: func() {
+			setLabel(signed, authv1beta1.LabelSignedNonce, api.True)
+			setLabel(signed, api.LabelRemoteClusterID, provider)
+			wanted := nonce.Data[authv1beta1.NonceKey]
+			if !bytes.Equal(signed.Data[authv1beta1.NonceKey], wanted) { // a signature over another nonce is invalid
+				signed.Data = map[string][]byte{authv1beta1.NonceKey: wanted}
+			}
+		},
+		met: func() verdict {
+			if len(signed.Data[authv1beta1.SignedNonceKey]) == 0 {
+				return notYet("the controller manager has not written data.%s", authv1beta1.SignedNonceKey)
+			}
+			return yes()
+		},
+		answer: func() { signed.Data[authv1beta1.SignedNonceKey] = []byte(plannedMark) },
+	}
+}
+
+// application returns the local cluster's request for admission as a consumer: its public key, and a certificate request that is signed with its
+// private key. The signature of the provider's nonce is missing.
+func (c *cluster) application(ctx context.Context) (*authv1beta1.TenantSpec, error) {
 	var keys corev1.Secret
-	name := client.ObjectKey{Namespace: h.local.namespace, Name: authv1beta1.KeysSecret}
-	if err := h.local.Get(ctx, name, &keys); err != nil {
-		return nil, nil, fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err)
+	name := client.ObjectKey{Namespace: c.namespace, Name: authv1beta1.KeysSecret}
+	if err := c.Get(ctx, name, &keys); err != nil {
+		return nil, c.error(fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err))
 	}
 	private, err := peering.ParsePrivateKey(keys.Data[authv1beta1.PrivateKeyKey])
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading data.%s of Secret %s: %w", authv1beta1.PrivateKeyKey, name, err)
+		return nil, c.error(fmt.Errorf("reading data.%s of Secret %s: %w", authv1beta1.PrivateKeyKey, name, err))
 	}
-	request, err = peering.NewRequest(rand.Reader, private, peering.ControlPlaneSubject(h.local.id))
+	request, err := peering.NewRequest(rand.Reader, private, peering.ControlPlaneSubject(c.id))
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a certificate request for cluster %s: %w", h.local.id, err)
+		return nil, c.error(fmt.Errorf("creating a certificate request for cluster %s: %w", c.id, err))
 	}
-	return keys.Data[authv1beta1.PublicKeyKey], request, nil
+	return &authv1beta1.TenantSpec{ClusterID: c.id, PublicKey: keys.Data[authv1beta1.PublicKeyKey], CSR: request}, nil
 }
 
-// identity stores the granted credentials in an Identity in the local cluster, and waits until its kubeconfig exists.
-func (h *handshake) identity(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	if err := h.local.replaceWish(ctx, h.remote.id, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
-		return err
+// admissionGoal creates or updates the Tenant of the consumer in the provider, and waits until the provider admits the consumer. In the
+// application, a nil ProxyURL keeps the ProxyURL of the Tenant, and an empty one removes it. signed is the Secret with the signature of the
+// provider's nonce, and apiServer the URL of the provider's API server that a dry run assumes.
+func admissionGoal(tenant *authv1beta1.Tenant, application *authv1beta1.TenantSpec, signed *corev1.Secret, apiServer string) *goal {
+	return &goal{
+		object: tenant, doing: "Requesting admission", done: "Tenant status is filled",
+		made: fmt.Sprintf("Tenant %s correctly ensured", tenant.Name),
+		fill: func() {
+			setLabel(tenant, api.LabelRemoteClusterID, application.ClusterID)
+			tenant.Spec.ClusterID, tenant.Spec.PublicKey = application.ClusterID, application.PublicKey
+			tenant.Spec.Signature = signed.Data[authv1beta1.SignedNonceKey]
+			// A certificate request for the same key is kept: a new one would make the provider sign again.
+			if peering.CheckRequest(tenant.Spec.CSR, peering.ControlPlaneSubject(application.ClusterID), application.PublicKey) != nil {
+				tenant.Spec.CSR = application.CSR
+			}
+			if application.ProxyURL != nil {
+				tenant.Spec.ProxyURL = application.ProxyURL
+				if *application.ProxyURL == "" {
+					tenant.Spec.ProxyURL = nil
+				}
+			}
+		},
+		met: func() verdict {
+			if tenant.Status.AuthParams == nil || tenant.Status.TenantNamespace == "" || !current(tenant.Status.Conditions, tenant.Generation) {
+				return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
+			}
+			return yes()
+		},
+		answer: func() {
+			tenant.Status.TenantNamespace, tenant.Status.AuthParams = tenant.Namespace, &authv1beta1.AuthParams{APIServer: apiServer}
+		},
 	}
-	step := h.local.Start("Storing the identity")
-	defer step.End()
-	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: h.consumer, Name: authv1beta1.IdentityControlPlanePrefix + h.remote.id}}
-	changed, err := h.local.ensure(ctx, identity, func() error {
-		if identity.DeletionTimestamp != nil {
-			return h.local.leaving(identity)
-		}
-		setLabel(identity, api.LabelRemoteClusterID, h.remote.id)
-		identity.Spec.ClusterID = h.remote.id
-		identity.Spec.Type = authv1beta1.IdentityControlPlane
-		identity.Spec.Namespace = tenant.Status.TenantNamespace
-		granted := *tenant.Status.AuthParams.DeepCopy()
-		// The older certificate must not replace a renewed one.
-		if peering.Fresher(identity.Spec.AuthParams.SignedCRT, granted.SignedCRT) {
-			granted.SignedCRT = identity.Spec.AuthParams.SignedCRT
-		}
-		identity.Spec.AuthParams = granted
-		return nil
-	})
-	if err != nil {
-		return err
+}
+
+// identityGoal stores the credentials that the provider granted with the Tenant. The controller manager writes their kubeconfig.
+func identityGoal(identity *authv1beta1.Identity, tenant *authv1beta1.Tenant, provider string) *goal {
+	return &goal{
+		object: identity, doing: "Storing the identity", done: "Identity status is filled",
+		made: fmt.Sprintf("Identity %s correctly ensured", identity.Name),
+		fill: func() {
+			setLabel(identity, api.LabelRemoteClusterID, provider)
+			identity.Spec.ClusterID = provider
+			identity.Spec.Type = authv1beta1.IdentityControlPlane
+			identity.Spec.Namespace = tenant.Status.TenantNamespace
+			granted := *tenant.Status.AuthParams.DeepCopy()
+			// The Identity may hold a renewed credential, which the older one in the Tenant must not replace. An access key is never renewed, so it
+			// is always replaced.
+			if identity.Spec.AuthParams.AwsConfig == nil && peering.Newer(&identity.Spec.AuthParams, &granted) {
+				peering.Adopt(&granted, &identity.Spec.AuthParams)
+			}
+			identity.Spec.AuthParams = granted
+		},
+		met: func() verdict {
+			if identity.Status.KubeconfigSecretRef == nil {
+				return notYet("its status names no kubeconfig%s", reasons(identity.Status.Conditions))
+			}
+			return yes()
+		},
 	}
-	if changed {
-		h.local.Did("Identity %s correctly ensured", identity.Name)
-	}
-	err = h.local.wait(ctx, step, identity, func() verdict {
-		if identity.Status.KubeconfigSecretRef == nil {
-			return notYet("its status names no kubeconfig%s", reasons(identity.Status.Conditions))
-		}
-		return yes()
-	})
-	if err != nil {
-		return err
-	}
-	step.Done("Identity status is filled")
-	return nil
 }

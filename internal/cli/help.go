@@ -37,7 +37,7 @@ func (a *app) optionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags of all commands",
-		Long:  "List the flags that every command has. They choose the cluster, the user and the namespace, as those of kubectl do.",
+		Long:  "List the flags that every command has. They choose the cluster, the user and the namespace, like the same flags of kubectl.",
 		Example: example(`
 			%[1]s options`),
 		Args: cobra.NoArgs,

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,13 +19,13 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// localInfo is the output of info about the local cluster. Its JSON keys are part of the contract.
+// localInfo is the output of info about the local cluster. Its JSON keys are a stable interface: scripts read them.
 type localInfo struct {
 	Local struct {
 		ClusterID     string            `json:"clusterID"`
 		Version       string            `json:"version"`
 		Labels        map[string]string `json:"labels,omitempty"`
-		APIServerAddr string            // has no tag in the contract either
+		APIServerAddr string            // without a tag, because the specified output has this key
 	} `json:"local"`
 	Health struct {
 		Healthy       bool              `json:"healthy"`
@@ -59,7 +60,7 @@ const (
 	moduleDisabled  moduleStatus = "Disabled"
 )
 
-// outdated replaces Healthy by Unhealthy. It applies when the controller manager is down: the conditions are then no longer up to date.
+// outdated replaces Healthy by Unhealthy. Callers use it while the controller manager is down, because the conditions are then outdated.
 func (s *moduleStatus) outdated() {
 	if *s == moduleHealthy {
 		*s = moduleUnhealthy
@@ -99,9 +100,9 @@ func (a *app) infoCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "info",
 		Short: "Show the local cluster and its peerings",
-		Long: "Show the local cluster: health, identity, address ranges and peerings. For people and scripts: what the cluster is and has.\n" +
-			"status shows whether its parts run, doctor what is wrong with it and what cures that, kubectl get foreignclusters the peerings as\n" +
-			"objects to watch and wait for.",
+		Long: "Show the local cluster: health, identity, address ranges and peerings, for people and for scripts.\n\n" +
+			"Related commands: status shows whether the components run. doctor diagnoses problems and prints their cures. kubectl get\n" +
+			"foreignclusters lists the peerings, and kubectl wait can wait for them.",
 		Example: example(`
 			%[1]s info
 			# For programs
@@ -109,20 +110,13 @@ func (a *app) infoCommand() *cobra.Command {
 			# A single value
 			%[1]s info -g local.clusterID`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			c, err := a.installed(cmd.Context())
-			if err != nil {
-				return err
-			}
-			info, err := c.localInfo(cmd.Context())
+		RunE: a.onInstalled(nil, o.validate, func(ctx context.Context, c *cluster, _ []string) error {
+			info, err := c.localInfo(ctx)
 			if err != nil {
 				return err
 			}
 			return o.print(c, info, func() error { return info.write(c.Console) })
-		},
+		}),
 	}
 	o.add(command)
 	command.AddCommand(a.infoPeerCommand())
@@ -137,12 +131,12 @@ type infoOptions struct {
 
 func (o *infoOptions) add(command *cobra.Command) {
 	o.output.add(command.Flags(), "Print everything for programs")
-	command.Flags().StringVarP(&o.query, "get", "g", "", "Print the one value at this place, for example local.clusterID (or just clusterid)")
+	command.Flags().StringVarP(&o.query, "get", "g", "", "Print only the value at this path, for example local.clusterID (or just clusterid)")
 }
 
 func (o *infoOptions) validate() error {
 	if o.query != "" && o.output.format != "" {
-		return fmt.Errorf("--get prints one value, --output all of them: use one")
+		return fmt.Errorf("--get prints one value, --output prints all of them: use one of the two flags")
 	}
 	return o.output.validate()
 }
@@ -207,7 +201,7 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	info.Peerings.Peers = []peerSummary{}
 	for _, peer := range foreign.Items {
 		if doctor.Former(&peer) && peer.Labels[corev1beta1.LabelDiscoveryType] != "" {
-			continue // a discovered cluster is no peer
+			continue // discovered, but not peered
 		}
 		summary := peerSummary{ClusterID: peer.Spec.ClusterID, Role: peer.Status.Role}
 		summary.NetworkingStatus, _ = statusOf(peer.Status.Modules.Networking)
@@ -276,7 +270,7 @@ func (i *localInfo) write(c *console.Console) error {
 		health.Line(0, "✔ Liqo is healthy", "")
 	} else {
 		health.Line(0, "✖ Liqo is not healthy", "")
-		for _, pod := range sorted(i.Health.UnhealthyPods) {
+		for _, pod := range slices.Sorted(maps.Keys(i.Health.UnhealthyPods)) {
 			health.Line(1, pod, i.Health.UnhealthyPods[pod])
 		}
 	}
@@ -287,7 +281,7 @@ func (i *localInfo) write(c *console.Console) error {
 	identity.Line(0, "API server", i.Local.APIServerAddr)
 	if len(i.Local.Labels) > 0 {
 		identity.Line(0, "Cluster labels", "")
-		for _, key := range sorted(i.Local.Labels) {
+		for _, key := range slices.Sorted(maps.Keys(i.Local.Labels)) {
 			identity.Line(1, key, i.Local.Labels[key])
 		}
 	}
@@ -317,15 +311,6 @@ func (i *localInfo) write(c *console.Console) error {
 		}
 	}
 	return nil
-}
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // publishedAddress returns the API server address that peers receive if none is configured.

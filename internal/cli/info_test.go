@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/cli/console"
 )
@@ -48,8 +50,8 @@ func TestInfoWithoutUnreadableObjects(t *testing.T) {
 	}
 }
 
-// TestSumOfSlices: several ResourceSlices of one direction share the granted resources, so their sum is what a cluster gets. For one ResourceSlice there is no
-// sum.
+// TestSumOfSlices: several ResourceSlices of one direction share the granted resources, so their sum is what a cluster gets. For one ResourceSlice
+// there is no sum.
 func TestSumOfSlices(t *testing.T) {
 	slice := func(action string, accepted bool, cpu string) sliceInfo {
 		return sliceInfo{Action: action, Accepted: accepted, Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
@@ -65,5 +67,58 @@ func TestSumOfSlices(t *testing.T) {
 	var text bytes.Buffer
 	if err := peer.write(console.New(&text, &text, false)); err != nil || !strings.Contains(text.String(), "All ResourceSlices together") || !strings.Contains(text.String(), "3500m") {
 		t.Errorf("%v, shows\n%s", err, text.String())
+	}
+}
+
+// TestInfoShowsTheDiagnosis: info calls no cluster healthy whose controller manager is scaled to nothing, nor a peering whose tenant is drained. It
+// shows the problem with its cure.
+func TestInfoShowsTheDiagnosis(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	w.begin(peered)
+	rome, manager := w.clusters["rome"].client, &appsv1.Deployment{}
+	if err := rome.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, manager); err != nil {
+		t.Fatal(err)
+	}
+	manager.Spec.Replicas = new(int32(0))
+	if err := rome.Update(t.Context(), manager); err != nil {
+		t.Fatal(err)
+	}
+	manager.Status = appsv1.DeploymentStatus{}
+	if err := rome.Status().Update(t.Context(), manager); err != nil {
+		t.Fatal(err)
+	}
+	stopped := w.snapshot()
+	drained := w.in(t, peered, "drain tenant rome --skip-confirm --kubeconfig %milan", nil).left
+	const none, scale = "deployment/liqo-controller-manager is scaled to 0 replicas", "kubectl -n liqo scale --replicas=1 deployment/liqo-controller-manager"
+	for _, row := range []struct {
+		command   string
+		at        worldSnapshot
+		says      []string
+		unhealthy bool
+	}{
+		{"info --kubeconfig %rome", stopped, []string{"✖ Liqo is not healthy", none, scale, "Networking status: Unhealthy", "Offloading status: Unhealthy"}, true},
+		{"info peer milan --kubeconfig %rome", stopped, []string{none, scale, "Networking: Unhealthy", "Offloading: Unhealthy"}, true},
+		{"info --kubeconfig %milan", drained, []string{"Tenant rome in namespace liqo-tenant-rome is drained", "liqoctl activate tenant rome"}, false},
+		{"info peer rome --kubeconfig %milan", drained, []string{"Tenant rome in namespace liqo-tenant-rome is drained", "liqoctl activate tenant rome"}, false},
+	} {
+		// The boxes break lines, so the words are compared without the frame.
+		words := func(at worldSnapshot) string {
+			ran := w.in(t, at, row.command, nil)
+			if ran.code != 0 {
+				t.Errorf("%s: code %d: %s", row.command, ran.code, ran.said)
+			}
+			return strings.Join(strings.Fields(strings.ReplaceAll(ran.out, "│", " ")), " ")
+		}
+		before, out := words(peered), words(row.at)
+		for _, want := range row.says {
+			if !strings.Contains(out, want) || strings.Contains(before, want) && want != "✖ Liqo is not healthy" {
+				t.Errorf("%s: no %q, or before, too, in %s", row.command, want, out)
+			}
+		}
+		if row.unhealthy && (strings.Contains(out, ": Healthy Authentication") || strings.Contains(out, "status: Healthy")) {
+			t.Errorf("%s: without a controller manager something is healthy: %s", row.command, out)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (c *cluster) givenRanges(ctx context.Context, info *networkInfo) error {
 		if ready := meta.FindStatusCondition(network.Status.Conditions, kube.ConditionReady); ready != nil {
 			info.trouble[of.title] = ready.Message // empty if the Network is ready
 		} else if network.Status.CIDR == "" {
-			info.trouble[of.title] = fmt.Sprintf("nothing has looked at Network %s yet", of.name)
+			info.trouble[of.title] = fmt.Sprintf("no controller has reconciled Network %s yet", of.name)
 		}
 	}
 	return nil

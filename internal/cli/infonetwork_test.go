@@ -12,6 +12,7 @@ import (
 )
 
 func TestInfoShowsTheGivenRangesOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	external := &ipamv1alpha1.Network{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.NetworkExternal}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.70.0.0/16"},

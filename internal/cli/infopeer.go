@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -16,16 +18,19 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/peering"
 )
 
-// peerInfo is the output of info peer about one peering. Its JSON keys are part of the contract.
+// peerInfo is the output of info peer about one peering. Its JSON keys are a stable interface: scripts read them.
 type peerInfo struct {
 	ClusterID      string           `json:"clusterID"`
 	Role           corev1beta1.Role `json:"role"`
 	Network        peerNetworkInfo  `json:"network"`
 	Authentication struct {
 		moduleInfo
-		APIServerAddr  string      `json:"APIServerAddr,omitempty"`
+		APIServerAddr string `json:"APIServerAddr,omitempty"`
+		// Identity describes the credential of this cluster in the provider and its expiry, if it is a token or an access key.
+		Identity       string      `json:"identity,omitempty"`
 		ResourceSlices []sliceInfo `json:"resourceSlices,omitempty"`
 		// Consuming and Providing are the sums of the resources of accepted ResourceSlices, by direction. They are set only for several
 		// ResourceSlices.
@@ -40,7 +45,7 @@ type peerInfo struct {
 	Former bool `json:"former,omitempty"`
 	// Problems are the doctor's findings about the peering, and those about the installation that affect every peering.
 	Problems []doctor.Finding `json:"problems,omitempty"`
-	// Fields for the output of status. The JSON of the contract does not have them.
+	// Fields that only the command status prints. They are not in the JSON output of info peer.
 	summary  corev1beta1.Summary
 	proxyURL string
 }
@@ -79,15 +84,8 @@ func (a *app) infoPeerCommand() *cobra.Command {
 			# A single value
 			%[1]s info peer milan -g authentication.status`),
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			c, err := a.installed(cmd.Context())
-			if err != nil {
-				return err
-			}
-			peers, err := c.peers(cmd.Context(), args)
+		RunE: a.onInstalled(nil, o.validate, func(ctx context.Context, c *cluster, args []string) error {
+			peers, err := c.peers(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -106,7 +104,7 @@ func (a *app) infoPeerCommand() *cobra.Command {
 				return o.print(c, peers[0], boxes)
 			}
 			return o.print(c, peersByID(peers), boxes)
-		},
+		}),
 		ValidArgsFunction: a.completion(peerIDs),
 	}
 	o.add(command)
@@ -124,13 +122,13 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 		known[foreign.Items[i].Spec.ClusterID] = &foreign.Items[i]
 	}
 	if ids = unique(ids); len(ids) == 0 {
-		ids = sorted(known)
+		ids = slices.Sorted(maps.Keys(known))
 	}
 	var unknown []error
 	for _, id := range ids {
 		if known[id] == nil {
 			unknown = append(unknown, didYouMean(fmt.Errorf("there is no peering with cluster %s (no ForeignCluster has spec.clusterID %s): liqoctl info lists the peers",
-				id, id), id, sorted(known)))
+				id, id), id, slices.Sorted(maps.Keys(known))))
 		}
 	}
 	if len(unknown) > 0 {
@@ -162,6 +160,11 @@ func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignClus
 	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
 	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
 	c.unread("the network with cluster "+id, c.describeNetwork(ctx, id, &info.Network))
+	var identities authv1beta1.IdentityList
+	if err := c.List(ctx, &identities); err != nil {
+		c.unread("the identity in cluster "+id, fmt.Errorf("listing Identities: %w", err))
+	}
+	info.Authentication.Identity = tokenOf(identities.Items, id)
 	var list authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
 		c.unread("the resources of cluster "+id, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err))
@@ -181,7 +184,25 @@ func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignClus
 	return info
 }
 
-// consuming and providing are the actions of a ResourceSlice: the role of the local cluster.
+// tokenOf describes the credential of this cluster, and its expiry, for a provider that issues tokens or access keys. It returns "" for certificates.
+func tokenOf(identities []authv1beta1.Identity, provider string) string {
+	for i := range identities {
+		spec := &identities[i].Spec
+		credential, err := peering.CredentialOf(&spec.AuthParams)
+		if err != nil || spec.ClusterID != provider || spec.Type != authv1beta1.IdentityControlPlane {
+			continue
+		}
+		switch credential.Kind {
+		case peering.KindAccessKey:
+			return fmt.Sprintf("%s of %s, which is not renewed", credential.Kind, spec.AuthParams.AwsConfig.AwsUserArn)
+		case peering.KindToken:
+			return fmt.Sprintf("%s of a ServiceAccount, renewed before %s", credential.Kind, credential.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
+// consuming and providing are the directions of a ResourceSlice as info prints them: whether the local cluster uses the resources or grants them.
 const consuming, providing = "Consuming", "Providing"
 
 // sumOf returns the sum of the resources of all accepted ResourceSlices in one direction. It returns nil for fewer than two.
@@ -213,7 +234,7 @@ func describeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
 		switch condition := sliceCondition(slice, of); {
 		case condition == nil:
 			out.Accepted = false
-			out.Alerts = append(out.Alerts, fmt.Sprintf("%s: no verdict yet", of))
+			out.Alerts = append(out.Alerts, fmt.Sprintf("%s: no decision yet", of))
 		case condition.Status != authv1beta1.ResourceSliceAccepted:
 			out.Accepted = false
 			out.Alerts = append(out.Alerts, fmt.Sprintf("%s is %s, %s: %s", of, condition.Status, condition.Reason, condition.Message))
@@ -258,6 +279,9 @@ func (p *peerInfo) write(c *console.Console) error {
 	module("Authentication", p.Authentication.moduleInfo)
 	if p.Authentication.APIServerAddr != "" {
 		box.Line(1, "API server", p.Authentication.APIServerAddr)
+	}
+	if p.Authentication.Identity != "" {
+		box.Line(1, "Identity", p.Authentication.Identity)
 	}
 	for _, slice := range p.Authentication.ResourceSlices {
 		verdict := "accepted"

@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// peerNetworkInfo is the output of info peer about the network with a peer. Its JSON keys are part of the contract.
+// peerNetworkInfo is the output of info peer about the network with a peer. Its JSON keys are a stable interface: scripts read them.
 type peerNetworkInfo struct {
 	moduleInfo
 	// CIDRs are the ranges in the peer, and the ranges that this cluster maps them to. It is nil without a Configuration.
@@ -121,7 +121,7 @@ func remapped(real, view []string) string {
 	there, here := strings.Join(real, ", "), strings.Join(view, ", ")
 	switch {
 	case here == "":
-		return there + " (no place here yet)"
+		return there + " (not mapped here yet)"
 	case here != there:
 		return there + ", seen here as " + here
 	}

@@ -31,26 +31,28 @@ type installOptions struct {
 	look func(context.Context) (install.Cloud, error)
 }
 
-// providerTexts holds the help texts for each kind of cluster.
+// providerTexts holds the help texts for each distribution or cloud service.
 var providerTexts = map[install.Provider]struct{ short, long, example string }{
-	install.Generic: {"Install Liqo in any cluster", "Nothing is taken for granted: what the cluster does not tell has to be given.",
+	install.Generic: {"Install Liqo in any cluster", "The command assumes nothing: give the settings that it cannot detect.",
 		"--api-server-url https://rome.example.org:6443 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/12"},
-	install.Kubeadm: {"Install Liqo in a cluster made by kubeadm", "The address ranges are read from what kubeadm, the CNI and the control plane are configured with.",
+	install.Kubeadm: {"Install Liqo in a cluster made by kubeadm",
+		"The command reads the address ranges from the configuration of kubeadm, the CNI and the control plane.",
 		"--cluster-id rome"},
-	install.Kind: {"Install Liqo in a kind cluster", "What peers reach from outside is offered at ports of the nodes, since nobody provides load balancers.",
+	install.Kind: {"Install Liqo in a kind cluster", "Services for peers have type NodePort, because a kind cluster usually has no load balancers.",
 		"--cluster-id rome"},
-	install.K3s: {"Install Liqo in a k3s cluster", "What peers reach from outside is offered at ports of the nodes. The kubeconfig is in /etc/rancher/k3s/k3s.yaml unless told otherwise.",
+	install.K3s: {"Install Liqo in a k3s cluster", "Services for peers have type NodePort. Without another setting, the kubeconfig is /etc/rancher/k3s/k3s.yaml.",
 		"--cluster-id rome --api-server-url https://192.0.2.10:6443"},
-	install.OpenShift: {"Install Liqo in an OpenShift cluster", "The address ranges are read from the network operator, and the agents get the security context constraints they need.",
+	install.OpenShift: {"Install Liqo in an OpenShift cluster",
+		"The command reads the address ranges from the network operator, and grants the agents the security context constraints that they need.",
 		"--cluster-id rome"},
-	install.AKS: {"Install Liqo in a cluster of Azure (AKS)", "The address ranges and the address of the API server are asked of Azure, as the user that the az CLI is logged in with, or as the\n" +
-		"AZURE_* variables say. It needs to read the cluster and, where pods have addresses of the virtual network, that one.",
+	install.AKS: {"Install Liqo in a cluster of Azure (AKS)", "The command reads the address ranges and the address of the API server from Azure, with the login of the az CLI or the AZURE_* variables.\n" +
+		"The login needs permission to read the cluster and, if pods have addresses of the virtual network, that network.",
 		"--resource-group-name my-group --resource-name rome --subscription-name my-subscription"},
-	install.EKS: {"Install Liqo in a cluster of Amazon (EKS)", "The address ranges and the address of the API server are asked of AWS, as the user that the aws CLI is configured with. It needs\n" +
-		"eks:DescribeCluster and ec2:DescribeVpcs.",
+	install.EKS: {"Install Liqo in a cluster of Amazon (EKS)", "The command reads the address ranges and the address of the API server from AWS, with the configuration of the aws CLI. The user needs\n" +
+		"the permissions eks:DescribeCluster and ec2:DescribeVpcs.",
 		"--eks-cluster-region eu-west-1 --eks-cluster-name rome"},
-	install.GKE: {"Install Liqo in a cluster of Google (GKE)", "The address ranges and the address of the API server are asked of Google, as the service account of --credentials-path, or the\n" +
-		"application default credentials. It needs the role roles/container.clusterViewer. The ID of the cluster is given with --cluster-name.",
+	install.GKE: {"Install Liqo in a cluster of Google (GKE)", "The command reads the address ranges and the address of the API server from Google, with the service account of --credentials-path or\n" +
+		"the application default credentials. The account needs the role roles/container.clusterViewer. --cluster-name gives the cluster ID.",
 		"--project-id my-project --zone europe-west1-b --cluster-id rome --credentials-path ~/.liqo/gcp_service_account"},
 }
 
@@ -59,10 +61,10 @@ func (a *app) installCommand() *cobra.Command {
 		Use:     "install",
 		Aliases: []string{"upgrade"},
 		Short:   "Install or upgrade Liqo in a cluster",
-		Long: "Install Liqo in the cluster, or upgrade the installation there. The kind of cluster and its address ranges are found out, shown,\n" +
-			"and can be given instead; a subcommand names the kind of cluster. What an installation was given stays in an upgrade, unless it is\n" +
-			"given anew. What fails, or is not ready in time, is taken back: an installation whole, an upgrade to the version before.\n" +
-			"Called as upgrade, it refuses where nothing is installed.",
+		Long: "Install Liqo in the cluster, or upgrade the installation. The command detects the distribution and the address ranges and shows\n" +
+			"them; flags override them. A subcommand selects the distribution. An upgrade keeps the settings of the installation unless flags\n" +
+			"change them. If a step fails or takes too long, the command rolls back: it removes a new installation, and restores the previous\n" +
+			"version after an upgrade. The command upgrade is the same, but it fails if Liqo is not installed.",
 		Example: example(`
 			# A cluster with a name of its own, and labels for its virtual nodes in other clusters
 			%[1]s install --cluster-id rome --cluster-labels topology.kubernetes.io/region=europe
@@ -88,12 +90,13 @@ func (a *app) installCommand() *cobra.Command {
 	return command
 }
 
-// addProvider adds flags and implementation for installing into a kind of cluster to a command. If the provider is empty, it is detected.
+// addProvider adds the flags and the implementation for a distribution or cloud service to a command. If provider is empty, the command detects it.
 func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	o := &installOptions{request: install.Request{Provider: provider}}
 	flags := command.Flags()
-	flags.StringVar(&o.chartVersion, "version", version.Version, "Version to install, which is the tag of the images too; another one than that of liqoctl wants --local-chart-path")
-	flags.StringVar(&o.repoURL, "repo-url", "", "Accepted for compatibility: the chart is part of liqoctl, or at --local-chart-path")
+	flags.StringVar(&o.chartVersion, "version", version.Version,
+		"Version to install, also the tag of the images; a version other than that of liqoctl needs --local-chart-path")
+	flags.StringVar(&o.repoURL, "repo-url", "", "No effect, accepted for compatibility: the chart is part of liqoctl, or at --local-chart-path")
 	flags.StringVar(&o.chartPath, "local-chart-path", "", "Install the chart in this folder or archive instead of the one inside liqoctl")
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Only write the values of the chart, without installing")
 	flags.StringVar(&o.valuesPath, "dump-values-path", "", "Write the values of the chart to this file (default: ./values.yaml with --only-output-values)")
@@ -103,7 +106,8 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringSliceVar(&o.request.PodCIDRs, "pod-cidr", nil, "Address ranges of the pods (default: detected)")
 	flags.StringVar(&o.request.ServiceCIDR, "service-cidr", "", "Address range of the services (default: detected)")
 	flags.StringSliceVar(&o.request.ReservedSubnets, "reserved-subnets", nil, "Address ranges that must not be used for remapping")
-	flags.StringVar(&o.request.APIServerURL, "api-server-url", "", "URL under which the peers reach the API server (default: that of the kubeconfig, unless it is local)")
+	flags.StringVar(&o.request.APIServerURL, "api-server-url", "",
+		"URL under which the peers reach the API server (default: that of the kubeconfig, unless it is local)")
 	flags.IntVar(&o.sharing, "sharing-percentage", 90, "Percentage of the free resources of this cluster that peers may use (an upgrade keeps the value unless the flag is given)")
 	flags.StringVar(&o.request.ServiceType, "service-type", "", "Type of the Services by which peers reach the authentication service and new gateways: LoadBalancer, NodePort or ClusterIP (default: NodePort for kind and k3s, else LoadBalancer)")
 	flags.BoolVar(&o.request.HighlyAvailable, "enable-ha", false, "Run two replicas of every component that must survive a failure")
@@ -112,9 +116,11 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 	flags.StringArrayVar(&o.valueFiles, "values", nil, "Files with values of the chart")
 	flags.BoolVar(&o.request.SkipAPIServerCheck, "disable-api-server-sanity-check", false, "Do not check whether --api-server-url is reachable")
 	flags.BoolVar(&o.skipValidation, "skip-validation", false, "Install although requirements are not met")
-	flags.BoolVar(&o.request.EnableMetrics, "enable-metrics", false, "Serve Prometheus metrics, and have the Prometheus Operator scrape them if it is there")
-	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "Accepted for compatibility: there is no telemetry")
-	flags.BoolVar(&o.request.SkipKernelCheck, "disable-kernel-version-check", false, "Take the kernels of the nodes as they are, though they may be older than "+install.MinimumKernel)
+	flags.BoolVar(&o.request.EnableMetrics, "enable-metrics", false,
+		"Serve Prometheus metrics, and create the objects by which the Prometheus Operator, if installed, scrapes them")
+	flags.BoolVar(&o.disableTelemetry, "disable-telemetry", false, "No effect, accepted for compatibility: there is no telemetry")
+	flags.BoolVar(&o.request.SkipKernelCheck, "disable-kernel-version-check", false,
+		"Do not check whether the kernel of a node is older than "+install.MinimumKernel)
 	addClusterID(command, o)
 	addCloud(command, o)
 	oneOf(command, "service-type", serviceTypes...)
@@ -165,7 +171,7 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.upgrade || !c.named { // about a namespace that the user named, the check of the request says more
+	if o.upgrade || !c.named { // if the user named a namespace, the check of the request has a more specific error
 		id, err := c.locate(ctx)
 		if err != nil {
 			return err

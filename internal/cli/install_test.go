@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,25 +15,27 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/install"
-	kubetesting "liqo.io/liqo/internal/testing"
 	"liqo.io/liqo/internal/version"
+	"liqo.io/liqo/test/apitest"
 )
 
 // bareServer is an API server with one node and a namespace for the installation, made by kubeadm.
 func bareServer(t *testing.T) (kubeconfig string, c client.Client) {
 	t.Helper()
-	env, config := kubetesting.Environment(t)
+	env, config := apitest.Environment(t)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c = kubetesting.Client(t, config)
+	c = apitest.Client(t, config)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}}}
 	create(t, c, node, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
@@ -64,16 +67,17 @@ func bare(t *testing.T) (liqoctl func(ctx context.Context, command string) (int,
 
 // TestInstallDetectsTheClusterOnAPIServer: detected values are shown with their source, written, and refused with a cure. Nothing is changed.
 func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
+	t.Parallel()
 	liqoctl, c := bare(t)
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	code, said := liqoctl(t.Context(), "install --only-output-values --cluster-name rome --api-server-url https://rome:6443 --dump-values-path "+file+
 		" --set ipam.reservedSubnets={10.200.0.0/16} --cluster-labels region=north --set discovery.config.clusterLabels.region=null")
 	for _, want := range []string{
 		"INFO  Provider: kubeadm, from ConfigMap kubeadm-config in namespace kube-system\n",
-		"Cluster ID: rome, from what was asked for (--cluster-id)\n",
+		"Cluster ID: rome, from the request (--cluster-id)\n",
 		"Pod CIDR: 10.244.0.0/16, from ConfigMap kubeadm-config (--pod-cidr)\n",
 		"Service CIDR: 10.0.0.0/24, from ServiceCIDR objects (--service-cidr)\n",
-		"API server: https://rome:6443, from what was asked for (--api-server-url)\n",
+		"API server: https://rome:6443, from the request (--api-server-url)\n",
 		"Reserved subnets: 10.200.0.0/16 (--reserved-subnets)\n",
 		"INFO  All Set! The values of the chart are in " + file + "\n",
 	} {
@@ -108,9 +112,9 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 
 	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "narrow", Labels: map[string]string{labelPodSecurity: "baseline"}}})
 	for command, want := range map[string]string{
-		"install --pod-cidr 10.0.0.0/8":                         "10.0.0.0/24 (ServiceCIDR objects) overlaps 10.0.0.0/8 (what was asked for): check both",
-		"install --pod-cidr 10.244.0.0":                         `"10.244.0.0", from what was asked for, is not a CIDR: write it as`,
-		"install --service-cidr 10.43.0.0/16":                   "Service kubernetes has the address 10.0.0.1, which is not in the service CIDR 10.43.0.0/16 (what was asked for): give the right one with --service-cidr",
+		"install --pod-cidr 10.0.0.0/8":                         "10.0.0.0/24 (ServiceCIDR objects) overlaps 10.0.0.0/8 (the request): check both",
+		"install --pod-cidr 10.244.0.0":                         `"10.244.0.0", from the request, is not a CIDR: write it as`,
+		"install --service-cidr 10.43.0.0/16":                   "Service kubernetes has the address 10.0.0.1, which is not in the service CIDR 10.43.0.0/16 (the request): give the right one with --service-cidr",
 		"install --api-server-url https://127.0.0.1:6443":       "leads peers to themselves: give an address that the peers can reach",
 		"install --cluster-id Rome":                             `cluster ID "Rome"`,
 		"install --sharing-percentage 120":                      "--sharing-percentage 120 is no percentage",
@@ -127,7 +131,7 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 			t.Errorf("%s: code %d, no %q in\n%s", command, code, want, said)
 		}
 	}
-	if code, said := liqoctl(t.Context(), "install k3s --only-output-values --dump-values-path "+file); code != 0 || !strings.Contains(said, "WARN  k3s is asked for, but this looks like kubeadm: ConfigMap kubeadm-config") {
+	if code, said := liqoctl(t.Context(), "install k3s --only-output-values --dump-values-path "+file); code != 0 || !strings.Contains(said, "WARN  k3s is requested, but the cluster looks like kubeadm: ConfigMap kubeadm-config") {
 		t.Errorf("code %d: %s", code, said)
 	}
 	if code, said := liqoctl(t.Context(), "install --dry-run"); code != 0 || !strings.Contains(said, "Dry run: the API server accepts the objects, nothing was changed") {
@@ -146,68 +150,73 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 // broken is an argument that the pods of a program do not live with.
 const broken = "--broken"
 
-// keepRunning says of every Deployment and DaemonSet that it runs, as controllers would, but of those with the argument; these get a pod that tells
-// why not.
+// keepRunning marks each Deployment and DaemonSet as running, as controllers would, except those with the argument broken: these get a pod that
+// tells why not. It also ends the deletion of namespaces, as the namespace controller would. It acts on events: a controller that lists everything again and
+// again would take as much processor time as the command under test.
 func keepRunning(ctx context.Context, t *testing.T, c client.Client) {
 	t.Helper()
-	stopped := make(chan struct{})
+	watching := c.(client.WithWatch)
 	ctx, cancel := context.WithCancel(ctx)
-	t.Cleanup(func() { cancel(); <-stopped })
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				// Changes meanwhile are detected.
-				_ = oneRound(ctx, c)
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &corev1.NamespaceList{}} {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				events, err := watching.Watch(ctx, list)
+				if err != nil {
+					continue // the context has ended, or the next request succeeds
+				}
+				for event := range events.ResultChan() {
+					if event.Type == watch.Added || event.Type == watch.Modified {
+						markRunning(ctx, c, event.Object.(client.Object))
+					}
+				}
 			}
-		}
-	}()
+		})
+	}
 }
 
-func oneRound(ctx context.Context, c client.Client) error {
-	var deployments appsv1.DeploymentList
-	if err := c.List(ctx, &deployments); err != nil {
-		return err
+// markRunning sets the status of a Deployment or DaemonSet, or ends the deletion of a namespace. After a conflict there is another event. Any other failure is
+// repeated.
+func markRunning(ctx context.Context, c client.Client, object client.Object) {
+	for ctx.Err() == nil {
+		err := setRunning(ctx, c, object)
+		if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		n := *d.Spec.Replicas
-		status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n, ReadyReplicas: n}
-		if slices.Contains(d.Spec.Template.Spec.Containers[0].Args, broken) {
+}
+
+func setRunning(ctx context.Context, c client.Client, object client.Object) error {
+	switch o := object.(type) {
+	case *corev1.Namespace:
+		if o.DeletionTimestamp == nil || len(o.Spec.Finalizers) == 0 {
+			return nil
+		}
+		o.Spec.Finalizers = nil
+		return c.SubResource("finalize").Update(ctx, o)
+	case *appsv1.Deployment:
+		n := *o.Spec.Replicas
+		status := appsv1.DeploymentStatus{ObservedGeneration: o.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n, ReadyReplicas: n}
+		if slices.Contains(o.Spec.Template.Spec.Containers[0].Args, broken) {
 			status.AvailableReplicas, status.ReadyReplicas = 0, 0
-			if err := failing(ctx, c, d); err != nil {
+			if err := failing(ctx, c, o); err != nil {
 				return err
 			}
 		}
-		if cmp.Equal(d.Status, status) {
-			continue
+		if cmp.Equal(o.Status, status) {
+			return nil
 		}
-		d.Status = status
-		if err := c.Status().Update(ctx, d); err != nil {
-			return err
+		o.Status = status
+	case *appsv1.DaemonSet:
+		status := appsv1.DaemonSetStatus{ObservedGeneration: o.Generation, DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1, NumberReady: 1}
+		if cmp.Equal(o.Status, status) {
+			return nil
 		}
+		o.Status = status
 	}
-	var sets appsv1.DaemonSetList
-	if err := c.List(ctx, &sets); err != nil {
-		return err
-	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		status := appsv1.DaemonSetStatus{ObservedGeneration: set.Generation, DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1, NumberReady: 1}
-		if cmp.Equal(set.Status, status) {
-			continue
-		}
-		set.Status = status
-		if err := c.Status().Update(ctx, set); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.Status().Update(ctx, object)
 }
 
 // failing makes the pod of a Deployment that ends as soon as it starts.
@@ -226,9 +235,10 @@ func failing(ctx context.Context, c client.Client, d *appsv1.Deployment) error {
 	return c.Status().Update(ctx, pod)
 }
 
-// TestUpgradeOnAPIServer: an upgrade keeps the values of the installation. One that does not become ready before its timeout or an interrupt is rolled back,
-// definitions included, and names the failing container.
+// TestUpgradeOnAPIServer: an upgrade keeps the values of the installation. One that does not become ready before its timeout or an interrupt is
+// rolled back, definitions included, and names the failing container.
 func TestUpgradeOnAPIServer(t *testing.T) {
+	t.Parallel()
 	liqoctl, c := bare(t)
 	keepRunning(t.Context(), t, c)
 	// until runs a command that can't succeed, and interrupts it once that shows.
@@ -313,7 +323,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 	// The tag of an installation is that of its version, also after an installation that was given another tag.
 	for _, step := range []struct{ command, said, tag string }{
 		{"upgrade --set tag=v0.0.0-alpha", "All Set!", "v0.0.0-alpha"},
-		{"upgrade", "WARN  The tag v0.0.0-alpha that the installation was given is replaced by", version.Version},
+		{"upgrade", "WARN  The image tag v0.0.0-alpha of the installation is replaced by", version.Version},
 	} {
 		if code, said := liqoctl(t.Context(), step.command); code != 0 || !strings.Contains(said, step.said) {
 			t.Fatalf("%s: code %d, no %q in\n%s", step.command, code, step.said, said)

@@ -9,8 +9,8 @@ import (
 	"liqo.io/liqo/internal/install/cloud"
 )
 
-// addCloud adds the flags that identify a cluster in its cloud, and sets the function that queries the cloud. It does nothing for other
-// kinds of clusters.
+// addCloud adds the flags that identify a cluster in its cloud, and sets the function that queries the cloud. It does nothing for clusters of other
+// distributions.
 func addCloud(command *cobra.Command, o *installOptions) {
 	switch o.request.Provider {
 	case install.AKS:
@@ -30,8 +30,8 @@ func addAKS(command *cobra.Command, o *installOptions) {
 	flags.StringVar(&of.ResourceGroup, "resource-group-name", "", "Resource group of the cluster")
 	flags.StringVar(&of.Name, "resource-name", "", "Name of the cluster")
 	flags.StringVar(&of.VNetResourceGroup, "vnet-resource-group-name", "", "Resource group of the virtual network (default: that of the nodes)")
-	flags.StringVar(&of.FQDN, "fqdn", "", "Host name of the API server (default: what Azure says)")
-	flags.BoolVar(&of.PrivateLink, "private-link", false, "Use the host name of the API server that only the virtual network knows")
+	flags.StringVar(&of.FQDN, "fqdn", "", "Host name of the API server (default: the one that Azure reports)")
+	flags.BoolVar(&of.PrivateLink, "private-link", false, "Use the private host name of the API server, which resolves only in the virtual network")
 	required(command, "resource-group-name", "resource-name")
 	command.MarkFlagsOneRequired("subscription-id", "subscription-name")
 	command.MarkFlagsMutuallyExclusive("subscription-id", "subscription-name")
@@ -45,14 +45,10 @@ func addEKS(command *cobra.Command, o *installOptions) {
 	flags.StringVar(&of.Region, "eks-cluster-region", "", "Region of the cluster")
 	flags.StringVar(&of.Name, "eks-cluster-name", "", "Name of the cluster")
 	for _, name := range []string{"user-name", "policy-name", "access-key-id", "secret-access-key"} {
-		flags.StringVar(&ignored, name, "", "Accepted for compatibility: no user of AWS is made, nor given to peers")
+		flags.StringVar(&ignored, name, "", "No effect, accepted for compatibility: Liqo creates no user of AWS")
 	}
 	required(command, "eks-cluster-region", "eks-cluster-name")
-	o.look = func(ctx context.Context) (install.Cloud, error) {
-		found, err := of.Ask(ctx)
-		found.Notes = append(found.Notes, "where EKS does not sign certificates for users (signer kubernetes.io/kube-apiserver-client), other clusters can't consume from this one, though it can from them")
-		return found, err
-	}
+	o.look = func(ctx context.Context) (install.Cloud, error) { return of.Ask(ctx) }
 }
 
 func addGKE(command *cobra.Command, o *installOptions) {
@@ -61,8 +57,8 @@ func addGKE(command *cobra.Command, o *installOptions) {
 	flags := command.Flags()
 	flags.StringVar(&of.Project, "project-id", "", "Project of the cluster")
 	flags.StringVar(&zone, "zone", "", "Zone of the cluster")
-	flags.StringVar(&region, "region", "", "Region of the cluster, where it is a regional one")
-	flags.StringVar(&of.Name, "cluster-id", "", "Name of the cluster in Google's cloud; --cluster-name is its ID among its peers")
+	flags.StringVar(&region, "region", "", "Region of the cluster, if it is a regional cluster")
+	flags.StringVar(&of.Name, "cluster-id", "", "Name of the cluster in Google Cloud; --cluster-name is its ID among its peers")
 	flags.StringVar(&of.Credentials, "credentials-path", "", "Key of a service account (default: the application default credentials)")
 	required(command, "project-id", "cluster-id")
 	command.MarkFlagsOneRequired("zone", "region")

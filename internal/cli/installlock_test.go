@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -14,20 +15,23 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/install/installer"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestTwoInstallsOnAPIServer: the second of two installations at the same time is refused, with the holder and start time of the first, which completes. The
-// lock of a killed installation expires.
+// TestTwoInstallsOnAPIServer: the second of two installations at the same time is refused, with the holder and start time of the first, which
+// completes. The lock of a killed installation expires.
 func TestTwoInstallsOnAPIServer(t *testing.T) {
+	t.Parallel()
 	liqoctl, c := bare(t)
 	key := client.ObjectKey{Namespace: "liqo", Name: installer.LockName}
 	type result struct {
@@ -39,7 +43,7 @@ func TestTwoInstallsOnAPIServer(t *testing.T) {
 		code, said := liqoctl(t.Context(), "install --cluster-id rome")
 		first <- result{code, said}
 	}()
-	kubetesting.Eventually(t, 2*time.Minute, "the first to wait for its pods", func() error {
+	apitest.Eventually(t, 2*time.Minute, "the first to wait for its pods", func() error {
 		var deployment appsv1.Deployment
 		return c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment)
 	})
@@ -137,38 +141,41 @@ func TestWaitComparesUIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := c.gone(ctx, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "first"}}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestExecHasATimeout: a server that accepts the connection and sends nothing does not delay a check beyond its timeout.
-func TestExecHasATimeout(t *testing.T) {
-	stop := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-stop:
-		case <-r.Context().Done():
+// TestLogsAndMetricsOfPodsAreBounded: a pod whose last line has no end, or that serves metrics without one, does not fill the memory of the
+// administrator's machine.
+func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
+	most := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for n, err := 0, error(nil); n < most && err == nil; n += 1 << 10 {
+			_, err = w.Write(bytes.Repeat([]byte("x"), min(1<<10, most-n)))
 		}
 	}))
 	defer server.Close()
-	defer close(stop)
-	c := &cluster{id: "milan", config: &rest.Config{Host: server.URL}}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.exec(ctx, "ns", "pod", "true")
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "pod pod of cluster milan") {
-			t.Errorf("error %v", err)
+	kinds := knownKinds()
+	c := &cluster{id: "milan", WithWatch: fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).Build(), config: &rest.Config{Host: server.URL}}
+	watched, err := c.watched()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, read := range map[string]struct {
+		limit int
+		read  func() ([]byte, error)
+	}{
+		"the last line": {maxLine, func() ([]byte, error) { return c.lastLine(t.Context(), "ns", "pod") }},
+		"metrics":       {maxMetrics, func() ([]byte, error) { return watched.Metrics(t.Context(), "ns", "pod", 80) }},
+	} {
+		for _, row := range []struct{ sent, want int }{{read.limit, read.limit}, {read.limit + 1, 0}, {10 * read.limit, 0}} {
+			most = row.sent
+			if text, err := read.read(); len(text) != row.want || (err == nil) != (row.want > 0) {
+				t.Errorf("%s: of %d bytes: %d, %v", what, row.sent, len(text), err)
+			}
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("the time is over, and it goes on")
 	}
 }

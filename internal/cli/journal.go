@@ -28,15 +28,15 @@ func (j *journal) note(change string) {
 	j.changes = append(j.changes, change)
 }
 
-// takenBack is called by a command that rolls back its changes on failure, or reports the remaining changes itself.
-func (j *journal) takenBack() {
+// rollsBack records that the command itself rolls back its changes after a failure, or reports the remaining changes.
+func (j *journal) rollsBack() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.undone = true
 }
 
-// told appends the recorded changes to an error. Every command can be run again at any point, so the text suggests that.
-func (j *journal) told(err error) error {
+// withChanges appends the recorded changes to an error, and the advice to run the command again, which every command permits at any point.
+func (j *journal) withChanges(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.changes) == 0 || j.undone {
@@ -58,8 +58,9 @@ type journaled struct {
 	scope   string
 }
 
-func (c *journaled) note(err error, object client.Object, what string) error {
-	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); err != nil || asks {
+// note records a write, unless it has failed or changed nothing, and returns err unchanged. dryRun is the option of the request.
+func (c *journaled) note(dryRun []string, err error, object client.Object, what string) error {
+	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); err != nil || asks || len(dryRun) > 0 {
 		return err
 	}
 	kind := fmt.Sprintf("%T", object)
@@ -76,17 +77,20 @@ func (c *journaled) note(err error, object client.Object, what string) error {
 
 // Create calls the client and records the change.
 func (c *journaled) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
-	return c.note(c.WithWatch.Create(ctx, object, options...), object, "created")
+	dryRun := (&client.CreateOptions{}).ApplyOptions(options).DryRun
+	return c.note(dryRun, c.WithWatch.Create(ctx, object, options...), object, "created")
 }
 
 // Update calls the client and records the change.
 func (c *journaled) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	return c.note(c.WithWatch.Update(ctx, object, options...), object, "changed")
+	dryRun := (&client.UpdateOptions{}).ApplyOptions(options).DryRun
+	return c.note(dryRun, c.WithWatch.Update(ctx, object, options...), object, "changed")
 }
 
 // Patch calls the client and records the change.
 func (c *journaled) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-	return c.note(c.WithWatch.Patch(ctx, object, patch, options...), object, "changed")
+	dryRun := (&client.PatchOptions{}).ApplyOptions(options).DryRun
+	return c.note(dryRun, c.WithWatch.Patch(ctx, object, patch, options...), object, "changed")
 }
 
 // SubResource returns a client for a subresource, whose updates are recorded too.
@@ -101,10 +105,12 @@ type journaledPart struct {
 
 // Update calls the client and records the change.
 func (p *journaledPart) Update(ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption) error {
-	return p.journal.note(p.SubResourceClient.Update(ctx, object, options...), object, "changed")
+	dryRun := (&client.SubResourceUpdateOptions{}).ApplyOptions(options).DryRun
+	return p.journal.note(dryRun, p.SubResourceClient.Update(ctx, object, options...), object, "changed")
 }
 
 // Delete calls the client and records the change.
 func (c *journaled) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	return c.note(c.WithWatch.Delete(ctx, object, options...), object, "deleted")
+	dryRun := (&client.DeleteOptions{}).ApplyOptions(options).DryRun
+	return c.note(dryRun, c.WithWatch.Delete(ctx, object, options...), object, "deleted")
 }

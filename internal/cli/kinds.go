@@ -29,35 +29,35 @@ type objectKind struct {
 
 var (
 	kindConfiguration = objectKind{
-		"configuration", []string{"config", "conf"}, "Forget the address ranges of a peer",
+		"configuration", []string{"config", "conf"}, "Delete the Configuration of a peer, with its address ranges",
 		func() client.ObjectList { return &networkingv1beta1.ConfigurationList{} },
 		func(namespace, name string) client.Object {
 			return &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		},
 	}
 	kindServer = objectKind{
-		"gatewayserver", []string{"server", "gws"}, "Remove the end of a tunnel that a peer dials",
+		"gatewayserver", []string{"server", "gws"}, "Delete the server side of a tunnel",
 		func() client.ObjectList { return &networkingv1beta1.GatewayServerList{} },
 		func(namespace, name string) client.Object {
 			return &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		},
 	}
 	kindClient = objectKind{
-		"gatewayclient", []string{"client", "gwc"}, "Remove the end of a tunnel that dials a peer",
+		"gatewayclient", []string{"client", "gwc"}, "Delete the client side of a tunnel",
 		func() client.ObjectList { return &networkingv1beta1.GatewayClientList{} },
 		func(namespace, name string) client.Object {
 			return &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		},
 	}
 	kindPublicKey = objectKind{
-		"publickey", []string{"pk", "pkey"}, "Forget the key of a peer's gateway",
+		"publickey", []string{"pk", "pkey"}, "Delete the PublicKey of a peer's gateway",
 		func() client.ObjectList { return &networkingv1beta1.PublicKeyList{} },
 		func(namespace, name string) client.Object {
 			return &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		},
 	}
 	kindVirtualNode = objectKind{
-		"virtualnode", []string{"vn", "vnode"}, "Remove a node that stands for a provider: its pods leave it first",
+		"virtualnode", []string{"vn", "vnode"}, "Delete a virtual node, after draining it",
 		func() client.ObjectList { return &offloadingv1beta1.VirtualNodeList{} },
 		func(namespace, name string) client.Object {
 			return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -71,7 +71,7 @@ var (
 		},
 	}
 	kindSlice = objectKind{
-		"resourceslice", []string{"resourceslices", "rs", "rslice"}, "Return the resources of a request to the provider: its virtual node is drained and removed",
+		"resourceslice", []string{"resourceslices", "rs", "rslice"}, "Delete a ResourceSlice, after draining and deleting its virtual node",
 		func() client.ObjectList { return &authv1beta1.ResourceSliceList{} },
 		func(namespace, name string) client.Object {
 			return &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -79,7 +79,8 @@ var (
 	}
 )
 
-// installedWithin connects to the cluster like installed. It is for commands whose flag -n is the namespace of the object, or "" for any.
+// installedWithin connects to the cluster like installed. It is for commands whose flag -n selects the namespace of the object and not that of the
+// installation. within is that namespace, or "" for any.
 func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, err error) {
 	c, err = a.local()
 	if err != nil {
@@ -121,7 +122,8 @@ func (c *cluster) find(ctx context.Context, kind objectKind, within, name string
 		return nil, fmt.Errorf("there is a %s %s in the namespaces %s: name one with --namespace", kind.name, name, strings.Join(namespaces, ", "))
 	}
 	slices.Sort(names)
-	return nil, &noneError{didYouMean(fmt.Errorf("there is no %s %s in %s (known: %s)", kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none")), name, names).Error()}
+	return nil, &noneError{didYouMean(fmt.Errorf("there is no %s %s in %s (known: %s)",
+		kind.name, name, namespaceText(within), orDefault(strings.Join(slices.Compact(names), ", "), "none")), name, names).Error()}
 }
 
 func namespaceText(name string) string {

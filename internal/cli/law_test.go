@@ -20,7 +20,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// refuses checks that the command, in this state and as a dry run too, fails with the texts and changes nothing.
+func (w *world) refuses(t *testing.T, at worldSnapshot, command string, says []string) {
+	t.Helper()
+	for _, command := range []string{command, command + " --dry-run"} {
+		ran := w.in(t, at, command, nil)
+		if diff := cmp.Diff(essence(at), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" {
+			t.Errorf("%s: code %d, %d changes: %s%s", command, ran.code, ran.wrote, ran.said, diff)
+		}
+		for _, want := range says {
+			if !strings.Contains(ran.said, want) {
+				t.Errorf("%s: no %q in %s", command, want, ran.said)
+			}
+		}
+	}
+}
+
+// edit changes an object, given by namespace and name.
+func edit(t *testing.T, c client.Client, object client.Object, change func()) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	change()
+	if err := c.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // in runs a command in a world at a snapshot, on a clock of its own, and with answers instead of the servers'.
 func (w *world) in(t *testing.T, at worldSnapshot, command string, prepare func()) (ran ranCommand) {
@@ -115,7 +144,7 @@ var disturbances = []disturbance{
 		answer: refuseWith(http.StatusConflict, metav1.StatusReasonConflict), cure: []string{"run the command again"}},
 	{name: "exists", hits: func(request string) bool { return strings.Contains(request, " POST ") }, answer: refuseWith(http.StatusConflict, metav1.StatusReasonAlreadyExists), cure: []string{"run the command again", "not found"}},
 	{name: "busy", hits: func(string) bool { return true }, passes: true, alike: true, answer: refuseWith(http.StatusGatewayTimeout, metav1.StatusReasonTimeout), cure: []string{"run the command again"}},
-	{name: "silence", alike: true, cure: []string{"did not answer in time", "the time is over (--timeout)"}, hits: func(string) bool { return true }, answer: func(r *http.Request) (*http.Response, error) {
+	{name: "silence", alike: true, cure: []string{"did not answer in time", "timed out (--timeout)"}, hits: func(string) bool { return true }, answer: func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}},
@@ -271,21 +300,26 @@ func (l *trial) judge(t *testing.T) {
 // disturbed runs the command with one request going wrong, and then once more.
 func (l *trial) disturbed(t *testing.T, request string, d disturbance) {
 	t.Helper()
-	fired, after := false, []string(nil)
+	// Steps that run side by side may go on until the command has the answer: a request that is silent stops only those that wait for it.
+	fired, answered, after := false, false, []string(nil)
 	ran := l.in(t, l.at, l.command, func() {
 		l.answer = func(this string, r *http.Request) (*http.Response, error) {
 			l.mu.Lock()
 			same := strings.HasPrefix(this, request[:strings.LastIndex(request, "#")])
 			// A change that met a conflict may be tried again, and nothing else may follow.
 			again := same && d.name == "conflict"
-			if fired && mutates(this) && strings.HasPrefix(this, request[:4]) && !again {
+			if answered && mutates(this) && strings.HasPrefix(this, request[:4]) && !again {
 				after = append(after, this)
 			}
 			hit := this == request || fired && !d.passes && same
 			fired = fired || hit
 			l.mu.Unlock()
 			if hit {
-				return d.answer(r)
+				response, err := d.answer(r)
+				l.mu.Lock()
+				answered = true
+				l.mu.Unlock()
+				return response, err
 			}
 			return nil, nil
 		}
@@ -337,7 +371,7 @@ func (l *trial) abandoned(t *testing.T) {
 	if command, _, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(strings.Fields(l.command)); err != nil || command.Flag("timeout") == nil {
 		t.Errorf("%s waits, and has no --timeout (%v)", l.command, err)
 	}
-	if !strings.Contains(ran.said, "waiting for ") || !strings.Contains(ran.said, "the time is over (--timeout), last seen: ") {
+	if !strings.Contains(ran.said, "waiting for ") || !strings.Contains(ran.said, "timed out (--timeout), last seen: ") {
 		t.Errorf("%s, and no controller: no word of what was waited for: %s", l.command, ran.said)
 	}
 }

@@ -32,8 +32,8 @@ func changesTold(said string) (out []string) {
 	return out
 }
 
-// dryRun runs the command with --dry-run: that writes nothing, succeeds where the command does, and tells all that the command then changes. Commands that
-// change nothing have no such flag.
+// dryRun runs the command with --dry-run: that writes nothing, succeeds where the command does, and tells all that the command then changes.
+// Commands that change nothing have no such flag.
 func (l *trial) dryRun(t *testing.T) {
 	t.Helper()
 	words := strings.Fields(l.command)
@@ -108,7 +108,7 @@ func TestDryRunOfTestNetwork(t *testing.T) {
 		t.Errorf("code %d, %d changes: %s%s", ran.code, ran.wrote, ran.said, diff)
 	}
 	for _, want := range []string{
-		"(dry run) Namespace liqo-test-network-rome would be created", "(milan, dry run) DaemonSet network-test-host in namespace liqo-test-network-rome would be created", "would ask all others",
+		"(dry run) Namespace liqo-test-network-rome would be created", "(milan, dry run) DaemonSet network-test-host in namespace liqo-test-network-rome would be created", "would connect to all others",
 	} {
 		if !strings.Contains(ran.said, want) {
 			t.Errorf("no %q in: %s", want, ran.said)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// uninstalled runs the command where the custom resource definitions are gone: it says so, and what brings them back. That there are no objects of kinds that
-// nobody knows would be no answer.
+// uninstalled runs the command where the custom resource definitions are gone: it says so, and what brings them back. That there are no objects of
+// kinds that nobody knows would be no answer.
 func (l *trial) uninstalled(t *testing.T) {
 	t.Helper()
 	if strings.HasPrefix(l.command, "doctor") {

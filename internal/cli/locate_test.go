@@ -33,7 +33,7 @@ func TestTheInstallationIsFound(t *testing.T) {
 		"the usual namespace":         {installed: api.Namespace, id: "rome", where: api.Namespace},
 		"another one":                 {installed: custom, id: "rome", where: custom},
 		"another one, named":          {installed: custom, named: custom, id: "rome", where: custom},
-		"not the named one":           {installed: custom, named: api.Namespace, err: "liqo is installed in namespace liqo-system, not in liqo: say so with --namespace"},
+		"not the named one":           {installed: custom, named: api.Namespace, err: "liqo is installed in namespace liqo-system, not in liqo: pass --namespace"},
 		"nowhere":                     {where: api.Namespace},
 		"nowhere, named":              {named: custom, where: custom},
 		"only that of the kubeconfig": {installed: custom, context: custom, readable: custom, id: "rome", where: custom},

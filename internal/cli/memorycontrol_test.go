@@ -30,8 +30,8 @@ func ready(generation int64) metav1.Condition {
 	return metav1.Condition{Type: kube.ConditionReady, Status: metav1.ConditionTrue, Reason: "Done", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(time.Unix(1, 0))}
 }
 
-// control does once what the controllers of a cluster do for a command to come to its end: each looks when a resource that it is about changed here or, with
-// an asterisk, in the peer's cluster. It tells whether one of them had to look.
+// control does once what the controllers of a cluster do for a command to come to its end: each looks when a resource that it is about changed here
+// or, with an asterisk, in the peer's cluster. It tells whether one of them had to look.
 func (s *memorySide) control(ctx context.Context, peer *memorySide) (busy bool, err error) {
 	for i, work := range []struct {
 		resources string
@@ -182,7 +182,15 @@ func (s *memorySide) identities(ctx context.Context, _ *memorySide) error {
 	}
 	for i := range identities.Items {
 		identity := &identities.Items[i]
-		invited := s.client.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: peering.InvitationSecret}, &corev1.Secret{}) == nil
+		invitation := &corev1.Secret{}
+		invited := s.client.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: peering.InvitationSecret}, invitation) == nil
+		if invited && peering.WantsReenrollment(identity, invitation) {
+			identity.Spec.AuthParams = authv1beta1.AuthParams{SignedCRT: []byte("crt")}
+			delete(identity.Annotations, peering.AnnotationReenroll)
+			if err := s.client.Update(ctx, identity); err != nil {
+				return err
+			}
+		}
 		if identity.Status.KubeconfigSecretRef != nil || len(identity.Spec.AuthParams.SignedCRT) == 0 && !invited {
 			continue
 		}

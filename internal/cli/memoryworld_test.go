@@ -128,7 +128,7 @@ func (w *world) app(out, errOut io.Writer) *app {
 	quiet()
 	app := newApp(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errOut})
 	app.wrap = func(config *rest.Config) *rest.Config {
-		config.Transport, config.ContentType = w, runtime.ContentTypeJSON
+		config.Transport, config.ContentType, config.KeyData = w, runtime.ContentTypeJSON, nil // without a key, the transport needs no TLS
 		return config
 	}
 	// The machine's own resolver asks servers of its own, and is one for all bubbles of the process.
@@ -238,10 +238,7 @@ func (w *world) settle() {
 // installedObjects are those of an installation.
 func installedObjects(t *testing.T, id string) []client.Object {
 	t.Helper()
-	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat(id[:1], 64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, public := keyPair(t, id[:1])
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "liqo", Name: name} }
 	one := int32(1)
 	pods := map[string]string{"rome": "10.1.0.0/16", "milan": "10.2.0.0/16"}[id]

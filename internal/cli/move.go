@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/storage/move"
@@ -23,6 +24,7 @@ type moveVolumeOptions struct {
 	claim      string
 	node       string
 	keepSource bool
+	live       bool
 	image      string
 	output     string
 	timeout    time.Duration
@@ -42,7 +44,8 @@ var amountFlags = []struct {
 	{"containers-ram-limits", "Limit of the memory of each pod, for example 1Gi", corev1.ResourceMemory, true},
 }
 
-// resticFlags are flags of earlier versions, which ran images of the restic project. Their default was part of what scripts could read.
+// resticFlags are flags of earlier versions, which ran images of the restic project. They keep their defaults, so that scripts that read the help
+// text still work.
 var resticFlags = map[string]string{"restic-server-image": "restic/rest-server:0.11.0", "restic-image": "restic/restic:0.14.0"}
 
 func (a *app) moveCommand() *cobra.Command {
@@ -62,16 +65,22 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 		Use:     "volume PVC",
 		Aliases: []string{"pvc"},
 		Short:   "Move the data of a claim to another node",
-		Long: "Move the data of a PersistentVolumeClaim of StorageClass liqo to a node of this cluster, or to a virtual node. No pod may mount it.\n" +
-			"The claim is replaced by one of the same name, its data is copied through the network between the clusters, both checksums\n" +
-			"are compared, and only then the old data is deleted.\n\n" +
-			"Pods that use the claim wait meanwhile. If the command ends early, run it again: it resumes where it stopped. A move to where the\n" +
-			"data is gives an unfinished move up.",
+		Long: "Move the data of a PersistentVolumeClaim of StorageClass liqo to a node of this cluster, or to a virtual node. No pod may mount it,\n" +
+			"except with --live.\n" +
+			"The command replaces the claim by one of the same name, copies the data through the network between the clusters, and compares the\n" +
+			"checksums of both volumes. Then it deletes the old data.\n\n" +
+			"Pods that use the claim stay pending during the move. If the command ends early, run it again: it resumes where it stopped. To cancel\n" +
+			"an unfinished move, move the claim to the node that still has the data.\n\n" +
+			"--live copies the data while pods use it. Then it scales their Deployment or StatefulSet down, copies the changes, and restores the\n" +
+			"number of replicas at the target. A Deployment stops with all its pods. Of a StatefulSet with a claim for each pod, --live can only\n" +
+			"move the claim of the last pod.",
 		Example: example(`
 			# From this cluster to milan
 			%[1]s move volume data --namespace shop --target-node milan
 			# And back, to a node of this cluster; the data in milan stays too
-			%[1]s move volume data --namespace shop --target-node worker-1 --keep-source`),
+			%[1]s move volume data --namespace shop --target-node worker-1 --keep-source
+			# While the database runs; it is stopped for some seconds
+			%[1]s move volume data-db-0 --namespace shop --target-node milan --live`),
 		Args:              exactlyOne("the name of the PersistentVolumeClaim"),
 		ValidArgsFunction: a.firstOf(a.claimNames),
 	}
@@ -110,6 +119,7 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 		return pflag.NormalizedName(name)
 	})
 	flags.BoolVar(&o.keepSource, "keep-source", false, "Keep the old data too, in a volume with reclaim policy Retain")
+	flags.BoolVar(&o.live, "live", false, "Copy while pods use the claim, and stop their Deployment or StatefulSet only for the last changes")
 	flags.StringVar(&o.image, "image", "", "Image of the pods (default: "+moverImage+" of the registry that Liqo was installed from, with the same tag)")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the progress as lines of JSON: json")
 	flags.DurationVar(&o.timeout, "timeout", 24*time.Hour, "Maximum time for the whole command")
@@ -117,7 +127,7 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 		o.amounts[f.flag] = flags.String(f.flag, "", f.usage)
 	}
 	for name, image := range resticFlags {
-		flags.String(name, image, "Accepted without effect: the pods run the image of --image")
+		flags.String(name, image, "No effect, accepted for compatibility: the pods run the image of --image")
 	}
 	a.addDryRun(flags)
 	required(command, "target-node")
@@ -127,7 +137,7 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 
 // request checks the flags.
 func (o *moveVolumeOptions) request() (*move.Request, error) {
-	out := &move.Request{Name: o.claim, Node: o.node, KeepSource: o.keepSource, Image: o.image}
+	out := &move.Request{Name: o.claim, Node: o.node, KeepSource: o.keepSource, Live: o.live, NewUID: uuid.NewUUID(), Image: o.image}
 	if o.output != "" && !strings.EqualFold(o.output, "json") {
 		return nil, oneOfThese("output", o.output, "json")
 	}

@@ -6,25 +6,26 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/storage/move"
 )
 
-// moveProgress is how far a move is, and a line of -o json.
+// moveProgress describes the progress of a move. With -o json it is one line of the output.
 type moveProgress struct {
 	// Phase is a phase of the move, "verifying" while a checksum is computed, or "done".
 	Phase string `json:"phase"`
-	// Message says what is done or waited for.
+	// Message describes the current activity, or the event that the move waits for.
 	Message string `json:"message,omitempty"`
-	// Bytes and Total are the amount of data that was read or written in this phase, and that there is, as far as it is known.
+	// Bytes is the amount of data that was read or written in this phase. Total is the whole amount, if it is known.
 	Bytes int64 `json:"bytes,omitempty"`
 	Total int64 `json:"total,omitempty"`
 	// BytesPerSecond is the average rate in this phase, SecondsLeft the time that the rest takes at this rate.
 	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
 	SecondsLeft    int64 `json:"secondsLeft,omitempty"`
-	// Checksum and Files are those of the data, once they are known.
+	// Checksum is the checksum of the data and Files the number of its files, once they are known.
 	Checksum string `json:"checksum,omitempty"`
 	Files    int64  `json:"files,omitempty"`
 }
@@ -36,10 +37,10 @@ type moveReport struct {
 	now     func() time.Time
 	running *console.Step
 	last    moveProgress
-	// began is when the phase of last began, from is how much data there was then.
+	// began is the start time of the phase of last, and from is the amount of data at that time.
 	began time.Time
 	from  int64
-	// result is what was copied.
+	// result describes the copied data.
 	result move.Result
 }
 
@@ -68,6 +69,10 @@ func (r *moveReport) step(step *move.Step) {
 		r.result = *step.Result
 		r.did("Both volumes have %d files with %s, and checksum %s", r.result.Files, amount(r.result.Bytes), r.result.Checksum)
 	}
+	switch step.Object.(type) {
+	case *appsv1.Deployment, *appsv1.StatefulSet:
+		r.did("%s", capital(step.Why))
+	}
 	message := step.Why
 	if step.Action == move.Nothing {
 		message = "waiting for " + message
@@ -75,7 +80,7 @@ func (r *moveReport) step(step *move.Step) {
 	r.show(moveProgress{Phase: string(step.Phase), Message: message})
 }
 
-// progress reports how far the pod of a step is. line is the last line that it wrote, nil if there is none.
+// progress reports the progress of the pod of a step. line is the last line that the pod wrote, nil if there is none.
 func (r *moveReport) progress(step *move.Step, line *movedLine) {
 	if line == nil {
 		r.step(step)
@@ -102,8 +107,12 @@ func (r *moveReport) show(p moveProgress) {
 	}
 	r.last = p
 	if r.lines {
-		// The result of the command does not depend on whether anybody reads its output.
-		_ = json.NewEncoder(r.console.Out()).Encode(p)
+		// Ignore the error: the move must continue even if the reader of the output has ended.
+		_ = json.NewEncoder(r.console.Out()).Encode(struct {
+			// Time is when the line was written.
+			Time time.Time `json:"time"`
+			moveProgress
+		}{r.now().UTC(), p})
 		return
 	}
 	if r.running == nil {
@@ -111,6 +120,15 @@ func (r *moveReport) show(p moveProgress) {
 		return
 	}
 	r.running.Update("%s", p.text())
+}
+
+// failed reports a failure that does not stop the move.
+func (r *moveReport) failed(phase move.Phase, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	r.did("%s", capital(message))
+	if r.lines {
+		r.show(moveProgress{Phase: string(phase), Message: message})
+	}
 }
 
 func (r *moveReport) did(format string, args ...any) {
@@ -153,7 +171,7 @@ func amount(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", value, units[unit])
 }
 
-// capital returns a text that begins a sentence.
+// capital returns text with its first letter in upper case, for the start of a sentence.
 func capital(text string) string {
 	if text == "" || text[0] < 'a' || text[0] > 'z' {
 		return text
@@ -172,7 +190,7 @@ type movedLine struct {
 
 func (l *movedLine) amount() int64 { return max(l.BytesDone, l.BytesRestored+l.BytesSkipped) }
 
-// progressOf reads how far a pod is. It returns nil if that is unknown: progress is no reason to end a move.
+// progressOf reads the progress of a pod. It returns nil, and no error, if the progress is unknown, because the move must continue.
 func (v *volumeMove) progressOf(ctx context.Context, pod *corev1.Pod) *movedLine {
 	if pod.Status.Phase != corev1.PodRunning {
 		return nil

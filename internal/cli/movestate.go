@@ -3,7 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,13 +32,9 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 		return nil, fmt.Errorf("reading PersistentVolumeClaim %s in namespace %s: %w", s.Name, s.Namespace, err)
 	}
 	var pods, movers corev1.PodList
-	for _, read := range []struct {
-		list    client.ObjectList
-		options []client.ListOption
-	}{{&pods, []client.ListOption{client.InNamespace(s.Namespace)}}, {&movers, ofMoves(s.StorageNamespace)}} {
-		if err := v.List(ctx, read.list, read.options...); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", kube.KindsOf(read.list), err)
-		}
+	lists := listing{{&pods, []client.ListOption{client.InNamespace(s.Namespace)}}, {&movers, ofMoves(s.StorageNamespace)}}
+	if err := lists.read(ctx, v); err != nil {
+		return nil, err
 	}
 	s.Pods = append(pods.Items, movers.Items...)
 	readCluster := v.readAgain
@@ -45,8 +45,13 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 		return nil, err
 	}
 	v.first = s
+	if s.NeedsOwners() {
+		if err := v.readOwners(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	for i := range s.Volumes {
-		if s.Volumes[i].Annotations[storage.AnnotationMove] != "" { // what is under way goes on without regard to obstacles, and has objects of its own
+		if s.Volumes[i].Annotations[storage.AnnotationMove] != "" { // a move that has started needs its own objects, and no check for obstacles
 			return s, v.readParts(ctx, s)
 		}
 	}
@@ -60,12 +65,9 @@ func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 	var volumes corev1.PersistentVolumeList
 	var nodes corev1.NodeList
 	var classes storagev1.StorageClassList
-	for list, options := range map[client.ObjectList][]client.ListOption{
-		&volumes: {client.MatchingLabels{storage.LabelVirtual: api.True}}, &nodes: nil, &classes: nil,
-	} {
-		if err := v.List(ctx, list, options...); err != nil {
-			return fmt.Errorf("listing %s: %w", kube.KindsOf(list), err)
-		}
+	lists := listing{{&volumes, []client.ListOption{client.MatchingLabels{storage.LabelVirtual: api.True}}}, {&nodes, nil}, {&classes, nil}}
+	if err := lists.read(ctx, v); err != nil {
+		return err
 	}
 	for i := range volumes.Items {
 		if ofClaim(&volumes.Items[i], s) {
@@ -76,14 +78,15 @@ func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 	return nil
 }
 
-// ofClaim tells whether a volume of Liqo is, or was, reserved for a claim of the name.
+// ofClaim reports whether a volume of Liqo is, or was, reserved for a claim of the name.
 func ofClaim(volume *corev1.PersistentVolume, s *move.State) bool {
 	ref := volume.Spec.ClaimRef
 	return volume.Labels[storage.LabelVirtual] == api.True && ref != nil && ref.Namespace == s.Namespace && ref.Name == s.Name
 }
 
-// readAgain reads what may have changed since the read before: the volumes that there were and that of the claim, the target node, and the nodes of the
-// providers with the data. A large cluster has many more of both, and a move may take hours.
+// readAgain reads only the objects that may have changed since the previous read: the volumes that the previous read found, their copies, the
+// volume of the claim, the target node, and the nodes of the providers that have the volumes. It does not list all volumes and nodes, because a
+// large cluster has many of them and a move may take hours.
 func (v *volumeMove) readAgain(ctx context.Context, s *move.State) error {
 	var names []string
 	for i := range v.first.Volumes {
@@ -92,14 +95,17 @@ func (v *volumeMove) readAgain(ctx context.Context, s *move.State) error {
 	if s.Claim != nil {
 		names = append(names, storage.VolumeName(s.Claim.UID))
 	}
-	for _, name := range unique(names) {
+	for names = unique(names); len(names) > 0; names = names[1:] {
 		volume := &corev1.PersistentVolume{}
-		switch err := v.Get(ctx, client.ObjectKey{Name: name}, volume); {
+		switch err := v.Get(ctx, client.ObjectKey{Name: names[0]}, volume); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return fmt.Errorf("reading PersistentVolume %s: %w", name, err)
+			return fmt.Errorf("reading PersistentVolume %s: %w", names[0], err)
 		case ofClaim(volume, s):
 			s.Volumes = append(s.Volumes, *volume)
+			if further := move.CopyOf(volume); further != "" && !slices.Contains(names, further) && !s.Has(further) {
+				names = append(names, further)
+			}
 		}
 	}
 	s.Classes = v.first.Classes
@@ -139,6 +145,40 @@ func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 	return nil
 }
 
+// readOwners reads the objects that may own or scale the pods of the claim.
+func (v *volumeMove) readOwners(ctx context.Context, s *move.State) error {
+	var deployments appsv1.DeploymentList
+	var sets appsv1.StatefulSetList
+	var replicaSets appsv1.ReplicaSetList
+	var autoscalers autoscalingv2.HorizontalPodAutoscalerList
+	here := []client.ListOption{client.InNamespace(s.Namespace)}
+	if err := (listing{{&deployments, here}, {&sets, here}, {&replicaSets, here}, {&autoscalers, here}}).read(ctx, v); err != nil {
+		return fmt.Errorf("reading namespace %s: %w", s.Namespace, err)
+	}
+	s.Deployments, s.StatefulSets, s.ReplicaSets, s.Autoscalers = deployments.Items, sets.Items, replicaSets.Items, autoscalers.Items
+	return nil
+}
+
+// listing is a list of queries: each reads the objects of one kind with its options.
+type listing []struct {
+	list    client.ObjectList
+	options []client.ListOption
+}
+
+// read reads all lists in parallel, because applications wait during a live move.
+func (l listing) read(ctx context.Context, from client.Reader) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, read := range l {
+		group.Go(func() error {
+			if err := from.List(ctx, read.list, read.options...); err != nil {
+				return fmt.Errorf("listing %s: %w", kube.KindsOf(read.list), err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
 // ofMoves selects the objects of moves in a namespace.
 func ofMoves(namespace string) []client.ListOption {
 	return []client.ListOption{client.InNamespace(namespace), client.HasLabels{move.LabelMove}}
@@ -150,17 +190,16 @@ func (v *volumeMove) readParts(ctx context.Context, s *move.State) error {
 		var secrets corev1.SecretList
 		var services corev1.ServiceList
 		var claims corev1.PersistentVolumeClaimList
-		for _, list := range []client.ObjectList{&secrets, &services, &claims} {
-			if err := v.List(ctx, list, ofMoves(namespace)...); err != nil {
-				return fmt.Errorf("listing %s in namespace %s: %w", kube.KindsOf(list), namespace, err)
-			}
+		ours := ofMoves(namespace)
+		if err := (listing{{&secrets, ours}, {&services, ours}, {&claims, ours}}).read(ctx, v); err != nil {
+			return fmt.Errorf("reading namespace %s: %w", namespace, err)
 		}
 		s.Secrets, s.Services, s.Claims = append(s.Secrets, secrets.Items...), append(s.Services, services.Items...), append(s.Claims, claims.Items...)
 	}
 	return nil
 }
 
-// obstacle returns why pods of the namespace can't run on the target node, with the cure. It is empty if they can.
+// obstacle returns the reason why pods of the namespace can't run on the target node, with the cure; empty if they can.
 func (v *volumeMove) obstacle(ctx context.Context, nodes []corev1.Node) (string, error) {
 	namespace, provider, offers := v.request.Namespace, "", false
 	for i := range nodes {
@@ -190,7 +229,8 @@ func (v *volumeMove) obstacle(ctx context.Context, nodes []corev1.Node) (string,
 	}
 	switch {
 	case strategy == offloadingv1beta1.PodsLocal || !offload.HasRemoteNamespace(maps.Items, provider, namespace):
-		return fmt.Sprintf("no pod of namespace %s is offloaded to cluster %s: offload it with liqoctl offload namespace %s", namespace, provider, namespace), nil
+		return fmt.Sprintf("no pod of namespace %s is offloaded to cluster %s: offload it with liqoctl offload namespace %s",
+			namespace, provider, namespace), nil
 	case !offers:
 		return fmt.Sprintf("cluster %s offers no storage class: its administrator has to set a default StorageClass there, or chart value "+
 			"storage.realStorageClassName", provider), nil

@@ -6,18 +6,29 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage/move"
+)
+
+const (
+	// urgentBetween is the interval between two reads while the application is stopped.
+	urgentBetween = 100 * time.Millisecond
+	// finishTime is how long one request to finish may take, and maxUnheard the number of failures until the pod is replaced.
+	finishTime = time.Minute
+	maxUnheard = 3
 )
 
 // volumeMove executes the steps of one move.
@@ -27,7 +38,14 @@ type volumeMove struct {
 	report  *moveReport
 	// logs returns the last lines that a pod wrote.
 	logs func(ctx context.Context, namespace, pod string) ([]byte, error)
-	// first is what the first read found, nil before. Later reads get by name what may change since.
+	// tell executes a command in a pod.
+	tell func(ctx context.Context, namespace, pod string, command ...string) (string, error)
+	// late is the text of the error that ends the command if it waits too long for something, and since is when this wait began.
+	late  string
+	since time.Time
+	// unheard counts consecutive failures of tell.
+	unheard int
+	// first holds the result of the first read, nil before that. Later reads only get the objects that may have changed, by name.
 	first *move.State
 }
 
@@ -44,7 +62,7 @@ func (c *cluster) moveVolume(ctx context.Context, request *move.Request, lines b
 	if request.Credentials, err = moveCredentials(); err != nil {
 		return err
 	}
-	v := &volumeMove{cluster: c, request: request, report: newMoveReport(c.Console, lines, time.Now), logs: c.lastLine}
+	v := &volumeMove{cluster: c, request: request, report: newMoveReport(c.Console, lines, time.Now), logs: c.lastLine, tell: c.inMover}
 	defer v.report.end()
 	return v.run(ctx)
 }
@@ -63,16 +81,16 @@ func (c *cluster) storageNamespace(ctx context.Context) (string, error) {
 	return "", errors.New("the Liqo of this cluster has no storage: upgrade it with value storage.enabled=true")
 }
 
-// moveCredentials returns the data of a new Secret: the password that encrypts the copy, and that for the access to it.
+// moveCredentials returns the data of a new Secret: one password that encrypts the copy, and one that grants access to it.
 func moveCredentials() (map[string][]byte, error) {
 	random := make([]byte, 64)
 	if _, err := rand.Read(random); err != nil {
-		return nil, fmt.Errorf("making a password: %w", err)
+		return nil, fmt.Errorf("creating a password: %w", err)
 	}
 	encryption, access := hex.EncodeToString(random[:32]), hex.EncodeToString(random[32:])
 	hash, err := bcrypt.GenerateFromPassword([]byte(access), bcrypt.DefaultCost)
 	if err != nil {
-		return nil, fmt.Errorf("making a password: %w", err)
+		return nil, fmt.Errorf("creating a password: %w", err)
 	}
 	const user = "liqo"
 	return map[string][]byte{
@@ -83,26 +101,36 @@ func moveCredentials() (map[string][]byte, error) {
 
 // run executes steps until the move is done, or can't go on.
 func (v *volumeMove) run(ctx context.Context) error {
-	last := "nothing was read yet"
+	last, pause := "nothing was read yet", retryPause
 	for read := false; ; {
 		state, err := v.read(ctx)
-		if err == nil {
+		if err != nil {
+			v.late = "" // while reads fail, nobody can correct what the step waits for
+		} else {
 			read = true
 			var step move.Step
 			step, err = v.step(ctx, state)
+			if err == nil && v.isLate(&step) {
+				return v.error(step.Late)
+			}
+			if pause = retryPause; step.Urgent {
+				pause = urgentBetween
+			}
 			switch {
-			case err == nil && (step.Done || step.Err != nil || v.isDryRun()):
+			case err == nil && (step.Done || step.Err != nil || v.endsDryRun(&step)):
 				return v.error(step.Err)
 			case err == nil && step.Action != move.Nothing:
 				continue
+			case err == nil && step.Stopped != "":
+				last = step.Why + ". " + capital(step.Stopped)
 			case err == nil:
 				last = step.Why
 			}
 		}
-		// A conflict means that somebody else wrote an object since it was read: the next decision takes that into account.
+		// A conflict means that another client changed an object since it was read. The next decision reads the changed object.
 		again := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || read && transient(err)
 		switch {
-		case err == nil || ctx.Err() != nil: // an error at the end of the time is only that the time is over
+		case err == nil || ctx.Err() != nil: // an error after the timeout is only a consequence of the timeout
 		case !again:
 			return v.error(err)
 		default:
@@ -110,10 +138,90 @@ func (v *volumeMove) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return v.waited(ctx, ctx.Err(), "PersistentVolumeClaim "+v.request.Name+" to be moved", last)
-		case <-time.After(patienceBetween):
+			return v.waited(ctx.Err(), ctx.Err(), "PersistentVolumeClaim "+v.request.Name+" to be moved", last)
+		case <-time.After(pause):
 		}
 	}
+}
+
+// endsDryRun reports whether a dry run ends with a step. It executes one step only, because later steps depend on pods that it does not create. A wait that
+// can fail only reads, so a dry run waits like a real run, and fails if that fails.
+func (v *volumeMove) endsDryRun(step *move.Step) bool { return v.isDryRun() && step.Late == nil }
+
+// isLate reports whether the command has waited too long for what a step waits for.
+func (v *volumeMove) isLate(step *move.Step) bool {
+	text := ""
+	if step.Late != nil {
+		text = step.Late.Error()
+	}
+	if text != v.late {
+		v.late, v.since = text, time.Now()
+	}
+	return text != "" && time.Since(v.since) > step.Within
+}
+
+// finish tells the pods of a step to copy the rest and to end. If a pod cannot be reached, it is deleted. Its replacement copies everything without
+// being told, which takes longer.
+func (v *volumeMove) finish(ctx context.Context, step *move.Step) error {
+	for _, pod := range step.Pods {
+		within, cancel := context.WithTimeout(ctx, finishTime)
+		_, err := v.tell(within, pod.Namespace, pod.Name, "/volume-mover", "finish")
+		late := within.Err() != nil // the pod is still copying
+		cancel()
+		switch {
+		case err == nil:
+			v.unheard = 0
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case late:
+			return nil
+		}
+		if v.unheard++; v.unheard < maxUnheard {
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryPause):
+			}
+			return nil
+		}
+		v.unheard = 0
+		v.report.failed(step.Phase, "replacing pod %s in namespace %s, because the request to finish failed: %v", pod.Name, pod.Namespace, err)
+		return kube.Delete(ctx, v, pod)
+	}
+	return v.collect(ctx, step.Pods)
+}
+
+// collect reads the reports of the pods that it requested to finish, and stores them in annotations. This saves the seconds until the pods have
+// ended and their status contains the reports. It asks all pods at the same time, because the application is stopped meanwhile.
+func (v *volumeMove) collect(ctx context.Context, pods []*corev1.Pod) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, pod := range pods {
+		group.Go(func() error { return v.keepReport(ctx, pod) })
+	}
+	return group.Wait()
+}
+
+// keepReport reads the report of one pod, and stores it in an annotation. If the pod does not respond, nothing is stored: the command asks again, unless the
+// status of the pod has the report before that.
+func (v *volumeMove) keepReport(ctx context.Context, pod *corev1.Pod) error {
+	within, cancel := context.WithTimeout(ctx, finishTime)
+	report, err := v.tell(within, pod.Namespace, pod.Name, "/volume-mover", "result")
+	cancel()
+	var next *corev1.Pod
+	if err == nil {
+		next, err = move.Reported(pod, report)
+	}
+	if err != nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPause):
+		}
+		return nil
+	}
+	if err := v.Patch(ctx, next, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("keeping the report of %s: %w", v.name(pod), err)
+	}
+	return nil
 }
 
 // step decides about the state, and executes the decision.
@@ -124,8 +232,8 @@ func (v *volumeMove) step(ctx context.Context, state *move.State) (move.Step, er
 	} else {
 		v.report.step(&step)
 	}
-	if step.Err == nil && !step.Done && v.isDryRun() {
-		v.Info("Then the claim would be replaced, its data be copied to node %s, and the old data be deleted once both checksums are equal", v.request.Node)
+	if step.Err == nil && !step.Done && v.endsDryRun(&step) {
+		v.Info("Then the command would replace the claim, copy its data to node %s, compare the checksums, and delete the old data", v.request.Node)
 	}
 	return step, v.write(ctx, &step)
 }
@@ -134,6 +242,9 @@ func (v *volumeMove) step(ctx context.Context, state *move.State) (move.Step, er
 func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 	if step.Action == move.Nothing {
 		return nil
+	}
+	if step.Action == move.Finish {
+		return v.finish(ctx, step)
 	}
 	object, ok := step.Object.(client.Object)
 	if !ok {
@@ -144,9 +255,9 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 	case move.Create:
 		addTo(object.GetLabels, object.SetLabels, v.labels)
 		addTo(object.GetAnnotations, object.SetAnnotations, v.annotations)
-		// The claim is replaced before anything is created, so a quota or an admission policy that refuses a pod cuts the move off.
+		// The claim was replaced before, so the move is interrupted if a quota or an admission policy refuses the pod.
 		if err = v.Create(ctx, object); apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			err = fmt.Errorf("%w. The data is where it was; cure this and run the command again, or give the move up by moving the claim to where its data is", err)
+			err = fmt.Errorf("%w. The data was not moved. Correct the problem and run the command again, or cancel the move by moving the claim to the node that still has the data", err)
 		}
 	case move.Delete:
 		return kube.Delete(ctx, v, object)
@@ -163,7 +274,12 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 	return nil
 }
 
-// lastLine returns the last line that a pod wrote.
+// inMover executes a command in a pod of a move.
+func (c *cluster) inMover(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+	return c.execIn(ctx, namespace, pod, move.Container, command...)
+}
+
+// lastLine returns the last line that a pod of a move wrote. Others may have added containers to it.
 func (c *cluster) lastLine(ctx context.Context, namespace, pod string) ([]byte, error) {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -172,5 +288,26 @@ func (c *cluster) lastLine(ctx context.Context, namespace, pod string) ([]byte, 
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	one := int64(1)
-	return set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &one}).DoRaw(ctx)
+	return readAll(ctx, set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: move.Container, TailLines: &one}), maxLine)
+}
+
+// maxLine is the maximum length, in bytes, of a line that liqoctl reads from a pod of a move. A line of progress has a few hundred bytes.
+const maxLine = 64 << 10
+
+// readAll returns the response to a request. It fails if the response has more than most bytes, because a pod can write without end and the cluster
+// of the pod is not trusted.
+func readAll(ctx context.Context, request rest.ResponseWrapper, most int64) ([]byte, error) {
+	body, err := request.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(body, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("the response has more than %d bytes", most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
 }

@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
@@ -38,7 +41,7 @@ func (o *networkOptions) add(command *cobra.Command) {
 	o.server.add(flags, connectServerFlags)
 	flags.StringVar(&o.clientAddress, "gw-client-address", "", "Address the gateway client connects to (default: that of the server's Service)")
 	flags.Int32Var(&o.clientPort, "gw-client-port", 0, "Port the gateway client connects to (default: that of the server's Service)")
-	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: what the path allows)")
+	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	oneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	// Only network connect has flags for custom templates.
 	o.server.template = templateFlags{resource: serverTemplates, name: networkingv1beta1.ServerTemplateDefault}
@@ -62,9 +65,69 @@ func (o *networkOptions) validate() error {
 	return validateMTU(o.mtu)
 }
 
-// gatewayTimeout is the default timeout of commands that wait for the address of a gateway. A load balancer may take two minutes (value
-// networking.gatewayTemplates.server.service.loadBalancerTimeout) before the gateway falls back to its node port. Only then does the tunnel start.
-const gatewayTimeout = 5 * time.Minute
+// Values of the flag for where the gateway server of a peering runs.
+const (
+	locationProvider = "Provider"
+	locationConsumer = "Consumer"
+)
+
+// locate sets where the gateway server runs, from the value of the flag. The local cluster is the consumer.
+func (o *networkOptions) locate(location string) error {
+	o.located = o.given("gw-server-service-location")
+	switch location {
+	case locationConsumer:
+		o.serverHere = true
+	case locationProvider:
+	default:
+		return oneOfThese("gw-server-service-location", location, locationProvider, locationConsumer)
+	}
+	return nil
+}
+
+// withoutEffect warns about flags for a tunnel that this command does not create. It skips the flags in except.
+func (p *pair) withoutEffect(o *networkOptions, except ...string) {
+	for _, name := range []string{
+		"gw-server-service-location", connectServerFlags.serviceType, connectServerFlags.port, connectServerFlags.nodePort, connectServerFlags.loadBalancerIP,
+		"gw-client-address", "gw-client-port", "mtu",
+	} {
+		if slices.Contains(except, name) {
+			continue
+		}
+		if o.given(name) {
+			p.local.Warn("--%s has no effect: this command creates no gateways", name)
+		}
+	}
+}
+
+// gatewayTimeout is the default timeout of the commands for networks. The gateway may wait as long for a load balancer (value
+// networking.gatewayTemplates.server.service.loadBalancerTimeout) before it falls back to its node port: see withBalancerHint.
+const gatewayTimeout = 2 * time.Minute
+
+// balancerTimeout is long enough for the timeout of a load balancer, and then for the node port that replaces it.
+const balancerTimeout = 5 * time.Minute
+
+// withBalancerHint adds a hint to the error of a command that reached its timeout: a load balancer may take longer. The hint contains a command
+// that waits long enough. serviceType is the type of the gateway's Service that the user chose; empty if the user chose none.
+func withBalancerHint(err error, cmd *cobra.Command, args []string, timeout time.Duration, serviceType string) error {
+	if !errors.Is(err, context.DeadlineExceeded) || timeout >= balancerTimeout || serviceType != "" && serviceType != string(corev1.ServiceTypeLoadBalancer) {
+		return err
+	}
+	return fmt.Errorf("%w\nThe command waited for %s. A load balancer may take longer: the gateway uses its node port if none comes within chart value "+
+		"networking.gatewayTemplates.server.service.loadBalancerTimeout (2m by default). To wait longer, run the command again, it resumes where it stopped: %s --timeout %s",
+		err, shortDuration(timeout), strings.Join(sameCommand(cmd, args, "timeout"), " "), shortDuration(balancerTimeout))
+}
+
+// shortDuration returns a duration without the units that are zero: 5m for 5m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
 
 // networkCommonFlags holds the flags of all network commands.
 type networkCommonFlags struct {
@@ -83,8 +146,8 @@ func (a *app) networkCommand() *cobra.Command {
 	command := group(&cobra.Command{
 		Use:   "network",
 		Short: "Connect the networks of two clusters",
-		Long: "Connect the networks of the local and the remote cluster, so that pods reach each other whatever their address ranges are,\n" +
-			"or take that back. peer and unpeer do this by themselves.",
+		Long: "Connect the networks of the local and the remote cluster, so that pods reach each other even if the address ranges overlap, or\n" +
+			"disconnect them. peer and unpeer also do this.",
 		Example: example(`
 			# Pods of this cluster and of the one of milan.yaml reach each other; milan has no load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait`),
@@ -99,9 +162,9 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "connect",
 		Short: "Create a tunnel between two clusters",
-		Long: "Connect the networks of the local and the remote cluster: tell each the address ranges of the other, and make a tunnel whose\n" +
-			"server is in the remote cluster and whose client is in the local one. What exists already stays as it is, unless a flag asks\n" +
-			"for something else; what is missing is made. So it can be run again at any point.",
+		Long: "Connect the networks of the local and the remote cluster: exchange their address ranges, and create a tunnel with its server in the\n" +
+			"remote cluster and its client in the local one. Objects that exist already are not changed, unless a flag requests a change, and\n" +
+			"missing objects are created. So the command can be run again at any time.",
 		Example: example(`
 			# A tunnel to milan, which has load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --wait
@@ -119,7 +182,7 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	o.client.add(flags, "gw-client-", clientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.BoolVar(&o.keysNotShared, "disable-sharing-keys", false, "Do not exchange the public keys of the gateways")
 	a.addDryRun(flags)
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
+	connect := func(cmd *cobra.Command) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()
 		o.skipValidation = common.skipValidation
@@ -132,21 +195,23 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 		}
 		if p.isPeeringUser() {
 			p.withoutEffect(&o, "gw-server-service-location")
-			connected, err := p.askForNetwork(ctx, &peerOptions{location: locationProvider})
-			if err != nil || !connected || !common.wait {
-				return err
-			}
-			return p.local.healthy(ctx, p.remote.id, true, false)
+			return p.askForNetwork(ctx, common.wait)
+		}
+		if err := p.checkNetworks(ctx, o.skipValidation); err != nil {
+			return err
 		}
 		t, err := p.connectNetwork(ctx, &o)
 		if err != nil {
 			return err
 		}
 		if !common.wait {
-			p.local.Did("The tunnel is set up: liqoctl info peer %s tells when it is connected (--wait waits for that)", p.remote.id)
+			p.local.Did("The tunnel is set up: liqoctl info peer %s shows when it is connected (--wait waits for that)", p.remote.id)
 			return nil
 		}
 		return t.connected(ctx)
+	}
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withBalancerHint(connect(cmd), cmd, nil, common.timeout, o.server.serviceType)
 	}
 	return command
 }
@@ -155,8 +220,8 @@ func (a *app) networkDisconnectCommand(common *networkCommonFlags) *cobra.Comman
 	return a.networkRemovalCommand(common, &cobra.Command{
 		Use:   "disconnect",
 		Short: "Delete the tunnel between two clusters",
-		Long: "Take the tunnel between the local and the remote cluster down: the gateways and their keys are deleted in both. The address ranges\n" +
-			"stay known and keep their places, so that connecting again gives every pod the address it had.",
+		Long: "Delete the tunnel between the local and the remote cluster: its gateways and their keys, in both clusters. The address ranges and\n" +
+			"their remapping are kept, so every pod has the same address after connecting again.",
 		Example: example(`
 			%[1]s network disconnect --remote-kubeconfig milan.yaml`),
 	}, "Take the tunnel between %s and %s down? Their pods will not reach each other any more", false)
@@ -166,8 +231,8 @@ func (a *app) networkResetCommand(common *networkCommonFlags) *cobra.Command {
 	return a.networkRemovalCommand(common, &cobra.Command{
 		Use:   "reset",
 		Short: "Remove the network between two clusters",
-		Long: "Remove the network between the local and the remote cluster: the tunnel, and what each knows of the address ranges of the other.\n" +
-			"Connecting again may give pods other addresses.",
+		Long: "Delete the network between the local and the remote cluster: the tunnel, and the address ranges that each cluster stores about the\n" +
+			"other. Pods may have other addresses after connecting again.",
 		Example: example(`
 			%[1]s network reset --remote-kubeconfig milan.yaml --wait`),
 	}, "Remove the network between %s and %s? Their pods will not reach each other any more", true)
@@ -200,23 +265,21 @@ func (a *app) networkRotateKeysCommand(common *networkCommonFlags) *cobra.Comman
 	command := &cobra.Command{
 		Use:   "rotate-keys",
 		Short: "Replace the keys of this cluster's side of a tunnel",
-		Long: "Give the gateway of the local cluster a new pair of keys. The remote cluster is told the new public key first and lets both in until\n" +
-			"the new one is used, so nothing is interrupted. It waits until the tunnel works with the new keys. To change the keys of the other\n" +
-			"end, run it with the clusters exchanged.",
+		Long: "Replace the pair of keys of the local cluster's gateway. The remote cluster first receives the new public key and accepts both keys\n" +
+			"until the gateway uses the new one, so the connection is not interrupted. The command waits until the tunnel works with the new keys.\n" +
+			"To replace the keys of the other side, exchange the two clusters on the command line.",
 		Example: example(`
 			%[1]s network rotate-keys --remote-kubeconfig milan.yaml`),
 		Args: cobra.NoArgs,
 	}
 	remote := remoteFlags(command.Flags())
 	a.addDryRun(command.Flags())
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
-		defer cancel()
+	command.RunE = withTimeout(&common.timeout, func(ctx context.Context, _ []string) error {
 		p, err := a.pair(ctx, remote)
 		if err != nil {
 			return err
 		}
 		return p.rotateKeys(ctx)
-	}
+	})
 	return command
 }

@@ -13,10 +13,11 @@ import (
 
 // TestNetworkOnAPIServers connects two clusters, and completes, changes and removes their network.
 func TestNetworkOnAPIServers(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSide(t, "rome", "10.1.0.0/16", "192.0.2.1"), newSide(t, "milan", "10.2.0.0/16", "192.0.2.2")
 	rome.peer, milan.peer = milan, rome
 	n := networks{T: t, rome: rome, milan: milan}
-	n.has(n.refused(n.both("network connect")), "with cluster rome", "networking.internal=true")
+	n.has(n.refused(n.both("network connect")), "to cluster rome", "networking.internal=true")
 	rome.installTemplates(t)
 	milan.installTemplates(t)
 	n.has(n.must(n.both("network connect --dry-run")), "(local, dry run) Namespace liqo-tenant-milan would be created", "(remote, dry run) GatewayServer rome in namespace liqo-tenant-rome would be created, which")
@@ -25,7 +26,7 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	}
 
 	// Nobody gives the server an address: the wait says so.
-	n.has(n.refused(n.both("network connect --timeout 3s")), "Configuration milan", "the controller manager has not looked at it")
+	n.has(n.refused(n.both("network connect --timeout 3s")), "Configuration milan", "the controller manager has not reconciled it yet")
 	ctx, stop := context.WithCancel(t.Context())
 	steered := make(chan error, 1)
 	go func() { steered <- rome.steerBoth(ctx, milan) }()
@@ -88,8 +89,8 @@ func TestNetworkOnAPIServers(t *testing.T) {
 	}
 }
 
-// networks are two clusters whose networks are being joined, and what there is to be in each. Every command that changes them has its tests beside it, which
-// leave things as they found them.
+// networks are two clusters whose networks are being joined, and what there is to be in each. Every command that changes them has its tests beside
+// it, which leave things as they found them.
 type networks struct {
 	*testing.T
 	rome, milan         *side

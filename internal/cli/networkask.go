@@ -10,6 +10,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/pki"
 )
 
 // isPeeringUser reports whether the remote kubeconfig belongs to a peering user, according to the name in its certificate.
@@ -20,7 +21,7 @@ func (p *pair) isPeeringUser() bool {
 	if p.remote.config == nil {
 		return false
 	}
-	certificate, err := peering.Certificate(p.remote.config.CertData)
+	certificate, err := pki.First(p.remote.config.CertData)
 	return err == nil && strings.HasPrefix(certificate.Subject.CommonName, peering.PeeringUserPrefix)
 }
 
@@ -30,7 +31,7 @@ func (p *pair) mustAskForNetwork(o *peerOptions) bool {
 	return !o.networkingDisabled && !o.auth.inBand && p.isPeeringUser()
 }
 
-// checkRights fails, before any change is made, if the peering needs rights in the provider that the kubeconfig of a peering user never has.
+// checkRights fails, before any change is made, if the peering needs permissions in the provider that a peering user does not have.
 func (p *pair) checkRights(o *peerOptions) error {
 	if !o.auth.inBand || !p.isPeeringUser() {
 		return nil
@@ -40,23 +41,28 @@ func (p *pair) checkRights(o *peerOptions) error {
 		"Use the kubeconfig of an administrator of %s, or leave --in-band out", p.remote.id, p.remote.namespace, p.remote.id))
 }
 
-// askForNetwork lets the two control planes connect the networks. It reports whether the networks are connected.
-func (p *pair) askForNetwork(ctx context.Context, o *peerOptions) (bool, error) {
+// askForNetwork lets the two control planes connect the networks of clusters that have peered. With wait, it waits until the tunnel is
+// connected.
+func (p *pair) askForNetwork(ctx context.Context, wait bool) error {
 	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	identity := &authv1beta1.Identity{}
 	identity.Namespace, identity.Name = namespace, authv1beta1.IdentityControlPlanePrefix+p.remote.id
 	err = p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	if apierrors.IsNotFound(err) && !p.local.isDryRun() {
-		return false, p.local.error(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s. So the control planes have to connect the networks, "+
+		return p.local.error(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s. So the control planes have to connect the networks, "+
 			"and Identity %s in namespace %s, which they need, does not exist: run liqoctl peer, or liqoctl authenticate before", p.remote.id, identity.Name, namespace))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return false, p.local.error(fmt.Errorf("reading Identity %s in namespace %s: %w", identity.Name, namespace, err))
+		return p.local.error(fmt.Errorf("reading Identity %s in namespace %s: %w", identity.Name, namespace, err))
 	}
-	return p.local.requestNetwork(ctx, namespace, p.remote.id, o)
+	u := &use{cluster: p.local, provider: p.remote.id, namespace: namespace, options: &peerOptions{location: locationProvider}}
+	if err := u.requestNetwork(ctx); err != nil || !u.connected || !wait {
+		return err
+	}
+	return u.becomeHealthy(ctx)
 }
 
 // withdraw deletes the NetworkRequest. It is for a user who may not delete the gateways.

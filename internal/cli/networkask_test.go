@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,22 +25,27 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
-	"liqo.io/liqo/internal/peering"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// peeringUserRights makes what the chart has for peering users: their roles, and the policies about them.
-func peeringUserRights(t *testing.T, c client.Client) {
+// chartDocuments returns the objects of the chart, as YAML, for a cluster.
+func chartDocuments(t *testing.T, clusterID string) iter.Seq[string] {
 	t.Helper()
 	chart, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := installer.Render(chart, "liqo", map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": "milan"}}})
+	manifest, err := installer.Render(chart, "liqo", map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": clusterID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(manifest, "\n---\n") {
+	return strings.SplitSeq(manifest, "\n---\n")
+}
+
+// peeringUserRights makes what the chart has for peering users: their roles, and the policies about them.
+func peeringUserRights(t *testing.T, c client.Client) {
+	t.Helper()
+	for document := range chartDocuments(t, "milan") {
 		any := &metav1.PartialObjectMetadata{}
 		if err := yaml.Unmarshal([]byte(document), any); err != nil {
 			t.Fatal(err)
@@ -103,17 +109,15 @@ func recordOf(ctx context.Context, rome client.Client) error {
 	return rome.Status().Update(ctx, record)
 }
 
-// TestPeeringUserIsEnoughOnAPIServers: with the kubeconfig of a peering user alone, a consumer peers, disconnects and connects the networks, and unpeers. The
-// control planes create the network, so the user needs no permissions on gateways.
+// TestPeeringUserIsEnoughOnAPIServers: with the kubeconfig of a peering user alone, a consumer peers, disconnects and connects the networks, and
+// unpeers. The control planes create the network, so the user needs no permissions on gateways.
 func TestPeeringUserIsEnoughOnAPIServers(t *testing.T) {
+	t.Parallel()
 	romeConfig, rome := serverOf(t, "rome")
-	env, config, authority := kubetesting.WithAuthority(t)
+	env, config, authority := apitest.WithAuthority(t)
 	milanConfig, milan := installation(t, "milan", env.KubeConfig, config)
 	peeringUserRights(t, milan)
-	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("x", 64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, public := keyPair(t, "x")
 	for _, c := range []client.Client{rome, milan} {
 		create(t, c,
 			&corev1.Secret{

@@ -1,38 +1,28 @@
 package cli
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/peering"
 )
 
 // clientCertificate returns a certificate of a user with this name, in PEM.
 func clientCertificate(t *testing.T, user string) []byte {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return selfSigned(t, user, time.Time{}, time.Now().Add(time.Hour))
 }
 
-// TestInBandNeedsAnAdministrator: a peering user never gets the permissions for --in-band, so the command ends before it changes anything. It names the
-// permissions and both alternatives.
+// TestInBandNeedsAnAdministrator: a peering user never gets the permissions for --in-band, so the command ends before it changes anything. It names
+// the permissions and both alternatives.
 func TestInBandNeedsAnAdministrator(t *testing.T) {
 	for name, row := range map[string]struct {
 		user   string
@@ -61,6 +51,60 @@ func TestInBandNeedsAnAdministrator(t *testing.T) {
 		if row.refuse { // it is the first thing that the command does: the fake clusters hold nothing, and p.peer would fail otherwise with another error
 			if got := p.peer(t.Context(), &peerOptions{auth: row.auth}, nil); got == nil || got.Error() != err.Error() {
 				t.Errorf("%s: the command ends with %v, want %v", name, got, err)
+			}
+		}
+	}
+}
+
+// TestPeeringUserConnects: with the kubeconfig of a peering user, network connect has the control planes connect the networks, by a NetworkRequest. Without the
+// Identity that they need for that, the command says how to get it. network disconnect withdraws the request.
+func TestPeeringUserConnects(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	config, err := clientcmd.LoadFromFile(filepath.Join(w.dir, "milan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificateData, user.ClientKeyData = clientCertificate(t, peering.PeeringUserPrefix+"rome-00"), []byte("key")
+	}
+	if err := clientcmd.WriteToFile(*config, filepath.Join(w.dir, "user")); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		asUser  = " --kubeconfig %rome --remote-kubeconfig %user"
+		request = "networking.liqo.io/v1beta1/networkrequests liqo-tenant-milan/milan"
+	)
+	installed := w.snapshot()
+	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: api.TenantNamespace("milan"), Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"},
+	}})
+	prepared := w.snapshot()
+	enrolled := w.in(t, installed, "authenticate"+asUser, nil).left
+	connected := w.in(t, enrolled, "network connect"+asUser, nil).left
+	for _, step := range []struct {
+		at      worldSnapshot
+		command string
+		code    int
+		says    string
+		asked   bool
+	}{
+		{installed, "network connect", 1, "peer with it first", false},
+		{prepared, "network connect", 1, "Identity controlplane-milan in namespace liqo-tenant-milan, which they need, does not exist: run liqoctl peer, or liqoctl authenticate before", false},
+		{enrolled, "network connect", 0, "NetworkRequest milan correctly ensured", true},
+		{enrolled, "network connect --gw-server-service-type NodePort", 0, "--gw-server-service-type has no effect", true},
+		{connected, "network disconnect --skip-confirm", 0, "", false},
+	} {
+		ran := w.in(t, step.at, step.command+asUser, nil)
+		if ran.code != step.code || !strings.Contains(ran.out+ran.said, step.says) {
+			t.Errorf("%s: code %d, want %d, with %q: %s%s", step.command, ran.code, step.code, step.says, ran.out, ran.said)
+		}
+		if asked := ran.left.object(request) != nil; asked != step.asked {
+			t.Errorf("%s: milan is asked for a network: %t, want %t", step.command, asked, step.asked)
+		}
+		for key := range ran.left["milan"].objects {
+			if strings.Contains(key, "/gatewayservers ") {
+				t.Errorf("%s: the peering user created %s", step.command, key)
 			}
 		}
 	}

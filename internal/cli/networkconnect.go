@@ -3,18 +3,20 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
 )
 
-// end is one end of a tunnel: a cluster and its gateway for a peer.
+// end is one side of a tunnel: a cluster and its gateway for a peer.
 type end struct {
 	*cluster
 	// peer is the cluster ID of the other end. namespace is the tenant namespace of the peering with it.
@@ -25,52 +27,96 @@ type end struct {
 // tunnel is the connection of two clusters through their gateways.
 type tunnel struct {
 	server, client *end
+	options        *networkOptions
 	// at is the endpoint of the server that the client dials.
 	at networkingv1beta1.Endpoint
 }
 
 // connectNetwork sets up the network between the clusters. It creates missing objects. It changes existing objects only where the user set
-// a flag.
+// a flag. A comment says what a step waits for.
 func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, error) {
-	if !o.skipValidation {
-		if err := both(func() error { return p.local.canConnect(ctx) }, func() error { return p.remote.canConnect(ctx) }); err != nil {
-			return nil, err
-		}
+	if err := p.ensureNamespaces(ctx); err != nil {
+		return nil, err
 	}
-	t, err := p.ends(ctx, o, true)
+	t, err := p.ends(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.exchangeRanges(ctx); err != nil {
-		return nil, err
-	}
-	if err := t.server.ensureServer(ctx, o); err != nil {
-		return nil, err
-	}
-	if t.at, err = t.endpoint(ctx, o); err != nil {
-		return nil, err
-	}
-	if err := t.client.ensureClient(ctx, t.at, o); err != nil {
-		return nil, err
-	}
-	if o.keysNotShared {
-		t.client.Info("The keys are not shared (--disable-sharing-keys): liqoctl generate publickey prints that of each gateway")
-		return t, nil
-	}
-	return t, t.exchangeKeys(ctx)
+	return t, inOrder(ctx,
+		t.exchangeRanges, // each cluster has mapped the ranges of the other
+		t.ensureServer,   // the GatewayServer has an address, unless the user gives it
+		t.ensureClient,
+		t.exchangeKeys, // each gateway has keys, unless the user exchanges them
+	)
 }
 
-// whyNoNetwork says why the network of a cluster cannot be connected, and the cure. It is empty if it can be connected.
+// peerNetwork connects the networks of a peering and waits until the tunnel is connected. It returns nil if the peering has no network.
+func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error) {
+	if o.networkingDisabled {
+		p.local.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
+		if both := p.sharedRanges(ctx); both != "" {
+			p.local.Warn("Pods of both clusters have addresses of %s, so the same address can mean different pods: pods offloaded to %s have no address in their status. They have one if the networks are connected (without --networking-disabled)", both, p.remote.id)
+		}
+		p.withoutEffect(&o.network)
+		return nil, nil
+	}
+	for _, c := range []*cluster{p.local, p.remote} {
+		why, err := c.whyNoNetwork(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if why == "" {
+			continue
+		}
+		if o.auth.inBand {
+			return nil, c.error(fmt.Errorf("--in-band needs a tunnel, and no tunnel to cluster %s is possible: %s", c.id, why))
+		}
+		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", c.id, why)
+		p.withoutEffect(&o.network)
+		return nil, nil
+	}
+	t, err := p.connectNetwork(ctx, &o.network)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.connected(ctx)
+}
+
+// sharedRanges returns the local pod ranges that overlap those of the remote cluster. It is empty if none overlap or the user may not read
+// them.
+func (p *pair) sharedRanges(ctx context.Context) string {
+	var ranges [2][]netip.Prefix
+	for i, c := range []*cluster{p.local, p.remote} {
+		networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypePod)
+		if err != nil {
+			return "" // the result is only used for a warning, so an error does not stop the command
+		}
+		for _, n := range networks {
+			if prefix, err := netip.ParsePrefix(n.Status.CIDR); err == nil {
+				ranges[i] = append(ranges[i], prefix)
+			}
+		}
+	}
+	var shared []string
+	for _, ours := range ranges[0] {
+		if slices.ContainsFunc(ranges[1], ours.Overlaps) {
+			shared = append(shared, ours.String())
+		}
+	}
+	return strings.Join(shared, ", ")
+}
+
+// whyNoNetwork returns the reason why the network of a cluster cannot be connected, with the cure; empty if it can be connected.
 func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 	networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeExternal)
 	if apierrors.IsForbidden(err) {
-		return fmt.Sprintf("the user of its kubeconfig may not read Networks in namespace %s. It takes an administrator of both clusters to connect them (liqoctl network connect)", c.namespace), nil
+		return fmt.Sprintf("the user of its kubeconfig may not read Networks in namespace %s. An administrator of both clusters must connect them (liqoctl network connect)", c.namespace), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	if len(networks) == 0 {
-		return "it is installed without networking. It takes networking.enabled=true", nil
+		return "it is installed without networking. Install it with networking.enabled=true", nil
 	}
 	var templates networkingv1beta1.WgGatewayServerTemplateList
 	err = c.List(ctx, &templates)
@@ -81,31 +127,33 @@ func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 		return "", c.error(fmt.Errorf("reading WgGatewayServerTemplates: %w", err))
 	}
 	if len(templates.Items) == 0 {
-		return "its network is somebody else's. A tunnel takes networking.internal=true", nil
+		return "another network connects its pods. A tunnel needs networking.internal=true", nil
 	}
 	return "", nil
 }
 
-func (c *cluster) canConnect(ctx context.Context) error {
-	why, err := c.whyNoNetwork(ctx)
-	if err == nil && why != "" {
-		err = c.error(fmt.Errorf("no tunnel can be made with cluster %s: %s", c.id, why))
+// checkNetworks fails if the network of one of the clusters cannot be connected, unless the user skips this check.
+func (p *pair) checkNetworks(ctx context.Context, skip bool) error {
+	check := func(c *cluster) error {
+		why, err := c.whyNoNetwork(ctx)
+		if err == nil && why != "" {
+			err = c.error(fmt.Errorf("no tunnel to cluster %s is possible: %s", c.id, why))
+		}
+		return err
 	}
-	return err
+	if skip {
+		return nil
+	}
+	return both(func() error { return check(p.local) }, func() error { return check(p.remote) })
 }
 
 // ends determines which cluster has the server and which the client. Existing gateways decide, then the user's flag. By default the
-// provider has the server.
-func (p *pair) ends(ctx context.Context, o *networkOptions, makeNamespaces bool) (*tunnel, error) {
-	local, remote := &end{cluster: p.local, peer: p.remote.id}, &end{cluster: p.remote, peer: p.local.id}
-	look := func(e *end) (err error) {
-		if makeNamespaces {
-			e.namespace, err = e.ensureTenantNamespace(ctx, e.peer)
-		} else {
-			e.namespace, err = e.findTenantNamespace(ctx, e.peer)
-		}
-		if err != nil || e.namespace == "" {
-			return err
+// provider has the server. A cluster without a tenant namespace has no gateways.
+func (p *pair) ends(ctx context.Context, o *networkOptions) (*tunnel, error) {
+	local, remote := &end{cluster: p.local, peer: p.remote.id, namespace: p.here}, &end{cluster: p.remote, peer: p.local.id, namespace: p.there}
+	look := func(e *end) error {
+		if e.namespace == "" { // so it has no gateways: an empty namespace would mean all namespaces
+			return nil
 		}
 		found, err := e.findGateways(ctx, e.namespace, e.peer)
 		if err == nil {
@@ -118,28 +166,29 @@ func (p *pair) ends(ctx context.Context, o *networkOptions, makeNamespaces bool)
 	}
 	switch {
 	case local.gateways.server != nil && remote.gateways.server != nil, local.gateways.client != nil && remote.gateways.client != nil:
-		return nil, fmt.Errorf("both clusters have the same end of the tunnel, %s in %s and %s in %s: delete one of them", local.gateways.describe(), local.id,
+		return nil, fmt.Errorf("both clusters have the same side of the tunnel, %s in %s and %s in %s: delete one of them",
+			local.gateways.describe(), local.id,
 			remote.gateways.describe(), remote.id)
 	case local.gateways.server != nil || remote.gateways.client != nil:
 		if o.located && !o.serverHere {
-			p.local.Warn("The tunnel exists with its server in %s and stays so: liqoctl network disconnect takes it down", local.id)
+			p.local.Warn("The existing tunnel has its server in %s and is not changed: to move the server, delete the tunnel first with liqoctl network disconnect", local.id)
 		}
-		return &tunnel{server: local, client: remote}, nil
+		return &tunnel{server: local, client: remote, options: o}, nil
 	case local.gateways.client != nil || remote.gateways.server != nil:
 		if o.located && o.serverHere {
-			p.local.Warn("The tunnel exists with its server in %s and stays so: liqoctl network disconnect takes it down", remote.id)
+			p.local.Warn("The existing tunnel has its server in %s and is not changed: to move the server, delete the tunnel first with liqoctl network disconnect", remote.id)
 		}
-		return &tunnel{server: remote, client: local}, nil
+		return &tunnel{server: remote, client: local, options: o}, nil
 	case o.serverHere:
-		return &tunnel{server: local, client: remote}, nil
+		return &tunnel{server: local, client: remote, options: o}, nil
 	default:
-		return &tunnel{server: remote, client: local}, nil
+		return &tunnel{server: remote, client: local, options: o}, nil
 	}
 }
 
 // exchangeRanges creates in each cluster the Configuration with the ranges of the other, and waits until both are mapped.
 func (t *tunnel) exchangeRanges(ctx context.Context) error {
-	learn := func(ctx context.Context, e, other *end) error {
+	return t.atBothEnds(ctx, func(ctx context.Context, e, other *end) error {
 		ranges, err := other.cidrs(ctx)
 		if err != nil {
 			return err
@@ -148,14 +197,54 @@ func (t *tunnel) exchangeRanges(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return e.configured(ctx, object)
-	}
-	return together(ctx, func(ctx context.Context) error { return learn(ctx, t.client, t.server) },
-		func(ctx context.Context) error { return learn(ctx, t.server, t.client) })
+		return e.reach(ctx, mappedGoal(object))
+	})
 }
 
-// configuration returns the Configuration of the peer that counts, or nil if there is none. It returns one that is being deleted only if there is no
-// other.
+// atBothEnds runs a step at both ends of the tunnel concurrently.
+func (t *tunnel) atBothEnds(ctx context.Context, step func(ctx context.Context, e, other *end) error) error {
+	return together(ctx, func(ctx context.Context) error { return step(ctx, t.client, t.server) },
+		func(ctx context.Context) error { return step(ctx, t.server, t.client) })
+}
+
+// ownNetworks returns the Networks of one type that describe this cluster itself, sorted by name.
+func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
+	var list ipamv1alpha1.NetworkList
+	err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
+	if err != nil && !absent(err) {
+		return nil, c.error(fmt.Errorf("reading Networks of type %s in namespace %s: %w", of, c.namespace, err))
+	}
+	slices.SortFunc(list.Items, func(a, b ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, nil
+}
+
+// cidrs returns the pod and external CIDRs of this cluster for its peers. It waits until each is allocated.
+func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
+	var out networkingv1beta1.CIDRs
+	for _, part := range []struct {
+		of ipamv1alpha1.NetworkType
+		to *[]string
+	}{{ipamv1alpha1.NetworkTypePod, &out.Pod}, {ipamv1alpha1.NetworkTypeExternal, &out.External}} {
+		networks, err := c.ownNetworks(ctx, part.of)
+		if err != nil {
+			return out, err
+		}
+		if len(networks) == 0 {
+			return out, c.error(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true and the address ranges of the cluster",
+				c.namespace, ipamv1alpha1.LabelNetworkType, part.of))
+		}
+		for i := range networks {
+			if err := c.reach(ctx, rangeGoal(&networks[i])); err != nil {
+				return out, err
+			}
+			*part.to = append(*part.to, networks[i].Status.CIDR)
+		}
+	}
+	return out, nil
+}
+
+// configuration returns the Configuration that Liqo uses for the peer, or nil if there is none. If all Configurations of the peer are being
+// deleted, it returns one of them.
 func (e *end) configuration(ctx context.Context) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
 	if err := e.listOfPeer(ctx, &list, e.namespace, e.peer); err != nil {
@@ -192,45 +281,33 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 		return nil, e.error(e.leaving(object))
 	}
 	if differs := differences(object.Spec.Remote.CIDR, ranges); differs != "" {
-		e.Warn("Cluster %s has %s as %s says, which stays as it is: liqoctl network reset, then connect, takes the new ranges", e.peer, differs, e.name(object))
+		e.Warn("Cluster %s has %s in %s, which is not changed: run liqoctl network reset, then connect, to use the new ranges",
+			e.peer, differs, e.name(object))
 	} else {
 		e.Verbose("Configuration %s is there already", object.Name)
 	}
 	return object, nil
 }
 
-// exchangeKeys waits until both gateways have keys, and stores each public key in the other cluster.
+// exchangeKeys waits until each gateway has keys, and stores its public key in the other cluster.
 func (t *tunnel) exchangeKeys(ctx context.Context) error {
-	keys := map[*end][]byte{}
-	var mu sync.Mutex
-	read := func(ctx context.Context, e *end) error {
-		key, err := e.gatewayKey(ctx, e.namespace, &e.gateways)
-		if err != nil {
-			if trouble := e.gatewayTrouble(e.namespace, &e.gateways); trouble != "" {
-				err = fmt.Errorf("%w; %s", err, trouble)
-			}
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		keys[e] = key
+	if t.options.keysNotShared {
+		t.client.Info("The keys are not shared (--disable-sharing-keys): liqoctl generate publickey prints the key of each gateway")
 		return nil
 	}
-	if err := together(ctx, func(ctx context.Context) error { return read(ctx, t.server) },
-		func(ctx context.Context) error { return read(ctx, t.client) }); err != nil {
-		return err
-	}
-	tell := func(ctx context.Context, from, to *end) error {
-		return to.ensureKey(ctx, to.namespace, to.peer, keys[from], "held another key than the gateway has: replaced")
-	}
-	return together(ctx, func(ctx context.Context) error { return tell(ctx, t.server, t.client) },
-		func(ctx context.Context) error { return tell(ctx, t.client, t.server) })
+	return t.atBothEnds(ctx, func(ctx context.Context, e, other *end) error {
+		keys := other.gateways.keys(other.namespace)
+		if err := other.reach(ctx, other.keysGoal(keys, &other.gateways)); err != nil {
+			return err
+		}
+		return e.ensureKey(ctx, e.namespace, e.peer, keys.Data[networkingv1beta1.SecretPublicKey], "held another key than the gateway has: replaced")
+	})
 }
 
 // connected waits until both ends report the tunnel as connected.
 func (t *tunnel) connected(ctx context.Context) error {
 	began := time.Now()
-	if err := together(ctx, t.client.connected, t.server.connected); err != nil {
+	if err := together(ctx, t.client.to(t.client.connectedGoal()), t.server.to(t.server.connectedGoal())); err != nil {
 		if why := t.evidence(time.Since(began)); why != "" {
 			return fmt.Errorf("%w\n%s", err, why)
 		}

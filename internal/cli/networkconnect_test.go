@@ -43,7 +43,7 @@ func (n networks) connectChanges() {
 	n.has(n.must(n.both("network connect --mtu 1200 --gw-client-address 198.51.100.1 --gw-client-port 4000")), "spec.mtu is 1200, was 1340", "spec.endpoint.addresses is [198.51.100.1], was [192.0.2.2]",
 		"spec.endpoint.port is 4000, was 51840")
 	// A server that moved: the client is a choice of the user's by now.
-	n.has(n.must(n.both("network connect --gw-server-service-port 51841")), "spec.endpoint.port is 51841, was 51840", "dials 198.51.100.1:4000/UDP, while the server is reached at 192.0.2.2:51841/UDP",
+	n.has(n.must(n.both("network connect --gw-server-service-port 51841")), "spec.endpoint.port is 51841, was 51840", "connects to 198.51.100.1:4000/UDP, but the address of the server is 192.0.2.2:51841/UDP",
 		"--gw-client-address 192.0.2.2 --gw-client-port 51841")
 	n.must(n.both("network connect --gw-server-service-port 51840 --mtu 1340"))
 	n.must(n.both("network connect --gw-client-address 192.0.2.2 --gw-client-port 51840"))
@@ -54,12 +54,12 @@ func (n networks) connectChanges() {
 func (n networks) connectExplains() {
 	t := n.T
 	n.rome.silent, n.milan.silent = true, true
-	n.has(n.refused(n.both("network connect --gw-server-service-type NodePort --wait --timeout 4s")), "waiting for Connection gw-", "the time is over (--timeout), last seen: it does not exist",
+	n.has(n.refused(n.both("network connect --gw-server-service-type NodePort --wait --timeout 4s")), "waiting for Connection gw-", "timed out (--timeout), last seen: it does not exist",
 		"GatewayClient milan has no pod in namespace liqo-tenant-milan")
 	if err := n.rome.Delete(t.Context(), kindPublicKey.object("liqo-tenant-milan", "milan")); err != nil {
 		t.Fatal(err)
 	}
-	n.has(n.refused(n.both("network connect --disable-sharing-keys --wait --timeout 4s")), "Cluster rome was not told the key of milan's gateway")
+	n.has(n.refused(n.both("network connect --disable-sharing-keys --wait --timeout 4s")), "Cluster rome does not have the key of milan's gateway")
 	n.rome.silent, n.milan.silent = false, false
 	n.must(n.both("network connect --wait"))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -23,7 +22,7 @@ type remains struct {
 }
 
 // remainsOf returns the objects of the network with a peer. It returns none if there is no tenant namespace. If the user may not list the
-// objects, it fails with insist. Without insist it warns and returns none.
+// objects, it fails if insist is true, and otherwise warns and returns none.
 func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*remains, error) {
 	out := &remains{cluster: c}
 	namespace, err := c.findTenantNamespace(ctx, peer)
@@ -37,7 +36,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 		list := part.kind.list()
 		err := c.listOfPeer(ctx, list, namespace, peer)
 		if apierrors.IsForbidden(err) && !insist { // a user with the permission to peer only
-			c.Warn("The user of the kubeconfig may not look for a network with %s: if there is one it stays", peer)
+			c.Warn("The user of the kubeconfig may not read the network with %s: if there is one, it is not deleted", peer)
 			return &remains{cluster: c}, nil
 		}
 		if err != nil {
@@ -50,8 +49,8 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 	return out, nil
 }
 
-// removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address
-// ranges. Otherwise it names them, and reset, the command that removes them.
+// removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address ranges.
+// Otherwise it prints their names and the command that removes them, reset.
 func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait bool, reset string) error {
 	local, remote, err := p.remains(ctx, true)
 	if err != nil {
@@ -79,7 +78,8 @@ func (a *app) removeNetwork(ctx context.Context, p *pair, question string, confi
 		return err
 	}
 	if len(left) > 0 {
-		p.local.Info("Left: %s, so that connecting again gives every pod the address it had. To remove it, run: %s", strings.Join(left, ", "), reset)
+		p.local.Info("Kept: %s. With it, every pod gets its former address when the networks are connected again. To delete it, run: %s",
+			strings.Join(left, ", "), reset)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) 
 				}
 				return nil
 			}
-			return r.allGone(ctx, made)
+			return r.allGone(ctx, made, r.Verbose)
 		}
 		if err := both(func() error { return remove(local) }, func() error { return remove(remote) }); err != nil {
 			return err
@@ -161,17 +161,4 @@ func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Objec
 		}
 	}
 	return out, nil
-}
-
-// allGone waits until all objects are deleted.
-func (c *cluster) allGone(ctx context.Context, objects []client.Object) error {
-	var errs []error
-	for _, object := range objects {
-		name := c.name(object)
-		step := c.Start("Waiting for %s to be gone", name)
-		errs = append(errs, c.gone(ctx, step, object))
-		step.End()
-		c.Verbose("%s is gone", name)
-	}
-	return errors.Join(errs...)
 }

@@ -29,12 +29,13 @@ func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain SOURCE TARGET",
 		Short: "Show every hop and address translation between two pods, and where the path is broken",
-		Long: "Follow a packet from one pod to another and its answer back, through the plans that the nodes and gateways on the way carry out:\n" +
-			"under which address each sees the other, which host rewrites what, and, where the way is broken, which object is the reason\n" +
-			"and what cures it. The exit code is 1 where it is broken. No packet is sent and nothing is changed.\n\n" +
-			"An end is [cluster/]namespace/pod or [cluster/]address; without a cluster it is of the local one, and an address of TARGET is the\n" +
-			"one that SOURCE calls. All clusters on the way must be known: by --remote-kubeconfig, once for each, or from manifests in a directory\n" +
-			"with a folder for each cluster, named by its ID (the first one is the local one):\n\n" +
+		Long: "Compute the path of a packet from one pod to another, and of its answer, from the network plans of the nodes and gateways on the\n" +
+			"path: under which address each pod sees the other, and which host translates which address. If the path is broken, print the object\n" +
+			"that breaks it and the cure, and exit with code 1. The command sends no packet and changes nothing.\n\n" +
+			"SOURCE and TARGET are [cluster/]namespace/pod or [cluster/]address. The default cluster is the local one, and an address as TARGET is\n" +
+			"the address that SOURCE connects to. The command needs the objects of all clusters on the path: from --remote-kubeconfig, once for\n" +
+			"each cluster, or from manifests in a directory. The directory has a folder for each cluster, named by its ID, and the first folder is\n" +
+			"the local cluster:\n\n" +
 			"  kubectl get nodes,pods,daemonsets,networks.ipam,ips,configurations,gatewayservers,gatewayclients,connections,publickeies,namespacemaps \\\n" +
 			"      -A -o yaml > dump/rome/objects.yaml",
 		Example: example(`

@@ -118,7 +118,7 @@ func TestExplainReportsFaults(t *testing.T) {
 	}
 	for target, want := range map[string]string{
 		"milan/demo-rome/nobody": "there is no pod demo-rome/nobody in the pod network of cluster milan (pods there: hello)",
-		"naples/a/b":             "cluster naples is not among those given (milan, rome)",
+		"naples/a/b":             "cluster naples is not one of the given clusters (milan, rome)",
 		"what":                   "neither an address nor",
 		"a/b/c/d":                "want [cluster/]namespace/pod",
 		"rome/demo/home":         "are both in cluster rome",

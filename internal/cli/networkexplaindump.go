@@ -44,7 +44,8 @@ func dumpedClusters(directory, liqoNamespace string) ([]explainedCluster, error)
 		clusters = append(clusters, c)
 	}
 	if len(clusters) < 2 {
-		return nil, fmt.Errorf("%s has %d folders, and needs one for each cluster, named by its ID: %s/rome/objects.yaml, %s/milan/objects.yaml", directory, len(clusters), directory, directory)
+		return nil, fmt.Errorf("%s has %d folders, and needs one for each cluster, named by its ID: %s/rome/objects.yaml, %s/milan/objects.yaml",
+			directory, len(clusters), directory, directory)
 	}
 	return clusters, nil
 }

@@ -25,7 +25,8 @@ func explanationOf(clusters []explainedCluster, source, target string) (network.
 		return network.Explanation{}, fmt.Errorf("TARGET %s: %w", target, err)
 	}
 	if from.Cluster == to.Cluster {
-		return network.Explanation{}, fmt.Errorf("%s and %s are both in cluster %s: their packets stay in its own network, and no gateway is on the way", from, to, from.Cluster)
+		return network.Explanation{}, fmt.Errorf("%s and %s are both in cluster %s: their packets stay in its own network, and no gateway is on the way",
+			from, to, from.Cluster)
 	}
 	plain := make([]network.Cluster, len(clusters))
 	for i, c := range clusters {
@@ -55,7 +56,7 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 			out.Warn("cluster %s: %s", c.ID, problem)
 		}
 	}
-	return fmt.Errorf("the way from %s to %s is broken: %s", explanation.From, explanation.To, explanation.Fault)
+	return fmt.Errorf("the path from %s to %s is broken: %s", explanation.From, explanation.To, explanation.Fault)
 }
 
 // resolveEnd converts an argument of the user to an end. If a target is only an address, without a cluster, it is the address that the
@@ -67,7 +68,7 @@ func resolveEnd(clusters []explainedCluster, text string, source *network.End) (
 	if _, err := netip.ParseAddr(parts[len(parts)-1]); len(parts) == 3 || len(parts) == 2 && err == nil {
 		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == parts[0] })
 		if i < 0 {
-			return network.End{}, fmt.Errorf("cluster %s is not among those given (%s)", parts[0], clusterNames(clusters))
+			return network.End{}, fmt.Errorf("cluster %s is not one of the given clusters (%s)", parts[0], clusterNames(clusters))
 		}
 		local, parts, named = &clusters[i], parts[1:], true
 	}
@@ -99,7 +100,8 @@ func clusterNames(clusters []explainedCluster) string {
 func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name string) (network.End, error) {
 	pod := c.pod(namespace, name)
 	if pod == nil {
-		return network.End{}, fmt.Errorf("there is no pod %s/%s in the pod network of cluster %s (pods there: %s)", namespace, name, c.ID, c.podNames(namespace))
+		return network.End{}, fmt.Errorf("there is no pod %s/%s in the pod network of cluster %s (pods there: %s)",
+			namespace, name, c.ID, c.podNames(namespace))
 	}
 	i := slices.IndexFunc(c.objects.Nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
 	if i < 0 {
@@ -115,12 +117,13 @@ func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name st
 	}
 	j := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == provider })
 	if j < 0 {
-		return network.End{}, fmt.Errorf("pod %s/%s runs in cluster %s, which is not among those given (%s): add its --remote-kubeconfig",
+		return network.End{}, fmt.Errorf("pod %s/%s runs in cluster %s, which is not one of the given clusters (%s): add its --remote-kubeconfig",
 			namespace, name, provider, clusterNames(clusters))
 	}
 	remoteNamespace := c.remoteNamespace(provider, namespace)
 	if remoteNamespace == "" {
-		return network.End{}, fmt.Errorf("namespace %s of cluster %s has no remote namespace in cluster %s: offload it with liqoctl offload namespace %s", namespace, c.ID, provider, namespace)
+		return network.End{}, fmt.Errorf("namespace %s of cluster %s has no remote namespace in cluster %s: offload it with liqoctl offload namespace %s",
+			namespace, c.ID, provider, namespace)
 	}
 	return podEnd(clusters, &clusters[j], remoteNamespace, name)
 }
@@ -184,7 +187,8 @@ func seenAs(clusters []explainedCluster, source network.End, address netip.Addr)
 	for range clusters { // no path is longer than that
 		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == at })
 		if i < 0 {
-			return network.End{}, fmt.Errorf("it leads to cluster %s, which is not among those given (%s): add its --remote-kubeconfig", at, clusterNames(clusters))
+			return network.End{}, fmt.Errorf("the path leads to cluster %s, which is not one of the given clusters (%s): add its --remote-kubeconfig",
+				at, clusterNames(clusters))
 		}
 		c := &clusters[i]
 		peer, ok := c.peerSeenAt(address)
@@ -203,7 +207,8 @@ func seenAs(clusters []explainedCluster, source network.End, address netip.Addr)
 		}
 		back, ok := clusters[j].Facts.Translation(c.ID)
 		if !ok {
-			return network.End{}, fmt.Errorf("cluster %s has no valid Configuration of cluster %s: liqoctl doctor, run on %s, says what is wrong with it", peer, c.ID, peer)
+			return network.End{}, fmt.Errorf("cluster %s has no valid Configuration of cluster %s: run liqoctl doctor on %s to find the problem",
+				peer, c.ID, peer)
 		}
 		if address, err = back.FromWire(wire); err != nil {
 			return network.End{}, fmt.Errorf("in cluster %s: %w", peer, err)

@@ -33,36 +33,26 @@ func (c *cluster) report(object client.Object, existed bool, notes []string) {
 	}
 }
 
-func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
+// ensureServer creates the GatewayServer, or changes what the user's flags name, and waits until it has an address.
+func (t *tunnel) ensureServer(ctx context.Context) error {
+	e, o := t.server, t.options
 	object := e.gateways.server
 	existed := object != nil
 	if !existed {
 		object = &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.peer}}
 	}
-	var template corev1.ObjectReference
-	if !existed || o.given("gw-server-template-name") || o.given("gw-server-template-namespace") || o.given("gw-server-type") {
-		var err error
-		if template, err = o.server.template.reference(e.cluster); err != nil {
-			return err
-		}
-		if !o.skipValidation {
-			if err := e.templateExists(ctx, &networkingv1beta1.WgGatewayServerTemplate{}, template, serverTemplates); err != nil {
-				return err
-			}
-		}
+	template, err := e.templateOf(ctx, existed, "gw-server-", &o.server.template, o, &networkingv1beta1.WgGatewayServerTemplate{})
+	if err != nil {
+		return err
 	}
 	var kind corev1.ServiceType
 	if !existed {
-		var err error
 		if kind, err = o.server.choose(ctx, e.cluster, template); err != nil {
 			return err
 		}
 	}
 	var notes []string
-	_, err := e.ensure(ctx, object, func() error {
-		if object.DeletionTimestamp != nil {
-			return e.leaving(object)
-		}
+	_, err = e.ensure(ctx, object, func() error {
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
 			o.server.fill(object, template, kind, e.peer, o.mtu)
@@ -96,22 +86,31 @@ func (e *end) ensureServer(ctx context.Context, o *networkOptions) error {
 	}
 	e.gateways.server = object
 	e.report(object, existed, notes)
-	return nil
+	t.at, err = t.endpoint(ctx, o)
+	return err
 }
 
-// templateExists fails if the template does not exist. It checks only Liqo's own kinds of templates.
-func (e *end) templateExists(ctx context.Context, template client.Object, reference corev1.ObjectReference, resource string) error {
-	if !ownTemplate(reference) {
-		return nil
+// templateOf returns the reference to the template of a gateway. It is empty for a gateway that exists, unless the user's flags name a template.
+// The flags start with the prefix. It fails if a template of Liqo's own kinds does not exist, unless the user skips this check.
+func (e *end) templateOf(
+	ctx context.Context, existed bool, prefix string, flags *templateFlags, o *networkOptions, template client.Object,
+) (corev1.ObjectReference, error) {
+	if existed && !o.given(prefix+"template-name") && !o.given(prefix+"template-namespace") && !o.given(prefix+"type") {
+		return corev1.ObjectReference{}, nil
 	}
-	err := e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
+	reference, err := flags.reference(e.cluster)
+	if err != nil || o.skipValidation || !ownTemplate(reference) {
+		return reference, err
+	}
+	err = e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
 	if absent(err) {
-		return e.error(fmt.Errorf("there is no %s %s in namespace %s, of which gateways are made (%s): name another, or install again", reference.Kind, reference.Name, reference.Namespace, resource))
+		return reference, e.error(fmt.Errorf("there is no %s %s in namespace %s to create gateways from (%s): name another one, or run liqoctl install again",
+			reference.Kind, reference.Name, reference.Namespace, flags.resource))
 	}
 	if err != nil {
-		return e.error(fmt.Errorf("reading %s %s: %w", reference.Kind, reference.Name, err))
+		return reference, e.error(fmt.Errorf("reading %s %s: %w", reference.Kind, reference.Name, err))
 	}
-	return nil
+	return reference, nil
 }
 
 // endpoint returns the endpoint that the client dials. The user's flags override the address and port that the server publishes.
@@ -139,32 +138,37 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 
 // serverEndpoint waits until a GatewayServer has its endpoint in the status, and returns it.
 func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
-	step := c.Start("Waiting for the address of GatewayServer %s", server.Name)
-	defer step.End()
-	err := c.wait(ctx, step, server, func() verdict {
-		endpoint := server.Status.Endpoint
-		if endpoint == nil || len(endpoint.Addresses) == 0 || (endpoint.Port == 0 && len(endpoint.Ports) == 0) || stale(server) {
-			return notYet("it has no address to dial in status.endpoint%s%s", reasons(readiness(server.Status.Conditions)), balancerHint(server))
-		}
-		return yes()
-	}, func() {
-		server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{plannedAddress}, Port: server.Spec.Endpoint.Port, Protocol: corev1.ProtocolUDP}
-	})
-	if err != nil {
-		if trouble := c.gatewayTrouble(server.Namespace, &gateways{server: server}); trouble != "" {
-			return nil, fmt.Errorf("%w; %s", err, trouble)
-		}
+	if err := c.reach(ctx, c.endpointGoal(server)); err != nil {
 		return nil, err
 	}
-	step.Done("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
-	c.tellNodePort(server)
+	c.Did("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
+	c.warnOfNodePort(server)
 	return server.Status.Endpoint, nil
 }
 
-// tellNodePort warns if a GatewayServer is reached by the node port of its Service because nothing gave its load balancer an address.
-func (c *cluster) tellNodePort(server *networkingv1beta1.GatewayServer) {
+// endpointGoal waits until a GatewayServer has its endpoint in the status.
+func (c *cluster) endpointGoal(server *networkingv1beta1.GatewayServer) *goal {
+	return &goal{
+		object: server, doing: "Waiting for the address of GatewayServer " + server.Name,
+		met: func() verdict {
+			endpoint := server.Status.Endpoint
+			if endpoint == nil || len(endpoint.Addresses) == 0 || (endpoint.Port == 0 && len(endpoint.Ports) == 0) || stale(server) {
+				return notYet("it has no address to dial in status.endpoint%s%s", reasons(readiness(server.Status.Conditions)), balancerHint(server))
+			}
+			return yes()
+		},
+		answer: func() {
+			server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{plannedAddress}, Port: server.Spec.Endpoint.Port,
+				Protocol: corev1.ProtocolUDP}
+		},
+		trouble: func() string { return c.gatewayTrouble(server.Namespace, &gateways{server: server}) },
+	}
+}
+
+// warnOfNodePort warns if peers reach a GatewayServer at the node port of its Service because its load balancer has no address.
+func (c *cluster) warnOfNodePort(server *networkingv1beta1.GatewayServer) {
 	if server.Spec.Endpoint.ServiceType == corev1.ServiceTypeLoadBalancer && server.Status.Endpoint.Port != server.Spec.Endpoint.Port {
-		c.Warn("Service %s/%s got no load balancer, so its node port is used. Type NodePort does not wait for one: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort",
+		c.Warn("Service %s/%s got no address from a load balancer, so its node port is used. To avoid the wait, choose type NodePort: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort",
 			server.Namespace, networkingv1beta1.GatewayChild(server.Name))
 	}
 }
@@ -184,37 +188,28 @@ func readiness(conditions []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == networkingv1beta1.Connected })
 }
 
-// balancerHint says why a Service of type LoadBalancer may have no address.
+// balancerHint returns a hint for a Service of type LoadBalancer without an address.
 func balancerHint(server *networkingv1beta1.GatewayServer) string {
 	if server.Spec.Endpoint.ServiceType != corev1.ServiceTypeLoadBalancer {
 		return ""
 	}
-	return "; its Service is of type LoadBalancer: where nothing gives those an address, use type NodePort (--gw-server-service-type NodePort)"
+	return "; its Service is of type LoadBalancer: if the cluster has no load balancers, use type NodePort (--gw-server-service-type NodePort)"
 }
 
-func (e *end) ensureClient(ctx context.Context, at networkingv1beta1.Endpoint, o *networkOptions) error {
+// ensureClient creates the GatewayClient, or changes what the user's flags name.
+func (t *tunnel) ensureClient(ctx context.Context) error {
+	e, o, at := t.client, t.options, t.at
 	object := e.gateways.client
 	existed := object != nil
 	if !existed {
 		object = &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.peer}}
 	}
-	var template corev1.ObjectReference
-	if !existed || o.given("gw-client-template-name") || o.given("gw-client-template-namespace") || o.given("gw-client-type") {
-		var err error
-		if template, err = o.client.reference(e.cluster); err != nil {
-			return err
-		}
-		if !o.skipValidation {
-			if err := e.templateExists(ctx, &networkingv1beta1.WgGatewayClientTemplate{}, template, clientTemplates); err != nil {
-				return err
-			}
-		}
+	template, err := e.templateOf(ctx, existed, "gw-client-", &o.client, o, &networkingv1beta1.WgGatewayClientTemplate{})
+	if err != nil {
+		return err
 	}
 	var notes []string
-	_, err := e.ensure(ctx, object, func() error {
-		if object.DeletionTimestamp != nil {
-			return e.leaving(object)
-		}
+	_, err = e.ensure(ctx, object, func() error {
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
 			fillClient(object, template, e.peer, at, o.mtu)
@@ -243,7 +238,8 @@ func (e *end) ensureClient(ctx context.Context, at networkingv1beta1.Endpoint, o
 	e.gateways.client = object
 	e.report(object, existed, notes)
 	if dials := endpointText(&object.Spec.Endpoint); dials != endpointText(&at) {
-		e.Warn("%s dials %s, while the server is reached at %s: it stays so; --gw-client-address %s --gw-client-port %d changes it", e.name(object), dials,
+		e.Warn("%s connects to %s, but the address of the server is %s. The client is not changed; --gw-client-address %s --gw-client-port %d changes it",
+			e.name(object), dials,
 			endpointText(&at), at.Addresses[0], at.Port)
 	}
 	return nil

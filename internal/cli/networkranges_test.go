@@ -9,8 +9,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public ranges that only the peer reported, and names the cure. A Configuration of
-// an administrator stays as it is.
+// TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public ranges that only the peer reported, and names the cure. A
+// Configuration of an administrator stays as it is.
 func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 	for name, test := range map[string]struct{ pod, external, refused string }{
 		"private":         {"10.20.0.0/16", "10.70.0.0/16", ""},

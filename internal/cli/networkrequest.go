@@ -21,38 +21,39 @@ import (
 // seconds.
 const answerWithin = 45 * time.Second
 
-// requestNetwork lets the two control planes connect the networks, if both clusters have a network. It reports whether the networks are
-// connected.
-func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string, o *peerOptions) (bool, error) {
-	if o.networkingDisabled {
-		c.Info("The networks are not connected (--networking-disabled): offloaded pods reach those of this cluster only where the infrastructure routes them")
-		return false, nil
+// requestNetwork lets the two control planes connect the networks, if both clusters have a network.
+func (u *use) requestNetwork(ctx context.Context) error {
+	if u.options.networkingDisabled {
+		u.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
+		return nil
 	}
-	why, err := c.whyNoNetwork(ctx)
+	why, err := u.whyNoNetwork(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if why != "" {
-		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach those of the consumer only where the infrastructure routes them", c.id, why)
-		return false, nil
+		u.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", u.id, why)
+		return nil
 	}
-	made, err := c.networkMade(ctx, namespace, provider)
-	if err != nil || made {
-		return made, err
+	if u.connected, err = u.networkMade(ctx, u.namespace, u.provider); err != nil || u.connected {
+		return err
 	}
-	step := c.Start("Asking cluster %s for a network", provider)
+	u.connected, err = u.negotiate(ctx)
+	return err
+}
+
+// negotiate creates a NetworkRequest and waits for the answer of the provider. It reports whether there is one.
+func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
+	step := u.Start("Asking cluster %s for a network", u.provider)
 	defer step.End()
-	request := &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
-	wanted, serviceType := networkingv1beta1.ServerLocation(o.location), corev1.ServiceType(o.network.server.serviceType)
+	request := &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.provider}}
+	wanted, serviceType := networkingv1beta1.ServerLocation(u.options.location), corev1.ServiceType(u.options.network.server.serviceType)
 	existed := false
 	var notes []string
-	changed, err := c.ensure(ctx, request, func() error {
-		if request.DeletionTimestamp != nil {
-			return c.leaving(request)
-		}
+	changed, err := u.ensure(ctx, request, func() error {
 		setLabel(request, api.LabelReplication, api.True)
-		setLabel(request, api.LabelRemoteID, provider)
-		setLabel(request, api.LabelRemoteClusterID, provider)
+		setLabel(request, api.LabelRemoteID, u.provider)
+		setLabel(request, api.LabelRemoteClusterID, u.provider)
 		if existed = request.ResourceVersion != ""; !existed {
 			request.Spec.Server = wanted
 		}
@@ -67,27 +68,28 @@ func (c *cluster) requestNetwork(ctx context.Context, namespace, provider string
 	}
 	switch {
 	case changed && !existed:
-		c.Did("NetworkRequest %s correctly ensured", request.Name)
+		u.Did("NetworkRequest %s correctly ensured", request.Name)
 	case changed:
-		c.report(request, existed, notes)
+		u.report(request, existed, notes)
 	}
 	if existed {
-		if err := c.changeNegotiated(ctx, request, o); err != nil {
+		if err := u.changeNegotiated(ctx, request, u.options); err != nil {
 			return false, err
 		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	err = c.wait(bounded, step, request, func() verdict {
+	err = u.wait(bounded, step, request, func() verdict {
 		if len(request.Status.Conditions) == 0 {
-			return notYet("cluster %s has not answered", provider)
+			return notYet("cluster %s has not answered", u.provider)
 		}
 		return yes()
 	})
 	if waiting := (*waitError)(nil); errors.As(err, &waiting) && ctx.Err() == nil {
 		step.End()
-		c.Warn("The networks are not connected: cluster %s has not answered to %s within %s. Has it a network (networking.enabled=true)?", provider, c.name(request), answerWithin)
-		return false, c.deleteAll(ctx, []client.Object{request}, true)
+		u.Warn("The networks are not connected: cluster %s has not answered %s within %s. Is it installed with networking.enabled=true?",
+			u.provider, u.name(request), answerWithin)
+		return false, u.deleteAll(ctx, []client.Object{request}, true)
 	}
 	return err == nil, err
 }
@@ -108,7 +110,7 @@ func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1bet
 	atConsumer := found.server != nil || (found.client == nil && request.Spec.Server == networkingv1beta1.ServerAtConsumer)
 	here := map[bool]string{true: c.id, false: provider}
 	if located && atConsumer != (o.location == locationConsumer) {
-		c.Warn("The tunnel is requested with its server in %s and stays so: unpeer, then peer again, changes that", here[atConsumer])
+		c.Warn("The existing NetworkRequest asks for a gateway server in %s and is not changed: to change it, unpeer and peer again", here[atConsumer])
 	}
 	server := found.server
 	if serviceType == "" || server == nil {
@@ -116,9 +118,6 @@ func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1bet
 	}
 	var notes []string
 	if _, err := c.ensure(ctx, server, func() error {
-		if server.DeletionTimestamp != nil {
-			return c.leaving(server)
-		}
 		notes = nil
 		change(&notes, "spec.endpoint.serviceType", &server.Spec.Endpoint.ServiceType, serviceType)
 		return nil
@@ -143,7 +142,7 @@ func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (
 			return false, err
 		}
 		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !network.Negotiated(o) }) {
-			c.Info("The networks are connected already, and stay as they are")
+			c.Info("The networks are connected already, and are not changed")
 			return true, nil
 		}
 	}
@@ -186,18 +185,10 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 		return err
 	}
 	if shared {
-		c.Info("The network stays: cluster %s asked for it too", provider)
+		c.Info("The network stays: cluster %s requested it too", provider)
 		return nil
 	}
-	for _, object := range made {
-		step := c.Start("Waiting for %s to be gone", c.name(object))
-		err := c.gone(ctx, step, object)
-		step.End()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.allGone(ctx, made, c.Verbose)
 }
 
 // ownedByAny returns the objects with an owner reference to one of the owners.

@@ -59,8 +59,9 @@ func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestNetworkRequestTakesFlagsAgain: a command that is run again changes how the requested gateway server of this cluster is reached, in the request and in the
-// GatewayServer that exists already. A command without the flag changes nothing, and another location of the server is refused by a warning.
+// TestNetworkRequestTakesFlagsAgain: a command that is run again changes how the requested gateway server of this cluster is reached, in the
+// request and in the GatewayServer that exists already. A command without the flag changes nothing, and another location of the server is refused
+// by a warning.
 func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 	const namespace = "liqo-tenant-milan"
 	requested := func(at networkingv1beta1.ServerLocation) *networkingv1beta1.NetworkRequest {
@@ -97,7 +98,7 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 		},
 		"with the server at the provider": {
 			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
-			want: "LoadBalancer", says: "server in milan and stays so",
+			want: "LoadBalancer", says: "server in milan and is not changed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +115,9 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 				WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 			o := &peerOptions{location: row.location}
 			o.network.server.serviceType = row.serviceType
-			if connected, err := c.requestNetwork(t.Context(), namespace, "milan", o); err != nil || !connected {
-				t.Fatalf("connected: %v, %v: %s", connected, err, out.String())
+			u := &use{cluster: c, provider: "milan", namespace: namespace, options: o}
+			if err := u.requestNetwork(t.Context()); err != nil || !u.connected {
+				t.Fatalf("connected: %v, %v: %s", u.connected, err, out.String())
 			}
 			request := requested("")
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); err != nil {

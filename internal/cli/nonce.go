@@ -19,7 +19,7 @@ func (a *app) createCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "create",
 		Short: "Create individual resources",
-		Long:  "Create the objects that a peering is made of, one by one.",
+		Long:  "Create the objects of a peering one by one.",
 		Example: example(`
 			# Ask an authenticated provider for resources
 			%[1]s create resourceslice milan --remote-cluster-id milan`),
@@ -32,7 +32,7 @@ func (a *app) getCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "get",
 		Short: "Print individual values",
-		Long:  "Print values that a peering made by hand needs.",
+		Long:  "Print values that you need to create a peering step by step.",
 		Example: example(`
 			# The nonce that the cluster rome has to sign
 			%[1]s get nonce --remote-cluster-id rome`),
@@ -46,21 +46,12 @@ func (a *app) createNonceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "nonce",
 		Short: "Create the nonce that a consumer signs",
-		Long:  "Make the nonce that a consumer has to sign before the local cluster, the provider, admits it.",
+		Long:  "Create the nonce that a consumer must sign before the local cluster, the provider, admits it.",
 		Example: example(`
 			# Run on the provider
 			%[1]s create nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			if err := output.validate(); err != nil {
-				return err
-			}
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
 			if output.format != "" {
 				return local.printObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 					Namespace: api.TenantNamespace(consumer), Name: authv1beta1.NonceSecret,
@@ -71,13 +62,13 @@ func (a *app) createNonceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nonce, err := local.ensureNonce(ctx, namespace, consumer)
-			if err != nil {
+			nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
+			if err := local.reach(ctx, nonceGoal(nonce, consumer)); err != nil {
 				return err
 			}
-			local.Did("Nonce for cluster %s: %s", consumer, nonce)
+			local.Did("Nonce for cluster %s: %s", consumer, nonce.Data[authv1beta1.NonceKey])
 			return nil
-		},
+		}),
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
@@ -94,18 +85,12 @@ func (a *app) getNonceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "nonce",
 		Short: "Print the nonce that a consumer signs",
-		Long:  "Print the nonce that a consumer has to sign before the local cluster, the provider, admits it.",
+		Long:  "Print the nonce that a consumer must sign before the local cluster, the provider, admits it.",
 		Example: example(`
 			# Run on the provider
 			%[1]s get nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, _ []string) error {
 			namespace, err := local.requireTenantNamespace(ctx, consumer)
 			if err != nil {
 				return err
@@ -115,11 +100,12 @@ func (a *app) getNonceCommand() *cobra.Command {
 			if err := local.Get(ctx, key, &secret); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("reading Secret %s: %w", key, err)
 			} else if apierrors.IsNotFound(err) || len(secret.Data[authv1beta1.NonceKey]) == 0 {
-				return fmt.Errorf("there is no nonce for cluster %s in namespace %s: make it with liqoctl create nonce --remote-cluster-id %s", consumer, namespace, consumer)
+				return fmt.Errorf("there is no nonce for cluster %s in namespace %s: create it with liqoctl create nonce --remote-cluster-id %s",
+					consumer, namespace, consumer)
 			}
 			_, err = fmt.Fprintf(local.Out(), "%s\n", secret.Data[authv1beta1.NonceKey])
 			return err
-		},
+		}),
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	addTimeout(command.Flags(), &timeout)

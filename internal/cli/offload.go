@@ -27,7 +27,7 @@ func (a *app) offloadCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "offload",
 		Short: "Offload namespaces to other clusters",
-		Long:  "Extend parts of the local cluster to the clusters it is peered with.",
+		Long:  "Offload namespaces of the local cluster to the clusters with which it is peered.",
 		Example: example(`
 			# Pods of this namespace may run in every provider
 			%[1]s offload namespace demo`),
@@ -114,7 +114,7 @@ func (c *cluster) refuseProtected(ctx context.Context, selector string, names []
 		}
 	}
 	if len(refused) > 0 && selector != "" {
-		problems = append(problems, fmt.Errorf("no namespace was offloaded: leave out those that can not be, with --ns-selector '%s,%s notin (%s)'",
+		problems = append(problems, fmt.Errorf("no namespace was offloaded: exclude the namespaces that cannot be offloaded with --ns-selector '%s,%s notin (%s)'",
 			selector, corev1.LabelMetadataName, strings.Join(refused, ", ")))
 	}
 	return errors.Join(problems...)
@@ -159,7 +159,8 @@ func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *of
 	if len(left) == 0 {
 		return nil
 	}
-	// Where the user may not read volumes, the controller manager keeps the remote namespaces with data, and says so in the status.
+	// If the user may not read volumes, the command cannot check them. The controller manager then keeps the remote namespaces with data, and reports
+	// them in the status.
 	err = c.checkVolumes(ctx, func(namespace, provider string) bool { return slices.Contains(lost[namespace], provider) })
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
@@ -168,10 +169,11 @@ func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *of
 		return a.confirm(fmt.Sprintf("Change the selector? It may leave out a cluster where the namespace is (%s): the remote namespace is deleted there, with everything in it.",
 			strings.Join(left, ", ")))
 	}
-	return a.confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.", strings.Join(left, ", ")))
+	return a.confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.",
+		strings.Join(left, ", ")))
 }
 
-// heldBy returns a cluster that is not selected and still has the remote namespace, empty if there is none.
+// heldBy returns a cluster that is not selected but still has the remote namespace; empty if there is none.
 func heldBy(object *offloadingv1beta1.NamespaceOffloading) string {
 	for _, id := range slices.Sorted(maps.Keys(object.Status.RemoteNamespacesConditions)) {
 		conditions := object.Status.RemoteNamespacesConditions[id]
@@ -185,7 +187,8 @@ func heldBy(object *offloadingv1beta1.NamespaceOffloading) string {
 	return ""
 }
 
-// keepDataAgain removes the annotation that gave the data of volumes up: it was for the clusters that the selector left out, and not for later ones.
+// keepDataAgain removes the annotation that permits the deletion of volumes with data. The user set it for the clusters that the selector no longer
+// selects, so it must not apply to later changes.
 func (c *cluster) keepDataAgain(ctx context.Context, object *offloadingv1beta1.NamespaceOffloading) error {
 	before := object.DeepCopy()
 	delete(object.Annotations, api.AnnotationDeleteVolumes)
@@ -219,11 +222,11 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		Use:     "namespace NAME...",
 		Aliases: []string{"ns", "namespaces"},
 		Short:   "Offload namespaces to other clusters",
-		Long: "Extend namespaces to the clusters the local one is peered with: every selected provider gets a remote namespace, and\n" +
-			"new pods may be scheduled on its virtual nodes. Pods that exist already stay where they are. For a namespace that is\n" +
-			"offloaded already, only the settings on the command line change; a selector that leaves out clusters where the namespace\n" +
-			"is deletes it there, after a confirmation, and only with --delete-volumes if volumes have data there. Namespaces of Kubernetes and of Liqo, and those that the installation protects\n" +
-			"(value offloading.protectedNamespaces), are refused.",
+		Long: "Offload namespaces to the peers of the local cluster: every selected provider gets a remote namespace, and new pods may be scheduled\n" +
+			"on its virtual nodes. Existing pods are not moved.\n\n" +
+			"If a namespace is already offloaded, only the settings on the command line change. If the new selector no longer selects a provider,\n" +
+			"the remote namespace there is deleted after a confirmation. If volumes have data there, the command also needs --delete-volumes.\n" +
+			"The command rejects the namespaces of Kubernetes and Liqo, and those in value offloading.protectedNamespaces of the installation.",
 		Example: example(`
 			# Pods may run here and in every provider
 			%[1]s offload namespace demo
@@ -277,7 +280,8 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&o.pods, "pod-offloading-strategy", string(offloadingv1beta1.PodsLocalAndRemote), "Where pods may run: Local, Remote or LocalAndRemote")
+	flags.StringVar(&o.pods, "pod-offloading-strategy", string(offloadingv1beta1.PodsLocalAndRemote),
+		"Where pods may run: Local, Remote or LocalAndRemote")
 	flags.StringVar(&o.mapping, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultName),
 		"Name of the remote namespace: DefaultName (the name and the ID of this cluster), EnforceSameName or SelectedName")
 	flags.StringVar(&o.remoteName, "remote-namespace-name", "", "Name of the remote namespace, with the strategy SelectedName")
@@ -370,7 +374,7 @@ func (o *offloadOptions) fill(object *offloadingv1beta1.NamespaceOffloading) {
 	}
 }
 
-// stricter reports whether the new strategy may forbid pods where they run now.
+// stricter reports whether the new strategy may forbid existing pods to run where they are.
 func stricter(before, after offloadingv1beta1.PodOffloadingStrategy) bool {
 	return before != "" && before != after && after != offloadingv1beta1.PodsLocalAndRemote
 }
@@ -383,9 +387,6 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 	}
 	var before offloadingv1beta1.PodOffloadingStrategy
 	_, err := c.ensure(ctx, object, func() error {
-		if object.DeletionTimestamp != nil {
-			return c.leaving(object)
-		}
 		before = object.Spec.PodOffloadingStrategy
 		o.fill(object)
 		if c.deleteVolumes && object.ResourceVersion != "" {
@@ -397,14 +398,14 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 		return err
 	}
 	if stricter(before, object.Spec.PodOffloadingStrategy) {
-		c.Warn("Namespace %s: the pod offloading strategy becomes stricter (%s, was %s); pods that run already stay where they are",
+		c.Warn("Namespace %s: the pod offloading strategy becomes stricter (%s, was %s); existing pods are not moved",
 			namespace, object.Spec.PodOffloadingStrategy, before)
 	}
 	c.Did("Offloading of namespace %s correctly enabled", namespace)
 	none := false
 	err = c.wait(ctx, step, object, func() verdict {
 		if object.Status.ObservedGeneration < object.Generation {
-			return notYet("the controller manager has not looked at it")
+			return notYet("the controller manager has not reconciled it yet")
 		}
 		if id := heldBy(object); c.deleteVolumes && id != "" {
 			return notYet("cluster %s still has the remote namespace", id)
@@ -416,7 +417,7 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 			none = true
 			return yes()
 		default:
-			return notYet("phase %s%s", orDefault(string(object.Status.OffloadingPhase), "unknown"), twinTrouble(object))
+			return notYet("phase %s%s", orDefault(string(object.Status.OffloadingPhase), "unknown"), remoteNamespaceTrouble(object))
 		}
 	})
 	if err != nil && object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.deleteVolumes {
@@ -441,8 +442,8 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 	return nil
 }
 
-// twinTrouble says in which clusters the remote namespace is not ready, and why.
-func twinTrouble(object *offloadingv1beta1.NamespaceOffloading) string {
+// remoteNamespaceTrouble lists the clusters in which the remote namespace is not ready, with the reasons.
+func remoteNamespaceTrouble(object *offloadingv1beta1.NamespaceOffloading) string {
 	var out []string
 	for id, conditions := range object.Status.RemoteNamespacesConditions {
 		for _, condition := range conditions {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +16,10 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry run and for
-// printed manifests.
+// TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry
+// run and for printed manifests.
 func TestOffloadProtectedOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	manager := &appsv1.Deployment{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, manager); err != nil {
@@ -36,7 +38,7 @@ func TestOffloadProtectedOnAPIServer(t *testing.T) {
 		"liqo":         "Liqo is installed there, its Secrets hold the private keys of this cluster",
 		"milan":        "it is the tenant namespace of a peering, its Secrets hold the private keys of the peering",
 		"kube-system":  "it belongs to Kubernetes, its ServiceAccounts control this cluster",
-		"shop-secrets": "value offloading.protectedNamespaces of this cluster has *-secrets",
+		"shop-secrets": "chart value offloading.protectedNamespaces of this cluster contains *-secrets",
 	} {
 		for _, command := range []string{"offload namespace shop " + namespace, "offload namespace --ns-selector kubernetes.io/metadata.name=" + namespace} {
 			for _, way := range []string{"", " --dry-run", " -o yaml"} {
@@ -63,6 +65,7 @@ func TestOffloadProtectedOnAPIServer(t *testing.T) {
 
 // TestOffloadAgainOnAPIServer: settings that are not on the command line stay, and remote namespaces are deleted only after a confirmation.
 func TestOffloadAgainOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	node := func(cluster, region string) *offloadingv1beta1.VirtualNode {
 		return &offloadingv1beta1.VirtualNode{
@@ -93,8 +96,9 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 		}
 		return object.Spec
 	}
+	// No controller answers, so each command ends with its timeout. It includes the write, for which a busy machine needs more than half a second.
 	liqoctl := func(args ...string) (int, string) {
-		code, out, errOut := run(t, append([]string{"offload", "namespace", "default", "--timeout", "300ms", "--kubeconfig", kubeconfig}, args...)...)
+		code, out, errOut := run(t, append([]string{"offload", "namespace", "default", "--timeout", "2s", "--kubeconfig", kubeconfig}, args...)...)
 		return code, out + errOut
 	}
 	question := "Stop offloading default from cluster naples?"
@@ -140,5 +144,62 @@ func TestRepeatedNamesCountOnce(t *testing.T) {
 	peers, err := c.peers(t.Context(), []string{"turin", "milan", "turin"})
 	if ids := namesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
 		t.Errorf("peers %v: %v", ids, err)
+	}
+}
+
+// TestOffloadRefusesProtectedNamespaces: namespaces that control the cluster are refused by name and by label, before any change and in the same
+// words in a dry run.
+func TestOffloadRefusesProtectedNamespaces(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	at := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	for command, says := range map[string]string{
+		"offload namespace kube-system":                                                      "namespace kube-system can not be offloaded: it belongs to Kubernetes",
+		"offload namespace demo liqo":                                                        "namespace liqo can not be offloaded: Liqo is installed there",
+		"offload namespace liqo-tenant-milan":                                                "namespace liqo-tenant-milan can not be offloaded: it is the tenant namespace of a peering",
+		"offload namespace --ns-selector " + corev1.LabelMetadataName + "!=default":          "namespace kube-system can not be offloaded: it belongs to Kubernetes",
+		"offload namespace --ns-selector " + api.LabelTenantNamespace + "=true --timeout 1s": "namespace liqo-tenant-milan can not be offloaded: it is the tenant namespace of a peering",
+	} {
+		for _, command := range []string{command, command + " --dry-run"} {
+			if ran := w.in(t, at, command+lawOne, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, says) {
+				t.Errorf("%s: code %d, %d changes, no %q in %s", command, ran.code, ran.wrote, says, ran.said)
+			}
+		}
+	}
+}
+
+// TestOffloadAgain: on an offloaded namespace, a selector that leaves out a cluster deletes nothing there without a confirmation, and settings that
+// the command line does not name stay.
+func TestOffloadAgain(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	first := w.in(t, peered, "offload namespace demo --namespace-mapping-strategy EnforceSameName --pod-offloading-strategy Remote"+lawOne, nil)
+	if first.code != 0 {
+		t.Fatalf("code %d: %s", first.code, first.said)
+	}
+	w.begin(first.left)
+	c, object := w.clusters["rome"].client, &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: offloadingv1beta1.NamespaceOffloadingName}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	object.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{"milan": {
+		{Type: offloadingv1beta1.RemoteNamespaceRequired, Status: corev1.ConditionTrue}, {Type: offloadingv1beta1.RemoteNamespaceReady, Status: corev1.ConditionTrue},
+	}}
+	if err := c.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	offloaded := w.snapshot()
+	const again = "offload namespace demo --selector region=nowhere"
+	asked := w.in(t, offloaded, again+lawOne, nil)
+	if want := "Stop offloading demo from cluster milan?"; asked.code != 1 || asked.wrote != 0 || !strings.Contains(asked.said, want) || !strings.Contains(asked.said, "nothing was changed") {
+		t.Errorf("code %d, %d changes, no %q in %s", asked.code, asked.wrote, want, asked.said)
+	}
+	w.in(t, offloaded, again+" --skip-confirm"+lawOne, nil)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	if s := object.Spec; s.PodOffloadingStrategy != offloadingv1beta1.PodsRemote || s.NamespaceMappingStrategy != offloadingv1beta1.EnforceSameName || s.ClusterSelector == nil {
+		t.Errorf("settings were reset: %+v", s)
 	}
 }

@@ -16,13 +16,13 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/install/installer"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestNamespaceAdministratorOffloadsOnAPIServer: with the roles of Kubernetes and the chart, the administrator of a namespace offloads it with liqoctl and its
-// other users see that. None of them can use another namespace, a tenant namespace or the Secrets there.
+// TestNamespaceAdministratorOffloadsOnAPIServer: with the roles of Kubernetes and the chart, the administrator of a namespace offloads it with
+// liqoctl and its other users see that. None of them can use another namespace, a tenant namespace or the Secrets there.
 func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}},
@@ -74,7 +74,7 @@ func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
 		may(false, "list", "offloading.liqo.io", "namespaceoffloadings", "")
 	}
 
-	code, out, errOut := run(t, "offload", "namespace", "shop", "--timeout", "300ms", "--kubeconfig", as["admin"])
+	code, out, errOut := run(t, "offload", "namespace", "shop", "--timeout", "2s", "--kubeconfig", as["admin"])
 	object := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}
 	if err := c.Get(t.Context(), key, object); err != nil || !strings.Contains(errOut, "the controller manager has not") {
@@ -106,16 +106,8 @@ func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
 // namespaceRoles creates the ClusterRoles that the chart adds to those of Kubernetes and returns their names by the role that they are added to.
 func namespaceRoles(t *testing.T, c client.Client) map[string][]string {
 	t.Helper()
-	chart, err := installer.Chart("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := installer.Render(chart, "liqo", map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": "rome"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := map[string][]string{}
-	for document := range strings.SplitSeq(manifest, "\n---\n") {
+	for document := range chartDocuments(t, "rome") {
 		role := &rbacv1.ClusterRole{}
 		if err := yaml.Unmarshal([]byte(document), role); err != nil {
 			continue // of another kind
@@ -163,7 +155,7 @@ func allowed(t *testing.T, kubeconfig, verb, group, resource, namespace string) 
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: group, Resource: resource, Subresource: sub, Namespace: namespace,
 	}}}
-	if err := kubetesting.Client(t, config).Create(t.Context(), review); err != nil {
+	if err := apitest.Client(t, config).Create(t.Context(), review); err != nil {
 		t.Fatal(err)
 	}
 	return review.Status.Allowed

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// beginsPeering is the annotation of commands that may start a new peering. Such a command must not default to the only known peer.
+// beginsPeering is the annotation of commands that may start a new peering. Such a command must not use the only known peer as its default.
 const beginsPeering = "begins-peering"
 
 // annotate sets an annotation of a command to "true".
@@ -56,7 +56,7 @@ func (c *cluster) onlyName(known []string, of, how string) (string, error) {
 	case 0:
 		return "", c.error(fmt.Errorf("%w, and there are no %s: %s", errUnnamed, of, how))
 	case 1:
-		c.Info("No name is given: taking %s, the only one of the %s", known[0], of)
+		c.Info("No name was given: using %s, the only one of the %s", known[0], of)
 		return known[0], nil
 	}
 	return "", c.error(fmt.Errorf("%w, and there are several %s: %s: %s", errUnnamed, of, strings.Join(known, ", "), how))
@@ -72,7 +72,7 @@ func (c *cluster) onlyProvider(ctx context.Context, how string) (string, error) 
 }
 
 // choosePeer sets a required --remote-cluster-id to the only peer, if the user did not set it. If there are several peers, it fails and
-// lists them. If there is no peer, or the peers cannot be read, it leaves the error to the check of required flags.
+// lists them. If there is no peer, or the peers cannot be read, it does nothing: the check of required flags then fails.
 func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
 	flag := cmd.Flags().Lookup("remote-cluster-id")
 	if flag == nil || flag.Changed || len(flag.Annotations[cobra.BashCompOneRequiredFlag]) == 0 {

@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestOnlyPeer: a command that needs the name of a peer uses the only one that exists and says so. Of several it lists the names and changes nothing. Commands
-// that cannot be undone, or start a peering, require the name.
+// TestOnlyPeer: a command that needs the name of a peer uses the only one that exists and says so. Of several it lists the names and changes
+// nothing. Commands that cannot be undone, or start a peering, require the name.
 func TestOnlyPeer(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -40,11 +40,11 @@ func TestOnlyPeer(t *testing.T) {
 
 	const there = " --kubeconfig %milan"
 	for command, says := range map[string]string{
-		"unpeer" + lawOne:                                   "taking milan, the only one of the providers of cluster rome",
-		"unpeer out-of-band" + lawOne:                       "taking milan, the only one of the providers of cluster rome",
-		"get kubeconfig controlplane-milan" + lawOne:        "taking milan, the only one of the peers of cluster rome",
-		"cordon tenant --skip-confirm" + there:              "taking rome, the only one of the tenants in any namespace",
-		"unpeer --remote-namespace liqo --dry-run" + lawOne: "taking milan, the only one of the providers of cluster rome",
+		"unpeer" + lawOne:                                   "using milan, the only one of the providers of cluster rome",
+		"unpeer out-of-band" + lawOne:                       "using milan, the only one of the providers of cluster rome",
+		"get kubeconfig controlplane-milan" + lawOne:        "using milan, the only one of the peers of cluster rome",
+		"cordon tenant --skip-confirm" + there:              "using rome, the only one of the tenants in any namespace",
+		"unpeer --remote-namespace liqo --dry-run" + lawOne: "using milan, the only one of the providers of cluster rome",
 	} {
 		if ran := w.in(t, peered, command, nil); ran.code != 0 || !strings.Contains(ran.said, says) {
 			t.Errorf("%s: code %d, %s", command, ran.code, ran.said)

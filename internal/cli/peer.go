@@ -10,11 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"liqo.io/liqo/api"
-	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // authFlags holds the flags for the authentication between the clusters.
@@ -31,8 +26,8 @@ type authFlags struct {
 
 func (f *authFlags) add(flags *pflag.FlagSet) {
 	f.given = flags.Changed
-	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel (--in-band=false: no longer)")
-	flags.StringVar(&f.proxyURL, "proxy-url", "", "HTTP CONNECT proxy on the way to the provider's API server")
+	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel; --in-band=false switches back to a direct connection")
+	flags.StringVar(&f.proxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
 	f.addForce(flags)
 }
 
@@ -41,7 +36,7 @@ func (f *authFlags) addInvite(flags *pflag.FlagSet) {
 }
 
 func (f *authFlags) addForce(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.force, "force", false, "Replace the key or the CA of a cluster with the same ID that was peered before")
+	flags.BoolVar(&f.force, "force", false, "Replace the stored key or CA of a peer that was installed again. Never use it if two clusters have the same ID: change one of the IDs")
 }
 
 func (f *authFlags) validate() error {
@@ -76,13 +71,14 @@ func (a *app) peerCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "peer [NAME]",
 		Short: "Peer with a provider: its resources become a node of the local cluster",
-		Long: "Peer the local cluster, the consumer, with the remote one, the provider: connect their networks, authenticate, ask for\n" +
-			"resources, and wait until they are a Ready node of the local cluster and the peering is healthy. Running it again goes on\n" +
-			"where it stopped.\n\n" +
-			"With NAME and no remote kubeconfig, the provider is a cluster that uses this one, and left an invitation here to use its resources\n" +
-			"too: by peer out-of-band --invite, or by peer --in-band --invite, which leads through the same tunnel.\n\n" +
-			"With --networking-disabled, or where a cluster was installed without networking, offloaded pods run, but reach the pods and\n" +
-			"services of the local cluster only where the infrastructure routes them.",
+		Long: "Peer the local cluster, the consumer, with the remote one, the provider: connect their networks, authenticate, request resources, and\n" +
+			"wait until the virtual node is Ready and the peering is healthy. If the command was interrupted, run it again: it resumes where it\n" +
+			"stopped.\n\n" +
+			"Without a remote kubeconfig, NAME is a consumer of the local cluster that has invited the local cluster to use its resources in turn.\n" +
+			"The consumer invites with peer out-of-band --invite or peer --in-band --invite. After an in-band invitation, the new peering uses the\n" +
+			"existing tunnel.\n\n" +
+			"With --networking-disabled, or if a cluster was installed without networking, offloaded pods run, but they reach the pods and services\n" +
+			"of the local cluster only if the infrastructure routes the traffic.",
 		Example: example(`
 			# Pods of this cluster may run in the one of milan.yaml
 			%[1]s peer --remote-kubeconfig milan.yaml
@@ -147,7 +143,7 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*
 		return nil, err
 	}
 	if o.auth.inBand && o.networkingDisabled {
-		return nil, errors.New("--in-band goes through the tunnel that --networking-disabled does not make: leave one of them out")
+		return nil, errors.New("--in-band needs a tunnel, and --networking-disabled creates none: leave one of them out")
 	}
 	p, err := a.pair(ctx, remote)
 	if err != nil {
@@ -156,152 +152,56 @@ func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*
 	return p, p.explained(p.peer(ctx, o, resources))
 }
 
-// peer runs the steps of a peering between two connected clusters: connect the networks, authenticate, request resources, and wait for the
-// node.
+// peer runs the steps of a peering between two connected clusters. A comment says what a step waits for.
 func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
 	if err := p.checkRights(o); err != nil {
 		return err
 	}
-	if err := p.checkPeer(ctx, o); err != nil {
-		return err
-	}
-	// A user without permissions on the remote network lets the control planes connect the networks, with the identity from the peering.
+	// A peering user may not create gateways in the provider. For such a user, the command creates a NetworkRequest after it has authenticated, and
+	// the control planes connect the networks.
 	asks := p.mustAskForNetwork(o)
-	var t *tunnel
-	var err error
-	if asks {
-		except := []string{"gw-server-service-location"}
-		if o.location == locationConsumer {
-			except = append(except, connectServerFlags.serviceType)
-		}
-		p.withoutEffect(&o.network, except...)
-	} else if t, err = p.peerNetwork(ctx, o); err != nil {
-		return err
-	}
-	proxy, err := p.proxyURL(ctx, &o.auth)
-	if err != nil {
-		return err
-	}
-	if err := p.authenticate(ctx, proxy); err != nil {
-		return err
-	}
-	if o.auth.invite {
-		if err := p.inviteBack(ctx); err != nil {
-			return err
-		}
-	}
-	connected := t != nil
-	if asks {
-		if connected, err = p.askForNetwork(ctx, o); err != nil {
-			return err
-		}
-	}
-	node := false
-	if o.createResourceSlice {
-		if node, err = p.local.askForResources(ctx, p.remote.id, p.remote.id, o, resources); err != nil {
-			return err
-		}
-	}
-	return p.local.healthy(ctx, p.remote.id, connected, node)
+	r := &peerRun{pair: p, use: use{cluster: p.local, provider: p.remote.id, nodeName: p.remote.id, options: o, resources: resources}}
+	return inOrder(ctx,
+		r.check,
+		when(asks, r.warnOfFlags),
+		when(!asks, r.connect), // both ends of the tunnel are connected
+		r.authenticate,         // the provider has admitted the local cluster, whose Identity has a kubeconfig
+		when(o.auth.invite, r.inviteBack),
+		when(asks, r.use.requestNetwork), // the provider has answered the NetworkRequest
+		when(o.createResourceSlice, r.use.askForResources), // the provider has granted the resources, and the virtual node is Ready
+		r.use.becomeHealthy, // the ForeignCluster reports each module as healthy
+	)
 }
 
-// askForResources creates the ResourceSlice and waits for the outcome: a Ready node, unless the user wants no node.
-func (c *cluster) askForResources(ctx context.Context, provider, name string, o *peerOptions, resources corev1.ResourceList) (node bool, err error) {
-	namespace, err := c.requireTenantNamespace(ctx, provider)
-	if err != nil {
-		return false, err
-	}
-	slice, err := c.ensureSlice(ctx, &sliceRequest{
-		name: name, class: o.class, provider: provider, namespace: namespace, virtualNode: o.createNode, resources: resources,
-	})
-	if err != nil {
-		return false, err
-	}
-	accepted, err := c.verdictOnResources(ctx, slice)
-	if err != nil {
-		return false, err
-	}
-	if !accepted {
-		return false, fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator", provider, slice.Name, slice.Namespace)
-	}
-	if !o.createNode {
-		return false, nil
-	}
-	return true, c.nodeReady(ctx, namespace, slice.Name)
+// peerRun is one run of a command that peers two connected clusters. Its steps share it.
+type peerRun struct {
+	*pair
+	use use
 }
 
-// nodeReady waits for a VirtualNode, and then until the Node with the same name is Ready.
-func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
-	step := c.Start("Waiting for the virtual node %s", name)
-	defer step.End()
-	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := c.wait(ctx, step, virtual, yes); err != nil {
-		return err
+// check fails, before any change is made, if the peering would replace another cluster or collide with a node name.
+func (r *peerRun) check(ctx context.Context) error { return r.checkPeer(ctx, r.use.options) }
+
+// warnOfFlags warns about flags for a tunnel that the control planes create, not this command.
+func (r *peerRun) warnOfFlags(context.Context) error {
+	except := []string{"gw-server-service-location"}
+	if r.use.options.location == locationConsumer {
+		except = append(except, connectServerFlags.serviceType)
 	}
-	c.Did("VirtualNode %s is created", name)
-	if virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode {
-		c.Info("No Node is made of it (spec.createNode is false)")
-		return nil
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	err := c.wait(ctx, step, node, func() verdict {
-		for _, condition := range node.Status.Conditions {
-			if condition.Type != corev1.NodeReady {
-				continue
-			}
-			if condition.Status == corev1.ConditionTrue {
-				return yes()
-			}
-			return notYet("condition Ready is %s, %s: %s", condition.Status, condition.Reason, condition.Message)
-		}
-		return notYet("it has no condition Ready")
-	})
-	if err != nil {
-		if hint := c.kubeletState(namespace, name); hint != "" {
-			return fmt.Errorf("%w; %s", err, hint)
-		}
-		return err
-	}
-	step.Done("Node %s is Ready", name)
+	r.withoutEffect(&r.use.options.network, except...)
 	return nil
 }
 
-// kubeletState says why the pods of a virtual kubelet are not running, to explain a failed wait. It has its own timeout, because the
-// timeout of the wait has expired.
-func (c *cluster) kubeletState(namespace, virtualNode string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{api.LabelVirtualNode: virtualNode}); err != nil {
-		return ""
-	}
-	if len(pods.Items) == 0 {
-		return fmt.Sprintf("there is no pod of its virtual kubelet in namespace %s: see the VirtualNode's conditions and the log of Deployment %s in namespace %s",
-			namespace, deploymentName, c.namespace)
-	}
-	for _, pod := range pods.Items {
-		if why := podTrouble(&pod); why != "" {
-			return why
-		}
-	}
-	return ""
+// connect connects the networks.
+func (r *peerRun) connect(ctx context.Context) error {
+	t, err := r.peerNetwork(ctx, r.use.options)
+	r.use.connected = t != nil
+	return err
 }
 
-// podTrouble says in one sentence why a pod is not ready. It is empty if the pod shows no problem.
-func podTrouble(pod *corev1.Pod) string {
-	for _, container := range pod.Status.ContainerStatuses {
-		if waiting := container.State.Waiting; waiting != nil {
-			why := strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
-			return fmt.Sprintf("container %s of pod %s in namespace %s is waiting, %s", container.Name, pod.Name, pod.Namespace, why)
-		}
-		if ended := container.State.Terminated; ended != nil {
-			return fmt.Sprintf("container %s of pod %s in namespace %s ended with code %d, %s: %s", container.Name, pod.Name, pod.Namespace, ended.ExitCode, ended.Reason, ended.Message)
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
-			return fmt.Sprintf("pod %s in namespace %s: %s, %s: %s", pod.Name, pod.Namespace, condition.Type, condition.Reason, condition.Message)
-		}
-	}
-	return ""
+// authenticate gives the local cluster an identity in the remote one, and both their tenant namespaces.
+func (r *peerRun) authenticate(ctx context.Context) error {
+	err := r.pair.authenticate(ctx, &r.use.options.auth)
+	r.use.namespace = r.here
+	return err
 }

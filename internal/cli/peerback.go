@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering/enrollment"
 )
 
-// addressWithin is how long the addresses of an Invitation may take. The peering does not depend on the Invitation.
+// addressWithin limits the time to look up the addresses of an Invitation. The peering does not depend on the Invitation.
 const addressWithin = 20 * time.Second
 
 // inviteBack creates an Invitation in the provider. With it, an administrator of the provider can later use the consumer's resources
@@ -38,7 +38,7 @@ func (p *pair) inviteBack(ctx context.Context) error {
 }
 
 func (p *pair) invite(ctx context.Context) error {
-	back := &pair{local: p.remote, remote: p.local}
+	back := p.reversed()
 	if _, err := p.local.enrollmentService(ctx); err != nil {
 		return err
 	}
@@ -50,11 +50,7 @@ func (p *pair) invite(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
 	}
-	namespace, err := p.remote.requireTenantNamespace(ctx, p.local.id)
-	if err != nil {
-		return err
-	}
-	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: p.local.id}}
 	if err := p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
 		return p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
 	}
@@ -64,9 +60,10 @@ func (p *pair) invite(ctx context.Context) error {
 		return p.local.error(err)
 	}
 	url, through := "https://"+address.String(), "http://"+proxy.String()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: peering.InvitationSecret}}
 	changed, err := p.remote.ensure(ctx, secret, func() error {
-		if string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through && lasts(secret, tokens, p.remote.id, time.Now()) {
+		same := string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through
+		if same && lasts(secret, tokens, p.remote.id, time.Now()) {
 			return nil
 		}
 		text, err := p.local.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.remote.id}, true)
@@ -131,37 +128,51 @@ func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) erro
 			return err
 		}
 	}
-	if err := c.acceptInvitation(ctx, namespace, id); err != nil {
-		return c.explained(id, err)
-	}
-	return c.explained(id, c.useProvider(ctx, namespace, id, id, o, resources))
+	u := &use{cluster: c, provider: id, namespace: namespace, nodeName: id, options: o, resources: resources}
+	return c.explained(id, inOrder(ctx, u.acceptInvitation, u.run))
 }
 
 // acceptInvitation enrolls the local cluster at the authentication service that an Invitation names, unless it is enrolled already.
-func (c *cluster) acceptInvitation(ctx context.Context, namespace, provider string) error {
-	step := c.Start("Introducing this cluster to %s", provider)
-	defer step.End()
-	granted, err := c.withoutRefusal(ctx, step, namespace, provider)
+func (u *use) acceptInvitation(ctx context.Context) error {
+	c, namespace, provider := u.cluster, u.namespace, u.provider
+	granted, err := c.withoutRefusal(ctx, namespace, provider)
 	if err != nil {
 		return err
 	}
-	if !granted {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
-		err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
-				"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	err = c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	switch {
+	case apierrors.IsNotFound(err) && granted != nil: // enrolled already
+		return c.obtainIdentity(ctx, namespace, provider)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
+			"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", c.name(secret), err)
+	}
+	token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
+	if err == nil && time.Now().After(token.Expires) {
+		err = fmt.Errorf("it expired at %s", token.Expires.UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		err = fmt.Errorf("the invitation of cluster %s, %s, no longer admits this cluster: %w. Run liqoctl generate peer-command --consumer-cluster-id %s on %s, and here the command that it prints",
+			provider, c.name(secret), err, c.id, provider)
+	}
+	switch {
+	case err != nil && granted == nil:
+		return err
+	case err != nil:
+		needed, readErr := c.needsReenrollment(ctx, granted)
+		if readErr != nil {
+			return readErr
 		}
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", c.name(secret), err)
+		if needed {
+			return fmt.Errorf("cluster %s does not accept the %s of this cluster any more, and %w", provider, peering.KindOf(&granted.Spec.AuthParams), err)
 		}
-		token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
-		if err == nil && time.Now().After(token.Expires) {
-			err = errors.New("it has expired; liqoctl generate peer-command, run in that cluster, prints a command for this one")
-		}
-		if err != nil {
-			return fmt.Errorf("the invitation of cluster %s, %s: %w", provider, c.name(secret), err)
+	case granted != nil:
+		if err := c.reenroll(ctx, granted, secret); err != nil {
+			return err
 		}
 	}
-	return c.letIn(ctx, step, namespace, provider)
+	return c.obtainIdentity(ctx, namespace, provider)
 }

@@ -2,6 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"encoding/base64"
+	"maps"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +117,138 @@ func TestInvitationsAreRenewed(t *testing.T) {
 		if got := lasts(test.secret, tokens, "milan", now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestInvitations: liqoctl peer NAME enrolls with an invitation, and again if the provider no longer accepts the credential. If the invitation has expired, the
+// command says so, and how to get another one, before it changes anything. A credential that the provider accepts needs no invitation.
+func TestInvitations(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	installed := w.snapshot()
+	enrolled := w.in(t, installed, lawIntroduction, nil).left
+	rome, namespace := w.clusters["rome"].client, api.TenantNamespace("milan")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	invite := func(left time.Duration) func() {
+		return func() {
+			token := peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(left), Consumer: "rome", Pin: bytes.Repeat([]byte{7}, 32)}
+			must(rome.Create(context.Background(), &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: namespace, Name: peering.InvitationSecret,
+					Labels: map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: "milan"},
+				},
+				Data: map[string][]byte{peering.InvitationURLKey: []byte("https://192.0.2.2"), peering.InvitationTokenKey: []byte(token.Text([]byte("secret")))},
+			}))
+		}
+	}
+	expired := func() {
+		identity := &authv1beta1.Identity{}
+		must(rome.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: peering.ControlPlaneIdentityName("milan")}, identity))
+		issued := time.Now().Add(-time.Hour)
+		identity.Spec.AuthParams = authv1beta1.AuthParams{Token: &authv1beta1.SealedToken{
+			Sealed: []byte("sealed"), IssuedAt: metav1.NewTime(issued), ExpiresAt: metav1.NewTime(issued.Add(time.Minute)),
+		}}
+		must(rome.Update(context.Background(), identity))
+	}
+	tenantNamespace := func() {
+		must(rome.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: namespace, Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"},
+		}}))
+	}
+	const cure = "it expired at 1999-12-31T23:00:00Z. Run liqoctl generate peer-command --consumer-cluster-id rome on milan, and here the command that it prints"
+	for _, test := range []struct {
+		name    string
+		at      worldSnapshot
+		prepare []func()
+		code    int
+		said    []string
+	}{
+		{"not invited", installed, []func(){tenantNamespace}, 1, []string{"cluster milan has not invited this one", "generate peer-command"}},
+		{"invited", installed, []func(){tenantNamespace, invite(time.Hour)}, 0, []string{"Cluster milan has admitted this cluster"}},
+		{"invited long ago", installed, []func(){tenantNamespace, invite(-time.Hour)}, 1, []string{"no longer admits this cluster", cure}},
+		{"enrolled", enrolled, nil, 0, nil},
+		{"enrolled, invited long ago", enrolled, []func(){invite(-time.Hour)}, 0, nil},
+		{"not accepted, invited", enrolled, []func(){expired, invite(time.Hour)}, 0, []string{"Cluster milan has admitted this cluster again: the token is replaced"}},
+		{"not accepted, invited long ago", enrolled, []func(){expired, invite(-time.Hour)}, 1, []string{
+			"cluster milan does not accept the token of this cluster any more, and the invitation of cluster milan, Secret " + peering.InvitationSecret, cure,
+		}},
+	} {
+		ran := w.in(t, test.at, "peer milan"+lawOne, func() {
+			for _, prepare := range test.prepare {
+				prepare()
+			}
+		})
+		if ran.code != test.code || test.code != 0 && ran.wrote != 0 {
+			t.Errorf("%s: code %d after %d changes: %s", test.name, ran.code, ran.wrote, ran.said)
+		}
+		for _, want := range test.said {
+			if !strings.Contains(ran.said+ran.out, want) {
+				t.Errorf("%s: no %q in %s", test.name, want, ran.said)
+			}
+		}
+		const node = "offloading.liqo.io/v1beta1/virtualnodes liqo-tenant-milan/milan"
+		if have, want := ran.left.object(node) != nil, test.code == 0 || test.at.object(node) != nil; have != want {
+			t.Errorf("%s: code %d, and a virtual node: %t", test.name, ran.code, have)
+		}
+	}
+}
+
+// TestInvitationBack: with --in-band --invite, the provider gets an invitation that leads through the tunnel and is for the provider alone. A second run keeps it.
+// With it, an administrator of the provider peers in turn. Without an authentication service, the peering succeeds with a warning.
+func TestInvitationBack(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	const (
+		command = "peer --in-band --invite" + lawBoth
+		secret  = "/v1/secrets liqo-tenant-rome/" + peering.InvitationSecret
+	)
+	w := installedWorld(t)
+	bare := w.snapshot()
+	create(t, w.clusters["rome"].client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAuthentication}})
+	first := w.in(t, w.snapshot(), command, nil)
+	invitation := first.left["milan"].objects[secret]
+	if first.code != 0 || invitation == nil || !strings.Contains(first.said, "Cluster milan may use resources of rome too") {
+		t.Fatalf("code %d: %v: %s", first.code, invitation, first.said)
+	}
+	data := nested(invitation, "data")
+	decoded := func(key string) string {
+		text, _ := data[key].(string)
+		plain, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(plain)
+	}
+	if url, proxy := decoded(peering.InvitationURLKey), decoded(peering.InvitationProxyKey); !strings.HasPrefix(url, "https://10.") || !strings.HasSuffix(url, ":443") ||
+		!strings.HasPrefix(proxy, "http://10.") || !strings.HasSuffix(proxy, ":8118") {
+		t.Errorf("the invitation leads to %s, through %s", url, proxy)
+	}
+	if token, err := peering.ParseToken(decoded(peering.InvitationTokenKey)); err != nil || token.Consumer != "milan" {
+		t.Errorf("the token is for %q, %v", token.Consumer, err)
+	}
+	if owners, _ := nested(invitation, "metadata")["ownerReferences"].([]any); len(owners) != 1 {
+		t.Errorf("the invitation is not deleted with the Tenant: %v", owners)
+	}
+
+	again := w.in(t, first.left, command, nil)
+	if again.code != 0 || !maps.Equal(nested(again.left["milan"].objects[secret], "data"), data) {
+		t.Errorf("a second run replaces the invitation, code %d: %s", again.code, again.said)
+	}
+	back := w.in(t, first.left, "peer rome --kubeconfig %milan", nil)
+	if back.code != 0 || !strings.Contains(back.said, "Cluster rome has admitted this cluster") {
+		t.Errorf("peering in turn, code %d: %s", back.code, back.said)
+	}
+
+	refused := w.in(t, bare, command, func() {
+		if err := w.clusters["rome"].client.Delete(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService}}); err != nil {
+			t.Error(err)
+		}
+	})
+	if refused.code != 0 || refused.left["milan"].objects[secret] != nil || !strings.Contains(refused.said, "Cluster milan is not invited to use resources of rome too") {
+		t.Errorf("without an authentication service, code %d: %s", refused.code, refused.said)
 	}
 }

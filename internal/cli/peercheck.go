@@ -28,7 +28,7 @@ func (p *pair) checkPeer(ctx context.Context, o *peerOptions) error {
 	// Problems in the other direction are found before this direction changes anything.
 	back := *o
 	back.bidirectional = false
-	return (&pair{local: p.remote, remote: p.local}).checkPeer(ctx, &back)
+	return p.reversed().checkPeer(ctx, &back)
 }
 
 // createsNode reports whether the peering creates a node in the local cluster.
@@ -69,25 +69,21 @@ func (c *cluster) checkNodeName(ctx context.Context, name, provider, cure string
 // checkIdentities fails if one of the clusters would replace another cluster with the same ID. A provider identifies its consumers by their
 // public keys. A consumer identifies its providers by the CA of their API servers.
 func (p *pair) checkIdentities(ctx context.Context, force bool) error {
-	namespace, err := p.remote.findTenantNamespace(ctx, p.local.id)
-	if err != nil {
+	if err := p.findNamespaces(ctx); err != nil {
 		return err
 	}
-	known := false
-	if namespace != "" {
-		if known, err = p.checkKey(ctx, namespace, force); err != nil {
-			return err
-		}
-	}
-	if known {
-		return nil // the provider has the key of this cluster
+	if known, err := p.checkKey(ctx, force); err != nil || known {
+		return err // known: the provider has the key of this cluster
 	}
 	return p.checkProvider(ctx, force)
 }
 
 // checkKey compares the public key in the provider's Tenant with the key of the local cluster. It reports whether there is such a Tenant.
-func (p *pair) checkKey(ctx context.Context, namespace string, force bool) (known bool, err error) {
-	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
+func (p *pair) checkKey(ctx context.Context, force bool) (known bool, err error) {
+	if p.there == "" {
+		return false, nil
+	}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: p.local.id}}
 	err = p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant)
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -113,19 +109,20 @@ func (p *pair) checkKey(ctx context.Context, namespace string, force bool) (know
 			"(liqoctl install --cluster-id). If cluster %s was installed again since, replace its key with --force",
 			p.remote.name(tenant), theirs, p.local.id, ours, p.local.id, p.local.id))
 	}
-	p.remote.Warn("The key %s of cluster %s is replaced by %s (--force)", theirs, p.local.id, ours)
+	p.remote.Warn("The key %s of cluster %s is replaced by %s (--force). Kubernetes identifies users by the name in a certificate, and cannot revoke a certificate: whoever has the former key "+
+		"keeps the rights of cluster %s with the certificates for it, for up to %d days. If somebody else may have the key, give the cluster another ID instead: "+
+		"liqoctl install --cluster-id", theirs, p.local.id, ours, p.local.id, int(peering.CertificateLife.Hours()/24))
 	return true, nil
 }
 
 // checkProvider compares the CA of the API server that granted the local Identity with the CA of the remote cluster. It runs if the remote
 // cluster has no Tenant for the local one. If one of the CAs is unknown, the check passes.
 func (p *pair) checkProvider(ctx context.Context, force bool) error {
-	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
-	if err != nil || namespace == "" {
-		return err
+	if p.here == "" {
+		return nil
 	}
-	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(p.remote.id)}}
-	err = p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: p.here, Name: peering.ControlPlaneIdentityName(p.remote.id)}}
+	err := p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	if client.IgnoreNotFound(err) != nil {
 		return p.local.error(fmt.Errorf("reading %s: %w", p.local.name(identity), err))
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/rand"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/pki"
 )
 
 // peerCommandOptions holds the flags of generate peer-command.
@@ -37,11 +37,11 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 	var o peerCommandOptions
 	command := &cobra.Command{
 		Use:   "peer-command",
-		Short: "Print the command by which another cluster peers with this one",
-		Long: "Print the command that the administrator of another cluster, the consumer, runs there to use resources of the local one, the\n" +
-			"provider. Its token lets one cluster introduce itself, the first that uses it, until it expires; it names the certificate\n" +
-			"that the local cluster shows, so that nobody in between can answer in its place. Treat it as a password until it is used.\n\n" +
-			"Tokens that are on their way become worthless when Secret auth-token in the namespace of the installation is deleted.",
+		Short: "Print the command with which another cluster peers with this one",
+		Long: "Print the command with which the administrator of another cluster, the consumer, peers with the local cluster, the provider. It\n" +
+			"contains a token, with which one cluster can enroll until the token expires: the first cluster that uses it. The token names the\n" +
+			"certificate of the local cluster, so the consumer detects an impostor. Keep the token secret like a password until it is used.\n\n" +
+			"To revoke all tokens that were not used yet, delete Secret auth-token in the namespace of the installation.",
 		Example: example(`
 			# On the provider; what it prints is run on the consumer
 			%[1]s generate peer-command
@@ -54,16 +54,7 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 			# In a script that has access to both clusters
 			%[1]s generate peer-command --only-command --kubeconfig milan.yaml | KUBECONFIG=rome.yaml bash`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			local, err := a.installed(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return local.printPeerCommand(cmd.Context(), &o)
-		},
+		RunE: a.onInstalled(nil, o.check, func(ctx context.Context, local *cluster, _ []string) error { return local.printPeerCommand(ctx, &o) }),
 	}
 	flags := command.Flags()
 	flags.BoolVar(&o.onlyCommand, "only-command", false, "Print only the command")
@@ -71,7 +62,7 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 	flags.StringVar(&o.consumer, "consumer-cluster-id", "", "Cluster ID of the only cluster that may use the token (default: the first cluster that uses it)")
 	flags.StringVar(&o.url, "auth-url", "", "URL under which the consumer reaches the authentication service (default: address of its Service)")
 	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The certificate of that URL is signed by a public authority, for example that of an Ingress")
-	flags.StringVar(&o.certificate, "auth-certificate", "", "File with the certificate (PEM) that the consumer sees at that URL, for example that of an Ingress: its key is the only one that is accepted")
+	flags.StringVar(&o.certificate, "auth-certificate", "", "File with the certificate (PEM) served at that URL, for example that of an Ingress; the consumer accepts no other key")
 	command.MarkFlagsMutuallyExclusive("trusted-certificate", "auth-certificate")
 	a.addDryRun(flags)
 	return command
@@ -81,7 +72,8 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 func (o *peerCommandOptions) check() error {
 	switch {
 	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > maxTokenLifetime):
-		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s, or up to %s with --consumer-cluster-id", o.lifetime, maxTokenLifetime, maxNamedTokenLifetime)
+		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s, or up to %s with --consumer-cluster-id",
+			o.lifetime, maxTokenLifetime, maxNamedTokenLifetime)
 	case o.lifetime <= 0 || o.lifetime > maxNamedTokenLifetime:
 		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, maxNamedTokenLifetime)
 	case o.certificate != "" && o.url == "":
@@ -104,7 +96,7 @@ func (o *peerCommandOptions) pin() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--auth-certificate: %w", err)
 	}
-	certificate, err := peering.Certificate(data)
+	certificate, err := pki.First(data)
 	if err != nil {
 		return nil, fmt.Errorf("--auth-certificate %s: %w", o.certificate, err)
 	}
@@ -120,7 +112,7 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	if url == "" {
 		url, err = c.enrollmentURL(ctx, o.onlyCommand)
 	} else if !o.trusted && pin == nil {
-		_, err = c.enrollmentService(ctx) // the token names its certificate, so it has to have one
+		_, err = c.enrollmentService(ctx) // the token contains the fingerprint of its certificate, so the certificate must exist
 	}
 	if err != nil {
 		return err
@@ -150,11 +142,7 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 		if err != nil {
 			return "", err
 		}
-		certificate, err := x509.ParseCertificate(pair.Certificate[0])
-		if err != nil {
-			return "", fmt.Errorf("reading the certificate of the authentication service: %w", err)
-		}
-		token.Pin = peering.PinOf(certificate)
+		token.Pin = peering.PinOf(pair.Leaf)
 	}
 	return enrollment.Issue(ctx, options, token)
 }
@@ -186,7 +174,8 @@ func (c *cluster) enrollmentURL(ctx context.Context, silent bool) (string, error
 	url, err := peering.EnrollmentURL(service, nodes.Items)
 	if err == nil && !silent && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 &&
 		service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
-		c.Warn("Service %s has no load balancer, or not yet: the command names a node of this cluster", client.ObjectKeyFromObject(service))
+		c.Warn("Service %s has no address from a load balancer yet: the command contains the address of a node of this cluster",
+			client.ObjectKeyFromObject(service))
 	}
 	return url, err
 }

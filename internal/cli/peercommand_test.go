@@ -2,11 +2,8 @@ package cli
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,21 +15,14 @@ import (
 
 // TestPinOfAProxy: a command for an authentication service behind a proxy names the key of the proxy's certificate.
 func TestPinOfAProxy(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(1_800_000_000, 0), NotAfter: time.Unix(1_900_000_000, 0)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
+	chain := selfSigned(t, "proxy", time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0))
+	block, _ := pem.Decode(chain)
+	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	for name, content := range map[string][]byte{"proxy.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), "text": []byte("hello")} {
+	for name, content := range map[string][]byte{"proxy.pem": chain, "text": []byte("hello")} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}

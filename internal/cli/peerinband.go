@@ -12,9 +12,10 @@ func (a *app) peerInBandCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "in-band",
 		Aliases: []string{"ib"},
-		Short:   "Peer through the tunnel, where the API server of the provider is not reachable directly",
-		Long: "Peer the local cluster, the consumer, with the remote one, the provider, so that what their control planes say to each other goes\n" +
-			"through the tunnel: only the gateways have to reach each other. It is peer --in-band. Running it again goes on where it stopped.",
+		Short:   "Peer through the tunnel, if the API server of the provider is not reachable directly",
+		Long: "Peer the local cluster, the consumer, with the remote one, the provider, and send the traffic of their control planes through the\n" +
+			"tunnel. Then only the gateways must reach each other. The command is the same as peer --in-band. If it was interrupted, run it again:\n" +
+			"it resumes where it stopped.",
 		Example: example(`
 			# The API server of milan can be reached from here, but not from the cluster rome
 			%[1]s peer in-band --context rome --remote-context milan
@@ -32,9 +33,7 @@ func (a *app) peerInBandCommand() *cobra.Command {
 	o.auth.addForce(flags)
 	o.auth.addInvite(flags)
 	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
+	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
 		p, err := a.peer(ctx, remote, &o)
 		if err != nil || !o.bidirectional {
 			return err
@@ -45,8 +44,8 @@ func (a *app) peerInBandCommand() *cobra.Command {
 		}
 		// The reverse peering uses the same tunnel, so the gateway server stays in its cluster.
 		o.network.located, o.bidirectional, o.auth.invite = false, false, false
-		back := &pair{local: p.remote, remote: p.local}
+		back := p.reversed()
 		return back.explained(back.peer(ctx, &o, resources))
-	}
+	})
 	return command
 }

@@ -42,32 +42,24 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "peering-user",
 		Short: "Generate a kubeconfig that allows one consumer to peer with this cluster, and nothing else",
-		Long: "Make a user of this cluster, the provider, that may peer one consumer with it and nothing else, and print its kubeconfig. The\n" +
-			"consumer's administrator gives it to peer, unpeer, network connect and network disconnect as --remote-kubeconfig. It has no right\n" +
-			"to make gateways: the networks are connected by the two control planes, once the consumer is authenticated. The user lives until\n" +
-			"delete peering-user; its certificate ends when the cluster's signer says so.",
+		Long: "Create a user of this cluster, the provider, that may peer one consumer with it and nothing else, and print its kubeconfig. The\n" +
+			"consumer's administrator passes it to peer, unpeer, network connect and network disconnect as --remote-kubeconfig. The user may not\n" +
+			"create gateways: the control planes of both clusters connect the networks after the consumer is authenticated. The user exists until\n" +
+			"delete peering-user. The signer of the cluster decides when its certificate expires.",
 		Example: example(`
 			# Run in milan; the file is for the administrator of rome
 			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			if err := oneOfThese("tls-compatibility-mode", rsa, "auto", "true", "false"); err != nil {
-				return err
-			}
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, func() error { return oneOfThese("tls-compatibility-mode", rsa, "auto", "true", "false") }, func(ctx context.Context, local *cluster, _ []string) error {
 			if consumer == local.id {
 				return fmt.Errorf("--consumer-cluster-id %s: that is this cluster, which can not be its own consumer", consumer)
 			}
 			return (&peeringUser{cluster: local, consumer: consumer}).generate(ctx, rsa)
-		},
+		}),
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
-	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto", "Use an RSA key, for API servers that support no other: auto (like the keys of the cluster), true or false")
+	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto",
+		"Use an RSA key, for API servers that support no other type: auto (like the keys of the cluster), true or false")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	a.addDryRun(command.Flags())
 	required(command, "consumer-cluster-id")
@@ -78,15 +70,16 @@ func (a *app) generatePeeringUserCommand() *cobra.Command {
 func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	existing := &rbacv1.RoleBinding{}
 	if err := u.Get(ctx, client.ObjectKey{Namespace: u.cluster.namespace, Name: u.reader()}, existing); err == nil {
-		return fmt.Errorf("there is a peering user for cluster %s already (RoleBinding %s in namespace %s): its kubeconfig was printed once and is kept nowhere; "+
-			"liqoctl delete peering-user --consumer-cluster-id %s takes its rights away, then another can be made", u.consumer, u.reader(), u.cluster.namespace, u.consumer)
+		return fmt.Errorf("there is a peering user for cluster %s already (RoleBinding %s in namespace %s): its kubeconfig was printed once and is not stored; "+
+			"liqoctl delete peering-user --consumer-cluster-id %s revokes its rights, then another one can be created", u.consumer, u.reader(), u.cluster.namespace, u.consumer)
 	} else if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.cluster.namespace, err)
 	}
 	if !u.isDryRun() {
-		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s", u.consumer, u.consumer)
+		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s",
+			u.consumer, u.consumer)
 		u.Warn("The kubeconfig holds a private key and is printed only now: store it safely and hand it over by a safe channel")
-		u.Warn("It is good for cluster %s alone: another consumer needs another peering user", u.consumer)
+		u.Warn("It is valid for cluster %s only: another consumer needs another peering user", u.consumer)
 	}
 	var err error
 	if u.namespace, err = u.ensureTenantNamespace(ctx, u.consumer); err != nil {
@@ -98,7 +91,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	}
 	var suffix [16]byte
 	if _, err := rand.Read(suffix[:]); err != nil {
-		return fmt.Errorf("making the name of a user: %w", err)
+		return fmt.Errorf("creating the name of a user: %w", err)
 	}
 	private, _, err := peering.NewKey(algorithm, rand.Reader)
 	if err != nil {
@@ -249,23 +242,18 @@ func (a *app) deletePeeringUserCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "peering-user",
 		Short: "Delete a peering user and its rights",
-		Long:  "Take the rights of the peering user for a consumer away; its kubeconfig is worth nothing any more. A peering made with it stays.",
+		Long:  "Revoke the rights of a consumer's peering user. Its kubeconfig then grants no access. The peerings created with it stay.",
 		Example: example(`
 			%[1]s delete peering-user --consumer-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, _ []string) error {
 			u := &peeringUser{cluster: local, consumer: consumer}
+			var err error
 			if u.namespace, err = local.findTenantNamespace(ctx, consumer); err != nil {
 				return err
 			}
 			return local.mayBeGone(ignore, u.delete(ctx))
-		},
+		}),
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
 	addIgnoreNotFound(command.Flags(), &ignore)

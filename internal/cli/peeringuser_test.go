@@ -18,12 +18,13 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/internal/pki"
+	"liqo.io/liqo/test/apitest"
 )
 
 // controlPlane answers certificate requests and signs nonces, until the test ends.
 func controlPlane(t *testing.T, c client.Client) {
-	authority, err := kubetesting.NewAuthority()
+	authority, err := apitest.NewAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +49,11 @@ func controlPlane(t *testing.T, c client.Client) {
 
 // TestPeeringByHandOnAPIServer goes through the manifests that two administrators exchange, and the errors of each command.
 func TestPeeringByHandOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)
 	controlPlane(t, c)
-	private, public, err := peering.NewKey(peering.Ed25519, strings.NewReader(strings.Repeat("x", 64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, public := keyPair(t, "x")
 	create(t, c,
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: authv1beta1.KeysSecret},
@@ -124,7 +123,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-controlplane-turin", "may not run pods in the provider: give the Secret of a ResourceSlice, kubeconfig-resourceslice-NAME")
 	refused("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name x --vk-options-template y", "--vk-options-template y: want namespace/name")
 	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name no", "there is no ResourceSlice no in namespace tenant-of-turin")
-	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name mine", "is not granted: Authentication: no verdict yet; Resources: no verdict yet")
+	refused("create virtualnode v --remote-cluster-id turin --resource-slice-name mine", "is not granted: Authentication: no decision yet; Resources: no decision yet")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +144,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 	printed("create virtualnode v --remote-cluster-id turin --resource-slice-name mine -o yaml")
 	golden(t, "virtualnode", printed("create vn v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-x --storage-classes fast,slow --ingress-classes nginx "+
 		"--load-balancer-classes lb --labels a=b --node-selector c=d --runtime-class-name kata --vk-options-template ns/t --resource x/y=1 -o yaml"))
-	if code, _, errOut := liqoctl("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-x --create-node=false"); code != 0 || !strings.Contains(errOut, "No Node is made of it") {
+	if code, _, errOut := liqoctl("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-x --create-node=false"); code != 0 || !strings.Contains(errOut, "gets no Node") {
 		t.Errorf("code %d: %s", code, errOut)
 	}
 	if code, _, errOut := liqoctl("delete virtualnode v --wait=false"); code != 0 || !strings.Contains(errOut, "VirtualNode v in namespace tenant-of-turin deleted") {
@@ -178,7 +177,7 @@ func testPeeringUser(t *testing.T, c client.Client, liqoctl func(string) (int, s
 			current.Namespace != "liqo" {
 			t.Fatalf("the kubeconfig is %s", out)
 		}
-		certificate, err := peering.Certificate(user.ClientCertificateData)
+		certificate, err := pki.First(user.ClientCertificateData)
 		if err != nil {
 			t.Fatal(err)
 		}

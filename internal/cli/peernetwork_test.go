@@ -43,12 +43,12 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 		restricted bool
 		want, not  string
 	}{
-		"a peering user":               {false, []client.Object{pods, external, template}, true, "because of cluster milan: the user of its kubeconfig may not read Networks in namespace liqo. It takes an administrator", "none to connect"},
-		"without networking":           {false, nil, false, "because of cluster milan: it is installed without networking. It takes networking.enabled=true", ""},
-		"disabled, equal ranges":       {true, []client.Object{pods}, false, "Pods of both clusters have addresses of 10.1.0.0/16, which mean other pods here: pods that are offloaded to milan show no address", ""},
-		"disabled, other ranges":       {true, []client.Object{rangeObject(ipamv1alpha1.NetworkTypePod, "10.2.0.0/16")}, false, "--networking-disabled", "show no address"},
-		"disabled, by a peering user":  {true, []client.Object{pods}, true, "--networking-disabled", "show no address"},
-		"disabled, without networking": {true, nil, false, "--networking-disabled", "show no address"},
+		"a peering user":               {false, []client.Object{pods, external, template}, true, "because of cluster milan: the user of its kubeconfig may not read Networks in namespace liqo. An administrator of both clusters must connect them", "none to connect"},
+		"without networking":           {false, nil, false, "because of cluster milan: it is installed without networking. Install it with networking.enabled=true", ""},
+		"disabled, equal ranges":       {true, []client.Object{pods}, false, "Pods of both clusters have addresses of 10.1.0.0/16, so the same address can mean different pods: pods offloaded to milan have no address in their status", ""},
+		"disabled, other ranges":       {true, []client.Object{rangeObject(ipamv1alpha1.NetworkTypePod, "10.2.0.0/16")}, false, "--networking-disabled", "have no address in their status"},
+		"disabled, by a peering user":  {true, []client.Object{pods}, true, "--networking-disabled", "have no address in their status"},
+		"disabled, without networking": {true, nil, false, "--networking-disabled", "have no address in their status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &pair{
@@ -99,9 +99,9 @@ func TestViewOf(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]*networkingv1beta1.Configuration{
-		"status.remote is empty":             of(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil }),
-		"spec.remote.cidr.external is empty": of(func(c *networkingv1beta1.Configuration) { c.Spec.Remote.CIDR.External = nil }),
-		"does not fit where it appears here": of(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = []string{"10.71.0.0/24"} }),
+		"status.remote is empty":                            of(func(c *networkingv1beta1.Configuration) { c.Status.Remote = nil }),
+		"spec.remote.cidr.external is empty":                of(func(c *networkingv1beta1.Configuration) { c.Spec.Remote.CIDR.External = nil }),
+		"does not fit the range to which it is mapped here": of(func(c *networkingv1beta1.Configuration) { c.Status.Remote.CIDR.External = []string{"10.71.0.0/24"} }),
 	} {
 		if got, err := viewOf(c, "10.70.0.5"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want %q", got, err, want)
@@ -118,6 +118,9 @@ func (n networks) inBand() {
 	remote.KubeConfig = &n.milan.kubeconfig
 	p, err := a.pair(t.Context(), remote)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.findNamespaces(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAPIServerProxy}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.7"}}

@@ -17,7 +17,6 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -38,9 +37,9 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		Use:     "out-of-band NAME",
 		Aliases: []string{"oob"},
 		Short:   "Peer with a provider by a token, without its kubeconfig",
-		Long: "Peer the local cluster, the consumer, with a provider whose administrator ran generate peer-command and handed the command over.\n" +
-			"The local cluster introduces itself to the provider's authentication service, with the token, and gets an\n" +
-			"identity of its own there. NAME is what the virtual node is called.\n\n" +
+		Long: "Peer the local cluster, the consumer, with a provider. The provider's administrator ran generate peer-command and handed over the\n" +
+			"command that it printed. The local cluster enrolls with the provider's authentication service, by the token, and receives its own\n" +
+			"Identity there. NAME is the name of the virtual node.\n\n" +
 			"With --invite the provider may use resources of the local cluster too: its administrator runs peer with the ID of this cluster.",
 		Example: example(`
 			# On the provider
@@ -56,9 +55,9 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
 	flags.BoolVar(&o.auth.invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", maxTokenLifetime/(24*time.Hour)))
 	required(command, "auth-url", "cluster-id", "auth-token")
-	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // before cobra's own check, which does not know the source
+	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // replaces the error of cobra's check, which does not say where the values of the flags come from
 		if err := cmd.ValidateRequiredFlags(); err != nil {
-			return fmt.Errorf("%w: the administrator of the provider gets the whole command, with a token, from liqoctl generate peer-command, run on the provider", err)
+			return fmt.Errorf("%w: liqoctl generate peer-command, run by the administrator of the provider, prints the whole command, with a token", err)
 		}
 		return nil
 	}
@@ -66,11 +65,10 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	a.addDryRun(flags)
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
 	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
-	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "", "Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
+	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "",
+		"Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
 	oneOf(command, connectServerFlags.serviceType, serviceTypes...)
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
+	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		i.name = args[0]
 		token, err := i.check(time.Now())
 		if err != nil {
@@ -89,12 +87,13 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 		}
 		switch {
 		case local.id == i.id:
-			return fmt.Errorf("--cluster-id %s is this very cluster: run the command on the one that is to use its resources", i.id)
+			return fmt.Errorf("--cluster-id %s is this cluster itself: run the command on the cluster that is to use its resources", i.id)
 		case token.Consumer != "" && token.Consumer != local.id:
-			return fmt.Errorf("the token was made for cluster %s, and this is %s: check --kubeconfig and --context, or ask for another command", token.Consumer, local.id)
+			return fmt.Errorf("the token was made for cluster %s, and this is %s: check --kubeconfig and --context, or ask for another command",
+				token.Consumer, local.id)
 		}
 		return local.peerOutOfBand(ctx, &i, &o, resources)
-	}
+	})
 	return command
 }
 
@@ -111,7 +110,7 @@ func (o *peerOptions) checkRequest() error {
 		return err
 	}
 	if o.location != locationConsumer {
-		return fmt.Errorf("--%s %s is for a gateway server in this cluster (--gw-server-service-location Consumer): the provider decides how its own is reached, "+
+		return fmt.Errorf("--%s %s is for a gateway server in this cluster (--gw-server-service-location Consumer): the administrator of the provider sets the type of its own, "+
 			"with liqoctl install --service-type", connectServerFlags.serviceType, kind)
 	}
 	return nil
@@ -153,37 +152,21 @@ func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptio
 	if err != nil {
 		return err
 	}
-	if err := c.introduce(ctx, namespace, i); err != nil {
+	if err := c.enroll(ctx, namespace, i); err != nil {
 		return err
 	}
-	return c.explained(i.id, c.useProvider(ctx, namespace, i.id, i.name, o, resources))
+	u := &use{cluster: c, provider: i.id, namespace: namespace, nodeName: i.name, options: o, resources: resources}
+	return c.explained(i.id, u.run(ctx))
 }
 
-// useProvider runs the steps after the local cluster has an identity in the provider: network, resources, and a node with the given name.
-func (c *cluster) useProvider(ctx context.Context, namespace, provider, name string, o *peerOptions, resources corev1.ResourceList) error {
-	network, err := c.requestNetwork(ctx, namespace, provider, o)
-	if err != nil {
-		return err
-	}
-	node := false
-	if o.createResourceSlice {
-		if node, err = c.askForResources(ctx, provider, name, o, resources); err != nil {
-			return err
-		}
-	}
-	return c.healthy(ctx, provider, network, node)
-}
-
-// introduce enrolls the local cluster at the provider's authentication service, and waits until it has an identity there. It deletes the
+// enroll enrolls the local cluster at the provider's authentication service, and waits until it has an identity there. It deletes the
 // token afterwards.
-func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation) error {
-	step := c.Start("Introducing this cluster to %s", i.id)
-	defer step.End()
-	granted, err := c.withoutRefusal(ctx, step, namespace, i.id)
+func (c *cluster) enroll(ctx context.Context, namespace string, i *invitation) error {
+	granted, err := c.withoutRefusal(ctx, namespace, i.id)
 	if err != nil {
 		return err
 	}
-	back, err := c.inviteThem(ctx, i, granted)
+	back, err := c.inviteThem(ctx, i, granted != nil)
 	if err != nil {
 		return err
 	}
@@ -191,7 +174,7 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	if _, err := c.ensure(ctx, secret, func() error {
 		setLabel(secret, peering.LabelInvitation, api.True)
 		setLabel(secret, api.LabelRemoteClusterID, i.id)
-		secret.OwnerReferences = nil // the administrator's from now on, also if the peer left it: the peer can't change it then
+		secret.OwnerReferences = nil // from now on the Secret belongs to the administrator, even if the peer created it: then the peer cannot change it
 		secret.Data = map[string][]byte{peering.InvitationURLKey: []byte(i.url), peering.InvitationTokenKey: []byte(strings.TrimSpace(i.token))}
 		if back != "" {
 			secret.Data[peering.InvitationBackURLKey], secret.Data[peering.InvitationBackTokenKey] = []byte(i.back), []byte(back)
@@ -200,7 +183,12 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	}); err != nil {
 		return err
 	}
-	if err := c.letIn(ctx, step, namespace, i.id); err != nil {
+	if granted != nil {
+		if err := c.reenroll(ctx, granted, secret); err != nil {
+			return err
+		}
+	}
+	if err := c.obtainIdentity(ctx, namespace, i.id); err != nil {
 		return err
 	}
 	if back != "" {
@@ -209,67 +197,65 @@ func (c *cluster) introduce(ctx context.Context, namespace string, i *invitation
 	return kube.Delete(ctx, c, secret)
 }
 
-// inviteThem returns a token for the provider, which travels with the enrollment. It is empty if the user does not invite the provider, or if the
-// enrollment is over.
+// inviteThem returns a token for the provider, which this cluster sends with its enrollment. The token is empty if the user does not invite the
+// provider, or if the enrollment is over.
 func (c *cluster) inviteThem(ctx context.Context, i *invitation, granted bool) (string, error) {
 	switch {
 	case i.back == "":
 		return "", nil
 	case granted:
-		c.Warn("Cluster %s has admitted this cluster before, so no invitation goes there: run liqoctl generate peer-command --consumer-cluster-id %s here, and on %s the command that it prints",
+		c.Warn("Cluster %s has admitted this cluster before, so this cluster sends no invitation there: run liqoctl generate peer-command --consumer-cluster-id %s here, and run the printed command on %s",
 			i.id, i.id, i.id)
 		return "", nil
 	}
 	return c.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: i.id}, true)
 }
 
-// withoutRefusal reports whether the provider has granted the local cluster an identity. It deletes an Identity that is not granted,
-// because the provider's rejection of an earlier token does not apply to a new one.
-func (c *cluster) withoutRefusal(ctx context.Context, step *console.Step, namespace, provider string) (granted bool, err error) {
+// withoutRefusal returns the Identity that the provider has granted to the local cluster; nil if there is none. It deletes an Identity that is not granted,
+// because the provider's rejection of an earlier token does not apply to a new one. A granted one stays, valid or not: deleting it would
+// withdraw what this cluster uses of the provider. See reenroll for one that the provider does not accept any more.
+func (c *cluster) withoutRefusal(ctx context.Context, namespace, provider string) (granted *authv1beta1.Identity, err error) {
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, fmt.Errorf("reading %s: %w", c.name(identity), err)
+		return nil, fmt.Errorf("reading %s: %w", c.name(identity), err)
 	case identity.DeletionTimestamp != nil:
-		return false, c.leaving(identity)
-	case len(identity.Spec.AuthParams.SignedCRT) > 0:
-		return true, nil
+		return nil, c.leaving(identity)
+	case peering.Granted(&identity.Spec.AuthParams):
+		return identity, nil
 	}
 	if err := kube.Delete(ctx, c, identity); err != nil {
-		return false, err
+		return nil, err
 	}
-	return false, c.gone(ctx, step, identity)
+	step := c.Start("Enrolling this cluster in %s", provider)
+	defer step.End()
+	return nil, c.gone(ctx, step, identity)
 }
 
-// letIn creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists.
-func (c *cluster) letIn(ctx context.Context, step *console.Step, namespace, provider string) error {
+// obtainIdentity creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists.
+func (c *cluster) obtainIdentity(ctx context.Context, namespace, provider string) error {
 	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
 		return err
 	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
-	if _, err := c.ensure(ctx, identity, func() error {
-		setLabel(identity, api.LabelRemoteClusterID, provider)
-		identity.Spec.ClusterID, identity.Spec.Type = provider, authv1beta1.IdentityControlPlane
-		return nil
-	}); err != nil {
-		return err
-	}
-	err := c.wait(ctx, step, identity, func() verdict {
-		if identity.Status.KubeconfigSecretRef != nil {
-			return yes()
-		}
-		ready := meta.FindStatusCondition(identity.Status.Conditions, kube.ConditionReady)
-		if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
-			return never("%s", ready.Message)
-		}
-		return notYet("cluster %s has not granted it%s", provider, reasons(identity.Status.Conditions))
+	return c.reach(ctx, &goal{
+		object: identity, doing: "Enrolling this cluster in " + provider, done: fmt.Sprintf("Cluster %s has admitted this cluster", provider),
+		fill: func() {
+			setLabel(identity, api.LabelRemoteClusterID, provider)
+			identity.Spec.ClusterID, identity.Spec.Type = provider, authv1beta1.IdentityControlPlane
+		},
+		met: func() verdict {
+			if identity.Status.KubeconfigSecretRef != nil {
+				return yes()
+			}
+			ready := meta.FindStatusCondition(identity.Status.Conditions, kube.ConditionReady)
+			if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
+				return never("%s", ready.Message)
+			}
+			return notYet("cluster %s has not granted it%s", provider, reasons(identity.Status.Conditions))
+		},
 	})
-	if err != nil {
-		return err
-	}
-	step.Done("Cluster %s has admitted this cluster", provider)
-	return nil
 }

@@ -75,7 +75,8 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 		c.Warn("%s", note)
 	}
 	if slices.Contains([]install.Provider{install.AKS, install.EKS, install.GKE}, request.Provider) && o.look == nil {
-		c.Warn("What the cloud knows better was not asked for: \"liqoctl install %s\" does, given the name of the cluster there", request.Provider)
+		c.Warn("The API of the cloud was not queried: \"liqoctl install %s\" reads the settings there, given the name of the cluster in the cloud",
+			request.Provider)
 	}
 	problems := install.CheckRequest(request, facts)
 	if !o.onlyValues { // the values may be meant for another user
@@ -109,7 +110,7 @@ func dropTag(c *cluster, installed, given map[string]any, version string) {
 	}
 	delete(installed, "tag")
 	if now, _ := given["tag"].(string); now == "" && tag != version {
-		c.Warn("The tag %s that the installation was given is replaced by %s: --set tag=%s keeps it", tag, version, tag)
+		c.Warn("The image tag %s of the installation is replaced by %s: to keep it, add --set tag=%s", tag, version, tag)
 	}
 }
 
@@ -143,7 +144,7 @@ func (a *app) facts(ctx context.Context, c *cluster, step *console.Step, o *inst
 	step.Update("Asking the API of %s", o.request.Provider)
 	if facts.Cloud, err = o.look(ctx); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return facts, fmt.Errorf("%w\nThe time is over (--timeout)", err)
+			return facts, fmt.Errorf("%w\nThe command timed out (--timeout)", err)
 		}
 		return facts, err
 	}

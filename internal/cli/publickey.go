@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -30,28 +31,30 @@ func fillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte)
 	object.Spec.PublicKey = key
 }
 
-// gatewayKey waits for the keys of a gateway and returns the public key.
-func (c *cluster) gatewayKey(ctx context.Context, namespace string, gateway *gateways) ([]byte, error) {
-	step := c.Start("Waiting for the keys of %s", gateway.describe())
-	defer step.End()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: gateway.secret()}}
-	err := c.wait(ctx, step, secret, func() verdict {
-		switch key := secret.Data[networkingv1beta1.SecretPublicKey]; len(key) {
-		case network.KeyLength:
-			return yes()
-		case 0:
-			return notYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
-		default:
-			return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made", networkingv1beta1.SecretPublicKey, len(key), network.KeyLength)
-		}
-	}, func() {
-		secret.Data = map[string][]byte{networkingv1beta1.SecretPublicKey: make([]byte, network.KeyLength)}
-	})
-	return secret.Data[networkingv1beta1.SecretPublicKey], err
+// keysGoal waits until the Secret of a gateway has its public key.
+func (c *cluster) keysGoal(secret *corev1.Secret, gateway *gateways) *goal {
+	return &goal{
+		object: secret, doing: "Waiting for the keys of " + gateway.describe(),
+		met: func() verdict {
+			switch key := secret.Data[networkingv1beta1.SecretPublicKey]; len(key) {
+			case network.KeyLength:
+				return yes()
+			case 0:
+				return notYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
+			default:
+				return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made",
+					networkingv1beta1.SecretPublicKey, len(key), network.KeyLength)
+			}
+		},
+		answer: func() {
+			secret.Data = map[string][]byte{networkingv1beta1.SecretPublicKey: make([]byte, network.KeyLength)}
+		},
+		trouble: func() string { return c.gatewayTrouble(secret.Namespace, gateway) },
+	}
 }
 
-// ensureKey stores the public key of the peer's gateway in this cluster, in the PublicKey that counts if there is one. It replaces a different
-// key, because the peer's gateway cannot connect while that is stored. The argument replaced is the message for this case.
+// ensureKey stores the public key of the peer's gateway in this cluster, in the PublicKey that the gateway uses, if there is one. It replaces a
+// different key, because the peer's gateway cannot connect while that is stored. The argument replaced is the message for this case.
 func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte, replaced string) error {
 	var keys networkingv1beta1.PublicKeyList
 	if err := c.listOfPeer(ctx, &keys, namespace, peer); err != nil {
@@ -63,9 +66,6 @@ func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []b
 	}
 	var before []byte
 	changed, err := c.ensure(ctx, object, func() error {
-		if object.DeletionTimestamp != nil {
-			return c.leaving(object)
-		}
 		before = bytes.Clone(object.Spec.PublicKey)
 		fillPublicKey(object, peer, key)
 		return nil
@@ -85,31 +85,24 @@ func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []b
 
 func (a *app) createPublicKeyCommand() *cobra.Command {
 	var peer, text string
+	var key []byte
 	var timeout time.Duration
 	var output outputFlag
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
 		Short:   "Create the PublicKey of a peer's gateway",
-		Long: "Create a PublicKey: tell this cluster the WireGuard public key of a peer's gateway, without which the peer is not let in.\n" +
-			"Its name is the peer's cluster ID.",
+		Long: "Create a PublicKey with the WireGuard public key of a peer's gateway. Without it the gateway of this cluster accepts no connection\n" +
+			"from the peer. The name of the PublicKey is the peer's cluster ID.",
 		Example: example(`
 			%[1]s create publickey --remote-cluster-id milan --public-key V5CPzlnz2Y39n9dL7kXpEcb6UqzIHgZbVYXXh2E1w3g=`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			if err := output.validate(); err != nil {
-				return err
+		RunE: a.onInstalled(&timeout, func() (err error) {
+			if key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err != nil || len(key) != network.KeyLength {
+				err = fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, network.KeyLength)
 			}
-			key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-			if err != nil || len(key) != network.KeyLength {
-				return fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, network.KeyLength)
-			}
-			local, err := a.installed(ctx)
-			if err != nil {
-				return err
-			}
+			return cmp.Or(output.validate(), err)
+		}, func(ctx context.Context, local *cluster, _ []string) error {
 			if output.format != "" {
 				return local.printObject(publicKey(api.TenantNamespace(peer), peer, peer, key), output.format)
 			}
@@ -119,7 +112,7 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 			}
 			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
 			return local.created(ctx, object, func() { fillPublicKey(object, peer, key) })
-		},
+		}),
 	}
 	a.addPeerFlag(command, &peer)
 	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
@@ -138,15 +131,13 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
 		Short:   "Generate the PublicKey of a gateway, to be applied on the peer",
-		Long: "Print the PublicKey that tells a peer the WireGuard public key of this cluster's gateway. It holds no secret. It goes into the\n" +
-			"peer's tenant namespace for this cluster, which has to exist there.",
+		Long: "Print a PublicKey with the WireGuard public key of this cluster's gateway, to be applied on a peer. It holds no secret. Apply it in\n" +
+			"the peer's tenant namespace for this cluster, which must exist.",
 		Example: example(`
 			# Run in rome, whose gateway for milan is a client; to be applied in milan: kubectl apply -f key.yaml
 			%[1]s generate publickey --gateway-type client --gateway-name milan > key.yaml`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
+		RunE: withTimeout(&timeout, func(ctx context.Context, _ []string) error {
 			if err := output.validate(); err != nil {
 				return err
 			}
@@ -169,12 +160,12 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 			case *networkingv1beta1.GatewayClient:
 				gateway.client = object
 			}
-			key, err := local.gatewayKey(ctx, object.GetNamespace(), gateway)
-			if err != nil {
+			keys := gateway.keys(object.GetNamespace())
+			if err := local.reach(ctx, local.keysGoal(keys, gateway)); err != nil {
 				return err
 			}
-			return local.printObject(publicKey(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, key), output.format)
-		},
+			return local.printObject(publicKey(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, keys.Data[networkingv1beta1.SecretPublicKey]), output.format)
+		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&gatewayType, "gateway-type", "", "Role of the gateway in this cluster: server or client (required)")

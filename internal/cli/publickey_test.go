@@ -11,8 +11,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestKeyInUse: if a cluster has several PublicKeys of one peer, the explanation of a broken tunnel names the one that the gateway uses, and that one is
-// replaced.
+// TestKeyInUse: if a cluster has several PublicKeys of one peer, the explanation of a broken tunnel names the one that the gateway uses, and that
+// one is replaced.
 func TestKeyInUse(t *testing.T) {
 	const namespace = "tenant"
 	whole := func(fill byte) []byte { return bytes.Repeat([]byte{fill}, network.KeyLength) }
@@ -32,14 +32,14 @@ func TestKeyInUse(t *testing.T) {
 		Spec:       networkingv1beta1.GatewayClientSpec{SecretRef: &corev1.LocalObjectReference{Name: "keys"}},
 	}
 	facts := client.facts(t.Context(), server)
-	if !bytes.Equal(facts.told, whole(1)) || facts.toldBy != "z-old" || !bytes.Equal(facts.key, whole(4)) {
-		t.Errorf("milan uses %x of PublicKey %s for %x, want the key of z-old", facts.told, facts.toldBy, facts.key)
+	if !bytes.Equal(facts.stored, whole(1)) || facts.storedBy != "z-old" || !bytes.Equal(facts.key, whole(4)) {
+		t.Errorf("milan uses %x of PublicKey %s for %x, want the key of z-old", facts.stored, facts.storedBy, facts.key)
 	}
 	if err := milan.ensureKey(t.Context(), namespace, "rome", whole(4), "is replaced"); err != nil {
 		t.Fatal(err)
 	}
-	if facts := client.facts(t.Context(), server); !bytes.Equal(facts.told, facts.key) {
-		t.Errorf("after the replacement milan uses %x of PublicKey %s, the gateway has %x", facts.told, facts.toldBy, facts.key)
+	if facts := client.facts(t.Context(), server); !bytes.Equal(facts.stored, facts.key) {
+		t.Errorf("after the replacement milan uses %x of PublicKey %s, the gateway has %x", facts.stored, facts.storedBy, facts.key)
 	}
 	var all networkingv1beta1.PublicKeyList
 	if err := milan.List(t.Context(), &all); err != nil || len(all.Items) != 3 {

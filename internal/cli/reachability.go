@@ -11,8 +11,8 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
-// explained adds to a failed wait that the local cluster itself does not reach the remote one, if it reports so. liqoctl may reach both
-// clusters although they do not reach each other.
+// explained extends the error of a failed wait if the local cluster reports that it does not reach the remote cluster. This is useful because
+// liqoctl may reach both clusters although they do not reach each other.
 func (p *pair) explained(err error) error { return p.local.explained(p.remote.id, err) }
 
 func (c *cluster) explained(provider string, err error) error {

@@ -15,14 +15,14 @@ import (
 func TestExplainTunnel(t *testing.T) {
 	key, other := bytes.Repeat([]byte{1}, network.KeyLength), bytes.Repeat([]byte{2}, network.KeyLength)
 	server := func(change func(*endFacts)) endFacts {
-		out := endFacts{cluster: "milan", gateway: "GatewayServer rome", connection: "Connecting", key: key, told: key}
+		out := endFacts{cluster: "milan", gateway: "GatewayServer rome", connection: "Connecting", key: key, stored: key}
 		if change != nil {
 			change(&out)
 		}
 		return out
 	}
 	client := func(change func(*endFacts)) endFacts {
-		out := endFacts{cluster: "rome", gateway: "GatewayClient milan", connection: "Connecting", key: other, told: other}
+		out := endFacts{cluster: "rome", gateway: "GatewayClient milan", connection: "Connecting", key: other, stored: other}
 		if change != nil {
 			change(&out)
 		}
@@ -40,11 +40,11 @@ func TestExplainTunnel(t *testing.T) {
 			want: []string{"GatewayServer rome of cluster milan says that it is reached at 172.30.2.1:30000/UDP: if 172.30.2.130:51840/UDP is not a way there"}},
 		"a pod that does not run": {server(func(e *endFacts) { e.trouble = "container wireguard of pod gw is waiting, ImagePullBackOff" }), client(nil), []string{"Cluster milan: container wireguard"}, "open from", ""},
 		"no gateway":              {server(nil), client(func(e *endFacts) { *e = endFacts{cluster: "rome"} }), []string{"Cluster rome has no gateway for milan"}, "open from", ""},
-		"no key":                  {server(func(e *endFacts) { e.told = nil }), client(nil), []string{"Cluster rome was not told the key of milan's gateway"}, "open from", ""},
-		"another key":             {server(nil), client(func(e *endFacts) { e.told, e.toldBy = key, "old" }), []string{"Cluster milan was told another key than rome's gateway has (PublicKey old)"}, "open from", ""},
-		"two things":              {server(func(e *endFacts) { e.told = nil }), client(func(e *endFacts) { e.trouble = "T" }), []string{"Cluster rome: T", "was not told"}, "", ""},
+		"no key":                  {server(func(e *endFacts) { e.stored = nil }), client(nil), []string{"Cluster rome does not have the key of milan's gateway"}, "open from", ""},
+		"another key":             {server(nil), client(func(e *endFacts) { e.stored, e.storedBy = key, "old" }), []string{"Cluster milan stores another key than rome's gateway has (PublicKey old)"}, "open from", ""},
+		"two things":              {server(func(e *endFacts) { e.stored = nil }), client(func(e *endFacts) { e.trouble = "T" }), []string{"Cluster rome: T", "does not have the key"}, "", ""},
 		"no report":               {server(nil), client(func(e *endFacts) { e.connection = "" }), []string{"GatewayClient milan of cluster rome reports nothing"}, "", ""},
-		"one way":                 {server(nil), client(func(e *endFacts) { e.connection = "Connected" }), []string{"Cluster rome hears milan"}, "open from", ""},
+		"one way":                 {server(nil), client(func(e *endFacts) { e.connection = "Connected" }), []string{"Cluster rome receives the packets of milan"}, "open from", ""},
 	} {
 		got := explainTunnel(test.server, test.client, "172.30.2.130:51840/UDP", test.reached, 30*time.Second)
 		for _, want := range test.want {

@@ -30,17 +30,17 @@ func TestRefusalsInMemory(t *testing.T) {
 	}{
 		"uninstall":                        {installed, "liqo is installed in namespace liqo of https://rome, but not as a Helm release: remove it with what installed it, then run uninstall --purge for the rest"},
 		"uninstall --dry-run":              {installed, "but not as a Helm release"},
-		"uninstall -n other":               {installed, "liqo is installed in namespace liqo, not in other: say so with --namespace"},
+		"uninstall -n other":               {installed, "liqo is installed in namespace liqo, not in other: pass --namespace"},
 		"uninstall -n liqo":                {worldSnapshot{}, "liqo is not installed in namespace liqo of https://rome: name the right kubeconfig, or remove with --purge what an earlier uninstall left"},
-		"uninstall --purge":                {peered, "Where the other cluster is gone for good: liqoctl force unpeer"},
+		"uninstall --purge":                {peered, "If the other cluster is gone for good: liqoctl force unpeer"},
 		"info":                             {worldSnapshot{}, "liqo is not installed in namespace liqo of https://rome: install it (liqoctl install), or name the right kubeconfig"},
-		"info -n other":                    {installed, "liqo is installed in namespace liqo, not in other: say so with --namespace"},
+		"info -n other":                    {installed, "liqo is installed in namespace liqo, not in other: pass --namespace"},
 		"install --version v0":             {installed, "--version v0: this liqoctl carries the chart of version"},
 		"install --repo-url x":             {installed, "--repo-url x: charts are not fetched: clone the repository and give its chart with --local-chart-path"},
 		"peer --remote-kubeconfig %rome":   {installed, "the local and the remote cluster are the same"},
 		"test network -p %rome":            {peered, "--remote-kubeconfigs " + filepath.Join(w.dir, "rome") + ": cluster rome is named twice, or is the local one"},
 		"test network -p %milan,%milan":    {peered, "cluster milan is named twice"},
-		"test network -p %milan --dry-run": {full, "no node takes pods: all are cordoned or for the control plane only"},
+		"test network -p %milan --dry-run": {full, "no node accepts pods: all are cordoned or for the control plane only"},
 		"test network -p %milan --ip --outside http://localhost.invalid": {peered, "--outside http://localhost.invalid: the IP objects of --ip need the address of its host, which is not found: give an IPv4 address, --outside http://ADDRESS"},
 	} {
 		if ran := w.in(t, test.at, command+lawOne, nil); ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, " ERRO  ") || !strings.Contains(ran.said, test.says) {

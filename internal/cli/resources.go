@@ -19,10 +19,10 @@ type resourceFlags struct {
 }
 
 func (f *resourceFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cpu, "cpu", "", "CPU to ask for, for example 4 or 500m (default: what the provider grants)")
-	flags.StringVar(&f.memory, "memory", "", "Memory to ask for, for example 8Gi (default: what the provider grants)")
-	flags.StringVar(&f.pods, "pods", "", "Number of pods to ask for (default: what the provider grants)")
-	flags.StringToStringVar(&f.others, "resource", nil, "Any other resource to ask for (name=quantity,...), for example nvidia.com/gpu=2")
+	flags.StringVar(&f.cpu, "cpu", "", "CPU to request, for example 4 or 500m (default: the provider decides)")
+	flags.StringVar(&f.memory, "memory", "", "Memory to request, for example 8Gi (default: the provider decides)")
+	flags.StringVar(&f.pods, "pods", "", "Number of pods to request (default: the provider decides)")
+	flags.StringToStringVar(&f.others, "resource", nil, "Any other resource to request (name=quantity,...), for example nvidia.com/gpu=2")
 }
 
 // list parses the amounts. It fails if a quantity is invalid, negative, or set twice.

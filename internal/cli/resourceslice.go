@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"time"
@@ -48,69 +49,72 @@ func (r *sliceRequest) fill(slice *authv1beta1.ResourceSlice) {
 	}
 }
 
-// ensureSlice creates or updates the ResourceSlice, and waits until the provider has authenticated it.
+// ensureSlice creates or updates the ResourceSlice, waits until the provider has authenticated it and decided on the resources, and reports the
+// decision.
 func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*authv1beta1.ResourceSlice, error) {
-	step := c.Start("Asking cluster %s for resources", request.provider)
-	defer step.End()
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: request.namespace, Name: request.name}}
-	changed, err := c.ensure(ctx, slice, func() error {
-		if slice.DeletionTimestamp != nil {
-			return c.leaving(slice)
-		}
-		request.fill(slice)
-		return nil
-	})
-	if err != nil {
+	if err := c.reach(ctx, authenticationGoal(slice, request)); err != nil {
 		return nil, err
 	}
-	if changed {
-		c.Did("ResourceSlice %s correctly ensured", slice.Name)
-	}
-	err = c.wait(ctx, step, slice, func() verdict {
-		condition := sliceCondition(slice, authv1beta1.ResourceSliceAuthentication)
-		switch {
-		case condition == nil:
-			return notYet("the provider %s has not answered", request.provider)
-		case condition.Status == authv1beta1.ResourceSliceAccepted:
-			return yes()
-		default:
-			return notYet("condition %s is %s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
-		}
-	})
-	if err != nil {
+	if err := c.reach(ctx, verdictGoal(slice)); err != nil {
 		return nil, err
 	}
-	step.Done("ResourceSlice authentication: %s", authv1beta1.ResourceSliceAccepted)
+	condition := sliceCondition(slice, authv1beta1.ResourceSliceResources)
+	switch {
+	case !accepted(slice):
+		c.Warn("ResourceSlice resources: %s (%s: %s)", condition.Status, condition.Reason, condition.Message)
+	case cut(slice):
+		c.Did("ResourceSlice resources: %s", condition.Status)
+		c.Warn("ResourceSlice resources: %s", condition.Message)
+	default:
+		c.Did("ResourceSlice resources: %s", condition.Status)
+	}
 	return slice, nil
 }
 
-// verdictOnResources waits until the provider accepts or denies the resources, and reports the result.
-func (c *cluster) verdictOnResources(ctx context.Context, slice *authv1beta1.ResourceSlice) (accepted bool, err error) {
-	step := c.Start("Waiting for the verdict on the resources")
-	defer step.End()
-	var condition *authv1beta1.ResourceSliceCondition
-	err = c.wait(ctx, step, slice, func() verdict {
-		if condition = sliceCondition(slice, authv1beta1.ResourceSliceResources); condition == nil {
-			return notYet("there is no verdict on the resources (class %q)", slice.Spec.Class)
-		}
-		return yes()
-	}, func() {
-		condition = &authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted}
-		slice.Status.Resources = slice.Spec.Resources
-	})
-	if err != nil {
-		return false, err
+// authenticationGoal requests the resources. The provider authenticates the ResourceSlice.
+func authenticationGoal(slice *authv1beta1.ResourceSlice, request *sliceRequest) *goal {
+	return &goal{
+		object: slice, doing: fmt.Sprintf("Asking cluster %s for resources", request.provider),
+		made: fmt.Sprintf("ResourceSlice %s correctly ensured", slice.Name),
+		done: fmt.Sprintf("ResourceSlice authentication: %s", authv1beta1.ResourceSliceAccepted),
+		fill: func() { request.fill(slice) },
+		met: func() verdict {
+			condition := sliceCondition(slice, authv1beta1.ResourceSliceAuthentication)
+			switch {
+			case condition == nil:
+				return notYet("the provider %s has not answered", request.provider)
+			case condition.Status == authv1beta1.ResourceSliceAccepted:
+				return yes()
+			default:
+				return notYet("condition %s is %s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
+			}
+		},
 	}
-	if condition.Status == authv1beta1.ResourceSliceAccepted {
-		step.Done("ResourceSlice resources: %s", condition.Status)
-		if cut(slice) {
-			c.Warn("ResourceSlice resources: %s", condition.Message)
-		}
-		return true, nil
+}
+
+// verdictGoal waits until the provider accepts or denies the resources.
+func verdictGoal(slice *authv1beta1.ResourceSlice) *goal {
+	return &goal{
+		object: slice, doing: "Waiting for the decision on the resources",
+		met: func() verdict {
+			if sliceCondition(slice, authv1beta1.ResourceSliceResources) == nil {
+				return notYet("there is no decision on the resources (class %q)", slice.Spec.Class)
+			}
+			return yes()
+		},
+		answer: func() {
+			slice.Status.Conditions = append(slice.Status.Conditions,
+				authv1beta1.ResourceSliceCondition{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted})
+			slice.Status.Resources = slice.Spec.Resources
+		},
 	}
-	step.End()
-	c.Warn("ResourceSlice resources: %s (%s: %s)", condition.Status, condition.Reason, condition.Message)
-	return false, nil
+}
+
+// accepted reports whether the provider has accepted the resources of the ResourceSlice.
+func accepted(slice *authv1beta1.ResourceSlice) bool {
+	condition := sliceCondition(slice, authv1beta1.ResourceSliceResources)
+	return condition != nil && condition.Status == authv1beta1.ResourceSliceAccepted
 }
 
 // cut reports whether the provider granted less than the ResourceSlice requests.
@@ -133,8 +137,8 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 		Use:     "resourceslice NAME",
 		Aliases: []string{"rs", "rslice"},
 		Short:   "Request resources from a provider",
-		Long: "Create a ResourceSlice: ask the provider for resources, which become a virtual node of the same name.\n" +
-			"Amounts that are not given are the provider's choice.",
+		Long: "Create a ResourceSlice: request resources from the provider. They become a virtual node of the same name.\n" +
+			"The provider chooses the amounts that are not given.",
 		Example: example(`
 			# A second virtual node on the provider milan
 			%[1]s create resourceslice milan-gpu --remote-cluster-id milan --cpu 4 --memory 16Gi --resource nvidia.com/gpu=1
@@ -142,9 +146,7 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 			%[1]s create resourceslice milan-gpu --remote-cluster-id milan -o yaml`),
 		Args:              exactlyOne("the name of the ResourceSlice"),
 		ValidArgsFunction: cobra.NoFileCompletions, // a new name
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
+		RunE: withTimeout(&timeout, func(ctx context.Context, args []string) error {
 			var err error
 			if err = output.validate(); err != nil {
 				return err
@@ -168,19 +170,15 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 					return err
 				}
 			}
-			slice, err := local.ensureSlice(ctx, &request)
-			if err != nil {
-				return err
-			}
-			_, err = local.verdictOnResources(ctx, slice)
+			_, err = local.ensureSlice(ctx, &request)
 			return err
-		},
+		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&request.provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&request.class, "class", defaultClass, "Class of the ResourceSlice")
-	flags.BoolVar(&noVirtualNode, "no-virtual-node", false, "Do not make a virtual node out of it")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "How long to wait for the provider")
+	flags.BoolVar(&noVirtualNode, "no-virtual-node", false, "Do not create a virtual node for the ResourceSlice")
+	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait for the provider")
 	resources.add(flags)
 	output.add(flags, "Only print the object, do not create it")
 	a.addDryRun(flags)

@@ -46,8 +46,8 @@ func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads [
 	return err
 }
 
-// imageCure says what to do when a node cannot pull an image of Liqo.
-const imageCure = "If the images are in a registry of yours: liqoctl install --set registry=HOST/PATH"
+// imageCure is the advice for a node that cannot pull an image of Liqo.
+const imageCure = "If the nodes have to pull the images from another registry, name it and install again: liqoctl install --set registry=HOST/PATH"
 
 // missesImages reports whether a pod of the installation waits for an image that its node cannot pull. It has its own timeout, because the timeout of
 // the command may have expired.
@@ -162,8 +162,8 @@ func deploymentAvailable(deployment *appsv1.Deployment) verdict {
 	return yes()
 }
 
-// daemonSetAvailable ignores the pods on nodes that are not ready. Such a node may stay down for an unknown time, and its pod starts
-// together with it.
+// daemonSetAvailable ignores the pods on nodes that are not ready. Such a node may be down for an unknown time, and starts its pod when it is ready
+// again.
 func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) verdict {
 	status := set.Status
 	wanted := status.DesiredNumberScheduled - lost
@@ -239,11 +239,12 @@ func (c *cluster) troubles(workload installer.Workload) (out []string) {
 	return out
 }
 
-// lastRun says how a restarted container ended before. It is empty if no container was restarted.
+// lastRun describes how a restarted container ended before; empty if no container was restarted.
 func lastRun(pod *corev1.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if ended := container.LastTerminationState.Terminated; ended != nil && !container.Ready {
-			return strings.TrimSuffix(fmt.Sprintf("; container %s ended with code %d before, %s: %s", container.Name, ended.ExitCode, ended.Reason, ended.Message), ": ")
+			return strings.TrimSuffix(fmt.Sprintf("; container %s ended with code %d before, %s: %s",
+				container.Name, ended.ExitCode, ended.Reason, ended.Message), ": ")
 		}
 	}
 	return ""

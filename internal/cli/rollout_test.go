@@ -32,7 +32,8 @@ func waitingPod(name, reason string) *corev1.Pod {
 	}
 }
 
-// TestStuckPodsAreNamedAtOnce: while the installation waits, an image that cannot be pulled is reported once for all pods, with reason, message and cure.
+// TestStuckPodsAreNamedAtOnce: while the installation waits, an image that cannot be pulled is reported once for all pods, with reason, message and
+// cure.
 func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	}
 }
 
-// TestFailedRolloutNamesTheCure: an installation that fails because its nodes cannot pull images says how to name another registry, and no other failure does.
+// TestFailedRolloutNamesTheCure: an installation that fails because its nodes cannot pull images says how to name another registry, and no other
+// failure does.
 func TestFailedRolloutNamesTheCure(t *testing.T) {
 	for reason, cured := range map[string]bool{"ImagePullBackOff": true, "ErrImageNeverPull": true, "CrashLoopBackOff": false} {
 		set := &appsv1.DaemonSet{
@@ -69,9 +71,12 @@ func TestFailedRolloutNamesTheCure(t *testing.T) {
 					return nil, ctx.Err()
 				},
 			}).Build()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := c.rolledOut(ctx, nil, []installer.Workload{{Kind: "DaemonSet", Name: "liqo-fabric"}})
-		cancel()
+		var err error
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = c.rolledOut(ctx, nil, []installer.Workload{{Kind: "DaemonSet", Name: "liqo-fabric"}})
+		})
 		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "liqoctl install --set registry=HOST/PATH") != cured {
 			t.Errorf("%s: the cure is named: want %v, in %v", reason, cured, err)
 		}

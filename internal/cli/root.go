@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -41,7 +42,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		if waiting := (*waitError)(nil); ctx.Err() != nil && !errors.As(err, &waiting) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
-		a.console().Fail(a.journal.told(cured(err)))
+		a.console().Fail(a.journal.withChanges(cured(err)))
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return interruptedCode
 		}
@@ -53,11 +54,13 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return 0
 }
 
-func quiet() {
+// quiet discards the log output of the libraries. It does so once, because klog forbids changing its logger while other goroutines log: tests run
+// several commands at the same time.
+var quiet = sync.OnceFunc(func() {
 	logger := logr.FromSlogHandler(slog.DiscardHandler)
 	log.SetLogger(logger)
 	klog.SetLogger(logger)
-}
+})
 
 // app is the state that all commands share: the global flags and the output streams.
 type app struct {
@@ -105,9 +108,9 @@ func (a *app) command() *cobra.Command {
 		Use:         "liqoctl",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: programName(os.Args)},
 		Short:       "Peer Kubernetes clusters and run pods of one cluster in another",
-		Long: "liqoctl installs Liqo, peers clusters, offloads namespaces, and shows and undoes all that.\n\n" +
+		Long: "liqoctl installs Liqo, peers clusters, offloads namespaces, shows their state, and undoes each of these steps.\n\n" +
 			"It follows the conventions of kubectl: KUBECONFIG, --kubeconfig and --context choose the local cluster,\n" +
-			"--remote-kubeconfig and --remote-context the other one of a peering.",
+			"--remote-kubeconfig and --remote-context the remote cluster of a peering.",
 		Example: example(`
 			# Two clusters, each with a kubeconfig of its own
 			%[1]s install --cluster-id rome
@@ -128,9 +131,9 @@ func (a *app) command() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.SortFlags = true
 	a.kubeconfig.AddFlags(flags)
-	flags.Lookup("namespace").Usage = "Namespace: that of the installation where a command is about Liqo itself (default: found by itself; liqo for a new one)"
+	flags.Lookup("namespace").Usage = "Namespace: that of the installation where a command is about Liqo itself (default: found automatically; liqo for a new one)"
 	flags.BoolVar(&a.skipConfirm, "skip-confirm", false, "Do not ask for confirmation")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "Say more about what is done")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "Print more details")
 	flags.StringToStringVar(&a.labels, "global-labels", nil, "Labels to put on every object created (key=value,...)")
 	flags.StringToStringVar(&a.annotations, "global-annotations", nil, "Annotations to put on every object created (key=value,...)")
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
@@ -146,9 +149,11 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(), a.dashboardCommand(),
+	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(),
+		a.dashboardCommand(),
 		a.testCommand())
-	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand(), a.discoverCommand())
+	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand(),
+		a.discoverCommand())
 	add(groupOffload, a.offloadCommand(), a.unoffloadCommand(), a.moveCommand())
 	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())
 	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand(), a.optionsCommand())

@@ -17,7 +17,7 @@ import (
 func newKeys() (map[string][]byte, error) {
 	var random [network.KeyLength]byte
 	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("making a pair of keys: %w", err)
+		return nil, fmt.Errorf("creating a pair of keys: %w", err)
 	}
 	return network.KeyPair(random)
 }
@@ -25,7 +25,10 @@ func newKeys() (map[string][]byte, error) {
 // rotateKeys replaces the keys of the local gateway without interrupting the tunnel. The remote gateway accepts the new key in addition to
 // the old one before the local gateway uses it.
 func (p *pair) rotateKeys(ctx context.Context) error {
-	t, err := p.ends(ctx, &networkOptions{}, false)
+	if err := p.findNamespaces(ctx); err != nil {
+		return err
+	}
+	t, err := p.ends(ctx, &networkOptions{})
 	if err != nil {
 		return err
 	}
@@ -34,7 +37,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 		local, remote = remote, local
 	}
 	if local.gateways.name() == "" || remote.gateways.name() == "" {
-		return fmt.Errorf("there is no tunnel between %s and %s whose keys could be changed: liqoctl network connect makes one", p.local.id, p.remote.id)
+		return fmt.Errorf("there is no tunnel between %s and %s: create one with liqoctl network connect", p.local.id, p.remote.id)
 	}
 	keys, err := newKeys()
 	if err != nil {
@@ -43,10 +46,10 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: local.namespace, Name: local.gateways.secret()}}
+	secret := local.gateways.keys(local.namespace)
 	if _, err := local.ensure(ctx, secret, func() error {
 		if secret.ResourceVersion == "" {
-			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s: the controller manager makes it, run the command again then", secret.Name, secret.Namespace, local.gateways.describe())
+			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s: the controller manager creates it; run the command again in a moment", secret.Name, secret.Namespace, local.gateways.describe())
 		}
 		secret.Data = keys
 		return nil
@@ -55,17 +58,15 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	}
 	local.Did("Secret %s has new keys", secret.Name)
 	began := time.Now()
-	err = together(ctx, func(ctx context.Context) error { return local.reconnected(ctx, secret) },
-		func(ctx context.Context) error { return remote.reconnected(ctx, secret) })
-	if err != nil {
+	if err := together(ctx, local.to(local.reconnectedGoal(secret)), remote.to(remote.reconnectedGoal(secret))); err != nil {
 		return fmt.Errorf("%w\n%s", err, t.evidence(time.Since(began)))
 	}
 	local.Did("Connection is established with the new keys")
 	return nil
 }
 
-// reconnected waits until the tunnel is connected and the gateway has measured a round trip after the Secret was written.
-func (e *end) reconnected(ctx context.Context, written *corev1.Secret) error {
+// reconnectedGoal waits until the tunnel is connected and the gateway has measured a round trip after the Secret was written.
+func (e *end) reconnectedGoal(written *corev1.Secret) *goal {
 	var since metav1.Time
 	for _, entry := range written.ManagedFields {
 		if entry.Time != nil && entry.Time.After(since.Time) {
@@ -73,18 +74,16 @@ func (e *end) reconnected(ctx context.Context, written *corev1.Secret) error {
 		}
 	}
 	object := e.connection()
-	step := e.Start("Waiting for the tunnel to cluster %s", e.peer)
-	defer step.End()
-	return e.wait(ctx, step, object, func() verdict {
-		latency := object.Status.Latency
-		switch {
-		case object.Status.Value != networkingv1beta1.Connected:
-			return notYet("it is %s%s", orDefault(object.Status.Value, "without a status"), reasons(object.Status.Conditions))
-		case latency == nil || !latency.Timestamp.After(since.Add(handover)):
-			return notYet("nothing was heard through it since the keys are new")
-		}
-		return yes()
-	})
+	return &goal{
+		object: object, doing: "Waiting for the tunnel to cluster " + e.peer,
+		met: func() verdict {
+			latency, connected := object.Status.Latency, connectedVerdict(object)
+			if connected.done && (latency == nil || !latency.Timestamp.After(since.Add(handover))) {
+				return notYet("nothing was received through it since the keys were replaced")
+			}
+			return connected
+		},
+	}
 }
 
 // handover is how long responses to the old keys may still arrive.

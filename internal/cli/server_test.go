@@ -22,7 +22,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/doctor"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // server is an API server with the objects by which liqoctl recognises an installation; no controller runs there.
@@ -33,7 +33,7 @@ func server(t *testing.T) (kubeconfig string, c client.Client) {
 
 func serverOf(t *testing.T, clusterID string) (kubeconfig string, c client.Client) {
 	t.Helper()
-	env, config := kubetesting.Environment(t)
+	env, config := apitest.Environment(t)
 	return installation(t, clusterID, env.KubeConfig, config)
 }
 
@@ -44,7 +44,7 @@ func installation(t *testing.T, clusterID string, admin []byte, config *rest.Con
 	if err := os.WriteFile(kubeconfig, admin, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c = kubetesting.Client(t, config)
+	c = apitest.Client(t, config)
 	labels := map[string]string{"app": "liqo"}
 	create(t, c,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
@@ -119,6 +119,7 @@ func peeringObjects() []client.Object {
 }
 
 func TestCommandsOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c, peeringObjects()...)
 	liqoctl := func(command string) (int, string, string) {
@@ -218,8 +219,8 @@ func TestCommandsOnAPIServer(t *testing.T) {
 		}
 	})
 	t.Run("a wait that ends without success says what is missing", func(t *testing.T) {
-		code, _, errOut := liqoctl("offload namespace default --timeout 300ms")
-		want := "waiting for NamespaceOffloading offloading in namespace default: the time is over (--timeout), last seen: the controller manager has not looked at it"
+		code, _, errOut := liqoctl("offload namespace default --timeout 2s")
+		want := "waiting for NamespaceOffloading offloading in namespace default: timed out (--timeout), last seen: the controller manager has not reconciled it yet"
 		if code != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("code %d: %s", code, errOut)
 		}
@@ -233,7 +234,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, object)
 			objects = append(objects, object)
 		}
-		code, _, errOut := liqoctl("unoffload namespace first second --skip-confirm --timeout 500ms")
+		code, _, errOut := liqoctl("unoffload namespace first second --skip-confirm --timeout 2s")
 		if code != 1 || !strings.Contains(errOut, "in namespace first to be gone") {
 			t.Errorf("code %d: %s", code, errOut)
 		}
@@ -261,7 +262,8 @@ func TestCommandsOnAPIServer(t *testing.T) {
 
 // TestUninstallOfNothingOnAPIServer: uninstall fails with the wrong kubeconfig, and where Helm did not install Liqo.
 func TestUninstallOfNothingOnAPIServer(t *testing.T) {
-	env, config := kubetesting.Environment(t)
+	t.Parallel()
+	env, config := apitest.Environment(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
@@ -274,7 +276,7 @@ func TestUninstallOfNothingOnAPIServer(t *testing.T) {
 		}
 	}
 	refused("not installed in namespace liqo")
-	create(t, kubetesting.Client(t, config),
+	create(t, apitest.Client(t, config),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},

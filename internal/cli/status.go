@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,23 +43,17 @@ func (a *app) statusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show the health of the installation",
-		Long: "Show the parts of the installation in the local cluster and whether each runs, and what the cluster tells its peers: its identity,\n" +
-			"address ranges and endpoints. With --verbose also the images. For the administrator of the installation: info shows what the cluster\n" +
-			"is and its peerings, doctor what is wrong and what cures that, kubectl get foreignclusters the peerings as objects to wait for.",
+		Long: "Show whether each component of the installation runs, and what the cluster reports to its peers: its identity, address ranges and\n" +
+			"endpoints. With --verbose, also show the images.\n\n" +
+			"Related commands: info describes the cluster and its peerings. doctor diagnoses problems and prints their cures. kubectl get\n" +
+			"foreignclusters lists the peerings, and kubectl wait can wait for them.",
 		Example: example(`
 			%[1]s status
 			# The peering with milan
 			%[1]s status peer milan`),
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.validate(); err != nil {
-				return err
-			}
-			c, err := a.installed(cmd.Context())
-			if err != nil {
-				return err
-			}
-			status, err := c.status(cmd.Context())
+		RunE: a.onInstalled(nil, output.validate, func(ctx context.Context, c *cluster, _ []string) error {
+			status, err := c.status(ctx)
 			if err != nil {
 				return err
 			}
@@ -65,7 +61,7 @@ func (a *app) statusCommand() *cobra.Command {
 				return write(c.Out(), status, output.format)
 			}
 			return status.write(c.Console, a.verbose)
-		},
+		}),
 	}
 	output.add(command.Flags(), "Print everything for programs")
 	command.AddCommand(a.statusPeerCommand())
@@ -138,7 +134,7 @@ func (s *statusInfo) write(c *console.Console, verbose bool) error {
 			parts.Line(1, "Images", strings.Join(part.Images, ", "))
 		}
 	}
-	for _, pod := range sorted(s.Health.UnhealthyPods) {
+	for _, pod := range slices.Sorted(maps.Keys(s.Health.UnhealthyPods)) {
 		parts.Line(0, "✖ Pod "+pod, s.Health.UnhealthyPods[pod])
 	}
 	problems(&parts, 0, s.Health.Problems)
@@ -148,7 +144,7 @@ func (s *statusInfo) write(c *console.Console, verbose bool) error {
 	local := console.Box{Title: "Local cluster information"}
 	local.Line(0, "Cluster identity", "")
 	local.Line(1, "Cluster ID", s.Local.ClusterID)
-	for _, key := range sorted(s.Local.Labels) {
+	for _, key := range slices.Sorted(maps.Keys(s.Local.Labels)) {
 		local.Line(1, "Label "+key, s.Local.Labels[key])
 	}
 	local.Line(0, "Configuration", "")

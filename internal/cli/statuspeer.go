@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,21 +17,15 @@ func (a *app) statusPeerCommand() *cobra.Command {
 		Use:     "peer [CLUSTER-ID...]",
 		Aliases: []string{"peers"},
 		Short:   "Show the state of peerings: directions, connection, resources",
-		Long: "Show the peerings with the named clusters, or with all: which uses resources of which, how they are connected and authenticated,\n" +
-			"and what is acquired from and shared with each. With --verbose also each request and virtual node, as info peer does.",
+		Long: "Show the peerings with the named clusters, or with all: which cluster uses resources of the other, how the clusters are connected and\n" +
+			"authenticated, and the resources acquired from and shared with each peer. With --verbose, also show each request and virtual node, as\n" +
+			"info peer does.",
 		Example: example(`
 			%[1]s status peer
 			%[1]s status peer milan`),
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.validate(); err != nil {
-				return err
-			}
-			c, err := a.installed(cmd.Context())
-			if err != nil {
-				return err
-			}
-			peers, err := c.peers(cmd.Context(), args)
+		RunE: a.onInstalled(nil, output.validate, func(ctx context.Context, c *cluster, args []string) error {
+			peers, err := c.peers(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -51,7 +46,7 @@ func (a *app) statusPeerCommand() *cobra.Command {
 				}
 			}
 			return nil
-		},
+		}),
 		ValidArgsFunction: a.completion(peerIDs),
 	}
 	output.add(command.Flags(), "Print everything for programs")

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/kube"
 )
 
 // podSecurity holds the labels that admit the pods of virtual kubelets and gateways, whatever the cluster's default Pod Security level is.
@@ -25,7 +26,7 @@ func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (str
 	err := c.List(ctx, &list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: remoteID})
 	switch {
 	case err == nil && len(list.Items) > 1:
-		return "", c.error(fmt.Errorf("namespaces %s and %s are both labelled %s=%s: take the label off the one that is not the tenant namespace",
+		return "", c.error(fmt.Errorf("namespaces %s and %s are both labelled %s=%s: remove the label from the one that is not the tenant namespace",
 			list.Items[0].Name, list.Items[1].Name, api.LabelRemoteClusterID, remoteID))
 	case err == nil && len(list.Items) == 1:
 		return list.Items[0].Name, nil
@@ -37,7 +38,7 @@ func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (str
 	if getErr := c.Get(ctx, client.ObjectKey{Name: api.TenantNamespace(remoteID)}, &namespace); getErr == nil {
 		return namespace.Name, nil
 	}
-	return "", c.error(fmt.Errorf("looking for the tenant namespace of cluster %s: %w", remoteID, err))
+	return "", c.error(fmt.Errorf("finding the tenant namespace of cluster %s: %w", remoteID, err))
 }
 
 // ensureTenantNamespace returns the tenant namespace of the peering with a cluster, and creates it if there is none.
@@ -52,10 +53,8 @@ func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (s
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(remoteID)}}
 	changed, err := c.ensure(ctx, namespace, func() error {
 		if other := namespace.Labels[api.LabelRemoteClusterID]; other != "" && other != remoteID {
-			return fmt.Errorf("namespace %s carries label %s=%s, want %s: rename the namespace or correct the label", namespace.Name, api.LabelRemoteClusterID, other, remoteID)
-		}
-		if namespace.DeletionTimestamp != nil {
-			return fmt.Errorf("namespace %s is being deleted: run the command again when it is gone", namespace.Name)
+			return fmt.Errorf("namespace %s carries label %s=%s, want %s: correct the label, or delete the namespace if nobody needs it",
+				namespace.Name, api.LabelRemoteClusterID, other, remoteID)
 		}
 		addTo(namespace.GetLabels, namespace.SetLabels, podSecurity)
 		setLabel(namespace, api.LabelTenantNamespace, api.True)
@@ -81,4 +80,32 @@ func (c *cluster) requireTenantNamespace(ctx context.Context, remoteID string) (
 			remoteID, api.LabelRemoteClusterID, remoteID), remoteID, known))
 	}
 	return name, err
+}
+
+// findNamespaces finds the tenant namespaces of the peering. It leaves here or there empty if that namespace does not exist.
+func (p *pair) findNamespaces(ctx context.Context) error {
+	return both(
+		func() (err error) { p.here, err = p.local.findTenantNamespace(ctx, p.remote.id); return },
+		func() (err error) { p.there, err = p.remote.findTenantNamespace(ctx, p.local.id); return },
+	)
+}
+
+// ensureNamespaces finds or creates the tenant namespaces of the peering. It does nothing if both are known.
+func (p *pair) ensureNamespaces(ctx context.Context) error {
+	if p.here != "" && p.there != "" {
+		return nil
+	}
+	return both(
+		func() (err error) { p.here, err = p.local.ensureTenantNamespace(ctx, p.remote.id); return },
+		func() (err error) { p.there, err = p.remote.ensureTenantNamespace(ctx, p.local.id); return },
+	)
+}
+
+// listOfPeer lists the objects of a peer, in order of their names. The list is empty if the cluster does not have the kind.
+func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namespace, peer string) error {
+	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
+	if err != nil && !absent(err) {
+		return c.error(fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(namespace), err))
+	}
+	return nil
 }

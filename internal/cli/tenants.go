@@ -27,34 +27,34 @@ type admission struct {
 	// to is the condition that the command sets. from lists the conditions in which the command is allowed; empty means any.
 	to   authv1beta1.TenantCondition
 	from []authv1beta1.TenantCondition
-	// question is the confirmation question. It is empty if the command loses nothing, so that no confirmation is needed.
+	// question is the confirmation question. It is empty if the command needs no confirmation, because nothing is lost.
 	question string
 }
 
 var (
 	cordonTenant = admission{
 		verb: "cordon", done: "cordoned", to: authv1beta1.TenantCordoned, from: []authv1beta1.TenantCondition{authv1beta1.TenantActive},
-		short: "Grant a consumer nothing more",
-		long: "Cordon a tenant, run in the provider: what was granted to the consumer stays and what it runs here goes on, but it is granted no\n" +
-			"further resources, and no further pods of it are let in, until uncordon.",
-		question: "Cordon tenant %s? What it runs goes on, no further resources and pods are let in.",
+		short: "Stop granting new resources to a consumer",
+		long: "Run this command in a provider. It cordons a tenant: the granted resources stay granted and the consumer's pods keep running, but the\n" +
+			"consumer gets no further resources and the provider admits no further pods of it, until uncordon.",
+		question: "Cordon tenant %s? Its pods keep running, but it gets no further resources and no further pods are admitted.",
 	}
 	uncordonTenant = admission{
 		verb: "uncordon", done: "uncordoned", to: authv1beta1.TenantActive, from: []authv1beta1.TenantCondition{authv1beta1.TenantCordoned},
 		short: "Undo cordon tenant",
-		long:  "Undo cordon tenant, run in the provider: the consumer may again ask for resources and run pods within them.",
+		long:  "Run this command in a provider. It undoes cordon tenant: the consumer may request resources again, and run pods with them.",
 	}
 	drainTenant = admission{
 		verb: "drain", done: "drained", to: authv1beta1.TenantDrained,
-		short: "Take everything back from a consumer",
-		long: "Drain a tenant, run in the provider: the consumer's identities lose their rights, and what it replicated here is removed, with the\n" +
-			"namespaces and pods it runs here. The tenant stays known, so that activate lets it in again without another handshake.",
-		question: "Drain tenant %s? Everything that it runs in this cluster is removed.",
+		short: "Revoke the access of a consumer and remove its pods",
+		long: "Run this command in a provider. It drains a tenant: the consumer's identities lose their permissions, and its replicated objects, its\n" +
+			"remote namespaces and its pods are deleted in this cluster. The Tenant stays, so that activate needs no other handshake.",
+		question: "Drain tenant %s? Its pods and remote namespaces in this cluster are deleted.",
 	}
 	activateTenant = admission{
 		verb: "activate", done: "activated", to: authv1beta1.TenantActive,
-		short: "Let a consumer in again",
-		long:  "Activate a tenant, run in the provider: undo drain tenant and cordon tenant. The consumer's identities have their rights again.",
+		short: "Restore the access of a consumer",
+		long:  "Run this command in a provider. It undoes drain tenant and cordon tenant: the consumer's identities get their permissions back.",
 	}
 )
 
@@ -62,7 +62,7 @@ func (a *app) cordonCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "cordon",
 		Short: "Stop granting new resources to a tenant",
-		Long:  "Run in a provider: leave what was granted as it is, and grant nothing more.",
+		Long:  "Run this command in a provider. It stops granting resources to a consumer. Resources that were granted already stay granted.",
 		Example: example(`
 			# Nothing more for the consumer rome
 			%[1]s cordon tenant rome`),
@@ -73,7 +73,7 @@ func (a *app) uncordonCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "uncordon",
 		Short: "Resume granting resources to a tenant",
-		Long:  "Run in a provider: undo cordon.",
+		Long:  "Run this command in a provider. It undoes cordon.",
 		Example: example(`
 			# The consumer rome may ask for resources again
 			%[1]s uncordon tenant rome`),
@@ -84,7 +84,7 @@ func (a *app) drainCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "drain",
 		Short: "Revoke the resources granted to a tenant",
-		Long:  "Run in a provider: take back what was granted.",
+		Long:  "Run this command in a provider. It revokes all resources that were granted to a consumer, and removes the consumer's pods.",
 		Example: example(`
 			# Everything from the consumer rome
 			%[1]s drain tenant rome`),
@@ -95,7 +95,7 @@ func (a *app) activateCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "activate",
 		Short: "Grant a drained tenant its resources again",
-		Long:  "Run in a provider: undo drain and cordon.",
+		Long:  "Run this command in a provider. It undoes drain and cordon.",
 		Example: example(`
 			# The consumer rome is let in again
 			%[1]s activate tenant rome`),
@@ -108,7 +108,7 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 		Use:     "tenant [NAME]",
 		Aliases: kindTenant.aliases,
 		Short:   of.short,
-		Long:    of.long + "\n\nA tenant is named after its cluster ID, and looked for in all namespaces, unless --namespace names one.\nWithout NAME it is the only tenant, if there is one.",
+		Long:    of.long + "\n\nA tenant is named after its cluster ID. The command searches all namespaces, unless --namespace names one.\nWithout NAME it is the only tenant, if there is one.",
 		Example: example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
 		Args:    atMostOne("the name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -155,7 +155,7 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 	return command
 }
 
-// hindered says why the command has no effect on a tenant in the given condition. It is empty if it has an effect.
+// hindered returns the reason why the command has no effect on a tenant in the given condition; empty if it has an effect.
 func (of *admission) hindered(now authv1beta1.TenantCondition) string {
 	switch {
 	case len(of.from) == 0 || slices.Contains(of.from, now):
@@ -163,7 +163,7 @@ func (of *admission) hindered(now authv1beta1.TenantCondition) string {
 	case now == of.to:
 		return fmt.Sprintf("it is %s already", now)
 	default:
-		return fmt.Sprintf("it is %s, only one that is %s can be %s", now, of.from[0], of.done)
+		return fmt.Sprintf("it is %s, but only a tenant that is %s can be %s", now, of.from[0], of.done)
 	}
 }
 
@@ -180,7 +180,7 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 		ready := meta.FindStatusCondition(tenant.Status.Conditions, kube.ConditionReady)
 		switch {
 		case ready == nil || ready.ObservedGeneration < tenant.Generation:
-			return notYet("the controller manager has not looked at it")
+			return notYet("the controller manager has not reconciled it yet")
 		// A tenant that was never admitted can be cordoned without further effect. A drain or an activation has to complete.
 		case of.to != authv1beta1.TenantCordoned && ready.Status != metav1.ConditionTrue:
 			return notYet("it is not done%s", reasons(tenant.Status.Conditions))
@@ -228,9 +228,9 @@ func (c *cluster) inEffect(ctx context.Context, step *console.Step, tenant *auth
 			case now == cordoned:
 				return yes()
 			case cordoned:
-				return notYet("it still lets pods in")
+				return notYet("it still admits pods")
 			default:
-				return notYet("it still lets no pods in")
+				return notYet("it still admits no pods")
 			}
 		}); err != nil {
 			return err

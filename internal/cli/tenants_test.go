@@ -94,6 +94,7 @@ func controllers(t *testing.T, c client.Client) {
 
 // TestAdmissionOnAPIServer covers the commands by which a provider revokes what it granted: their errors, and that they return when it is done.
 func TestAdmissionOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	create(t, c, tenancy("turin")...)
 	create(t, c, tenancy("pisa")...)
@@ -144,7 +145,7 @@ func TestAdmissionOnAPIServer(t *testing.T) {
 		[3]string{"cordon tn turin --skip-confirm", "WARN  Tenant turin is not cordoned: it is Cordoned already", "Cordoned"},
 		[3]string{"uncordon tenants turin", "INFO  Tenant turin uncordoned", "Active"},
 		[3]string{"drain tenant turin --skip-confirm -n tenant-of-turin", "INFO  Tenant turin drained", "Drained"},
-		[3]string{"cordon tenant turin --skip-confirm", "WARN  Tenant turin is not cordoned: it is Drained, only one that is Active can be cordoned", "Drained"},
+		[3]string{"cordon tenant turin --skip-confirm", "WARN  Tenant turin is not cordoned: it is Drained, but only a tenant that is Active can be cordoned", "Drained"},
 		[3]string{"activate tenant turin", "INFO  Tenant turin activated", "Active"},
 		[3]string{"drain tenant rome", " ERRO  there is no tenant rome in any namespace (known: pisa, turin)", ""},
 		[3]string{"drain tenant turin -n tenant-of-pisa", " ERRO  there is no tenant turin in namespace tenant-of-pisa (known: pisa)", ""},

@@ -38,7 +38,7 @@ func (a *app) testCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "test",
 		Short: "Run end-to-end checks",
-		Long:  "Check that what was set up works, with pods of its own.",
+		Long:  "Run pods that check whether the peered clusters work as intended.",
 		Example: example(`
 			# Do pods of all clusters reach each other?
 			%[1]s test network --remote-kubeconfigs milan.yaml`),
@@ -50,14 +50,14 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "network",
 		Short: "Check that pods, services and nodes of peered clusters reach each other",
-		Long: "Run a server on every node of the local cluster, the consumer, and of its providers, and have each of them ask all others: by\n" +
+		Long: "Run a server on every node of the local cluster, the consumer, and of its providers, and let each of them send requests to all others: by\n" +
 			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
 			"fails is tried again a few times; then every failing pair is named and the exit code is 1.\n\n" +
-			"The servers stay in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer, for the next run, unless --rm removes them.",
+			"The servers run in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer. They stay there for the next run unless you set --rm.",
 		Example: example(`
 			# A consumer and two providers
 			%[1]s test network --remote-kubeconfigs milan.yaml,naples.yaml
-			# Only pod to pod, and nothing is left
+			# Only pod to pod; delete the servers afterwards
 			%[1]s test network -p milan.yaml --basic --rm
 			# Node ports of the workers too, asked by pods and by this machine, with every result
 			%[1]s test network -p milan.yaml --pod-np --np-ext --np-nodes workers --info`),
@@ -65,16 +65,16 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers, separated by commas")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "How long it may take in all; --rm may take 2m more")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "Maximum time for all checks. With --rm, deleting the servers may take 2m more")
 	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop at the first failure")
 	flags.BoolVar(&o.all, "info", false, "Print every result")
-	flags.StringVar(&o.nodes, "np-nodes", nodesAll, "Nodes whose node ports this machine asks: "+nodesAll+", "+nodesWorkers+" or "+nodesControlPlanes)
+	flags.StringVar(&o.nodes, "np-nodes", nodesAll, "Nodes whose node ports this machine connects to: "+nodesAll+", "+nodesWorkers+" or "+nodesControlPlanes)
 	flags.BoolVar(&o.externalToNodePort, "np-ext", false, "Also check that this machine reaches the node ports")
 	flags.BoolVar(&o.podToNodePort, "pod-np", false, "Also check that pods reach the node ports")
 	flags.BoolVar(&o.balancer, "lb", false, "Also check that pods reach the load balancers")
 	flags.BoolVar(&o.ip, "ip", false, "Also check that pods reach the outside through IP objects of the other clusters")
-	flags.BoolVar(&o.basic, "basic", false, "Check pod to pod only, and what other flags ask for")
-	flags.BoolVar(&o.remove, "rm", false, "Remove everything in the end")
+	flags.BoolVar(&o.basic, "basic", false, "Check only connections between pods, and those that other flags select")
+	flags.BoolVar(&o.remove, "rm", false, "Remove all test pods at the end")
 	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from, with the same tag)")
 	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
 	a.addDryRun(flags)
@@ -160,7 +160,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 			defer cancel()
 			removal := t.remove(removing)
 			if removal == nil {
-				a.journal.takenBack()
+				a.journal.rollsBack()
 			}
 			err = errors.Join(err, removal)
 		}()
@@ -169,7 +169,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 		return err
 	}
 	if a.dryRun {
-		t.consumer.Info("Then each test server would ask all others")
+		t.consumer.Info("Then each test server would connect to all others")
 		return nil
 	}
 	world, err := t.settled(ctx)
@@ -220,11 +220,11 @@ func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
 		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
 	}
-	return beside(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version), nil
+	return siblingImage(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version), nil
 }
 
-// beside replaces the last part of an image's path and keeps its tag. If the image has a digest or no tag, it uses the version as the tag.
-func beside(image, name, version string) string {
+// siblingImage replaces the last part of an image's path and keeps its tag. If the image has a digest or no tag, it uses the version as the tag.
+func siblingImage(image, name, version string) string {
 	path, last := "", image
 	if i := strings.LastIndex(image, "/"); i >= 0 {
 		path, last = image[:i+1], image[i+1:]
@@ -269,7 +269,7 @@ func (c *cluster) unoffloadQuietly(ctx context.Context, namespace string) error 
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
 	}
 	if err := client.IgnoreNotFound(c.Delete(ctx, object)); err != nil {
-		return fmt.Errorf("taking namespace %s back: %w", namespace, err)
+		return fmt.Errorf("unoffloading namespace %s: %w", namespace, err)
 	}
 	return c.gone(ctx, nil, object)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestReportOfChecks: a check is repeated until it succeeds. A check that never succeeds is named, and is the last one with fail-fast.
@@ -88,8 +90,8 @@ func TestImageFromTheSameRegistry(t *testing.T) {
 		"host:5000/controller-manager": "host:5000/testserver:v9", "registry.example/controller-manager@sha256:0123": "registry.example/testserver:v9",
 		"registry.example/controller-manager:v2@sha256:0123": "registry.example/testserver:v2", "x": "testserver:v9",
 	} {
-		if got := beside(image, testImage, "v9"); got != want {
-			t.Errorf("beside %s is %s, want %s", image, got, want)
+		if got := siblingImage(image, testImage, "v9"); got != want {
+			t.Errorf("the test image next to %s is %s, want %s", image, got, want)
 		}
 	}
 }
@@ -154,6 +156,31 @@ func TestNodesThatTakePods(t *testing.T) {
 	} {
 		if got := takesPods(&corev1.Node{Spec: test.spec}); got != test.want {
 			t.Errorf("%+v: %t", test.spec, got)
+		}
+	}
+}
+
+// TestRemovedServersAreNotLeft: a failed test network with --rm removes what it created, and does not list it as left. Without --rm it lists it.
+func TestRemovedServersAreNotLeft(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	for flag, left := range map[string]bool{" --rm": false, "": true} {
+		ran := w.in(t, peered, "test network --timeout 30s --remote-kubeconfigs %milan --kubeconfig %rome"+flag, func() {
+			w.answer = func(_ string, r *http.Request) (*http.Response, error) {
+				path, ok := parsePath(r.URL.Path)
+				if !ok || path.of != "/v1/services" || r.Method == http.MethodGet {
+					return nil, nil
+				}
+				return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, path, w.clusters["rome"].kinds[path.of], "refused"), nil
+			}
+		})
+		stays := false
+		for key := range ran.left["rome"].objects {
+			stays = stays || strings.Contains(key, testNamespaceOf("rome"))
+		}
+		if ran.code != 1 || ran.wrote == 0 || strings.Contains(ran.said, "Applied before the failure") != left || stays != left {
+			t.Errorf("with %q: code %d, %d changes, something is left: %t, in %s", flag, ran.code, ran.wrote, stays, ran.said)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"liqo.io/liqo/internal/excerpt"
 )
 
 const (
@@ -27,6 +30,13 @@ const (
 	answerTime = 3 * time.Second
 	// atOnce is the number of checks that run concurrently.
 	atOnce = 8
+	// maxOutput is the maximum number of bytes that a command in a pod may write; commands of Liqo write less. maxProblem is the maximum number of
+	// bytes of its error output that a message shows.
+	maxOutput  = 4 << 20
+	maxProblem = 4 << 10
+	// maxCommandTime is the time limit of a command in a pod. The commands of Liqo end within seconds. Without a limit, a peer that runs the pod, or
+	// forwards the connection, could keep liqoctl waiting forever by sending a byte now and then.
+	maxCommandTime = 2 * time.Minute
 )
 
 // asker makes one attempt of a check. Tests replace it.
@@ -108,7 +118,7 @@ func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool,
 		return err
 	}
 	if ctx.Err() != nil {
-		return errors.Join(r.verdict(), fmt.Errorf("checking the network: the time is over (--timeout), or it was interrupted: %w", ctx.Err()))
+		return errors.Join(r.verdict(), fmt.Errorf("checking the network: the command timed out (--timeout), or was interrupted: %w", ctx.Err()))
 	}
 	return nil
 }
@@ -122,7 +132,7 @@ func (r *testReport) verdict() error {
 		lines[i] = failure.String()
 	}
 	slices.Sort(lines)
-	return fmt.Errorf("the network does not work everywhere, %d pairs fail:\n%s\nliqoctl network explain SOURCE TARGET tells where a path is broken",
+	return fmt.Errorf("the network does not work everywhere, %d pairs fail:\n%s\nliqoctl network explain SOURCE TARGET shows where a path is broken",
 		len(lines), strings.Join(lines, "\n"))
 }
 
@@ -134,7 +144,7 @@ func persist(ctx context.Context, check *testCheck, ask asker) []testFailure {
 			select {
 			case <-ctx.Done():
 				return failures
-			case <-time.After(patienceBetween):
+			case <-time.After(retryPause):
 			}
 		}
 		outcomes, err := ask(ctx, check)
@@ -195,14 +205,50 @@ func fetch(ctx context.Context, client *http.Client, url string) (string, error)
 	return string(data), err
 }
 
-// exec runs a command in the only container of a pod and returns its standard output.
+// boundedOutput keeps the first bytes that are written to it. It drops further bytes, and calls exceeded for them.
+type boundedOutput struct {
+	kept     bytes.Buffer // not embedded: io.Copy would use its ReadFrom
+	limit    int
+	exceeded func()
+}
+
+// Write implements io.Writer. It never fails: the executor would log the error and read on.
+func (b *boundedOutput) Write(p []byte) (int, error) {
+	room := min(len(p), b.limit-b.kept.Len())
+	_, _ = b.kept.Write(p[:room]) // never fails
+	if room < len(p) && b.exceeded != nil {
+		b.exceeded()
+	}
+	return len(p), nil
+}
+
+// errTooLong is the cause of the end of a command whose output is too long.
+var errTooLong = fmt.Errorf("its output is longer than %d MiB: the image of the pod is not the one that this command expects", maxOutput>>20)
+
+// errTooSlow is the cause of the end of a command that takes too long.
+var errTooSlow = errors.New("it does not end in time")
+
+// exec runs a command in the only container of a pod and returns its standard output. It fails if the command writes more than maxOutput, or takes
+// longer than maxCommandTime.
 func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+	return c.execIn(ctx, namespace, pod, "", command...)
+}
+
+// execIn is exec in one of the containers of a pod. An empty name is that of the only container.
+func (c *cluster) execIn(ctx context.Context, namespace, pod, container string, command ...string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(c.commandLimit, maxCommandTime), errTooSlow)
+	defer cancel()
+	return c.run(ctx, namespace, pod, container, command...)
+}
+
+// run is execIn until ctx ends.
+func (c *cluster) run(ctx context.Context, namespace, pod, container string, command ...string) (string, error) {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return "", err
 	}
 	target := set.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	// Like kubectl, it uses WebSocket, and SPDY if a proxy or the server does not support WebSocket.
 	socket, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, target.String())
 	if err != nil {
@@ -218,19 +264,25 @@ func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...st
 	if err != nil {
 		return "", err
 	}
-	var out, problem bytes.Buffer
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out, problem := &boundedOutput{limit: maxOutput, exceeded: func() { cancel(errTooLong) }}, &boundedOutput{limit: excerpt.Needs(maxProblem)}
 	done := make(chan error, 1)
 	// The executor ignores the context while it waits for the upgrade of the connection.
 	go func() {
-		done <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &problem})
+		done <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: out, Stderr: problem})
 	}()
 	select {
 	case <-ctx.Done():
-		return "", fmt.Errorf("running %s in pod %s of cluster %s: %w", command[0], pod, c.id, ctx.Err())
+		return "", fmt.Errorf("running %s in pod %s of cluster %s: %w", command[0], pod, c.id, context.Cause(ctx))
 	case err := <-done:
-		if err != nil {
-			return "", fmt.Errorf("running %s in pod %s of cluster %s: %w: %s", command[0], pod, c.id, err, strings.TrimSpace(problem.String()))
+		switch {
+		case context.Cause(ctx) != nil: // the command failed, and the context has ended
+			return "", fmt.Errorf("running %s in pod %s of cluster %s: %w", command[0], pod, c.id, context.Cause(ctx))
+		case err != nil:
+			return "", fmt.Errorf("running %s in pod %s of cluster %s: %w: %s",
+				command[0], pod, c.id, err, strings.TrimSpace(excerpt.Of(problem.kept.String(), maxProblem)))
 		}
-		return out.String(), nil
+		return out.kept.String(), nil
 	}
 }

@@ -44,7 +44,7 @@ const (
 	testClusterLabel    = "network-test/cluster"
 	taintControlPlane   = "node-role.kubernetes.io/control-plane"
 	testServerProgram   = "/testserver"
-	patienceBetween     = time.Second
+	retryPause          = time.Second
 	testOutsideAddress  = "outside"
 )
 
@@ -79,12 +79,7 @@ func (t *networkTest) services() map[string]corev1.ServiceType {
 func (t *networkTest) deploy(ctx context.Context) error {
 	c, within := t.consumer, t.namespace()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: within}}
-	if _, err := c.ensure(ctx, namespace, func() error {
-		if namespace.DeletionTimestamp != nil {
-			return c.leaving(namespace)
-		}
-		return nil
-	}); err != nil {
+	if _, err := c.ensure(ctx, namespace, func() error { return nil }); err != nil {
 		return err
 	}
 	if err := c.offload(ctx, within, &offloadOptions{
@@ -112,7 +107,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		}
 		replicas := int32(len(slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !takesPods(&n) })))
 		if replicas == 0 {
-			return target.error(errors.New("no node takes pods: all are cordoned or for the control plane only"))
+			return target.error(errors.New("no node accepts pods: all are cordoned or for the control plane only"))
 		}
 		if err := c.ensureReplicas(ctx, within, target.id, target == c, replicas, t.options.image); err != nil {
 			return err
@@ -243,8 +238,8 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 		step.Update("Waiting for the test servers: %s", why)
 		select {
 		case <-ctx.Done():
-			return nil, t.consumer.waited(ctx, ctx.Err(), "the test servers", why)
-		case <-time.After(patienceBetween):
+			return nil, t.consumer.waited(ctx.Err(), ctx.Err(), "the test servers", why)
+		case <-time.After(retryPause):
 		}
 	}
 }

@@ -1,20 +1,30 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
 )
@@ -142,6 +152,105 @@ func TestTestedWorkload(t *testing.T) {
 		}
 		if deployment.ResourceVersion != "1" {
 			t.Errorf("%s was written more than once: resource version %s", id, deployment.ResourceVersion)
+		}
+	}
+}
+
+// TestTestServersSettle: the command waits until all test servers run, and says what it waits for if the time is over. An error that does not pass ends the wait.
+func TestTestServersSettle(t *testing.T) {
+	replica := map[string]string{testLabel: testName, testClusterLabel: "rome"}
+	world := func(options *testNetworkOptions, objects ...client.Object) (*networkTest, *bytes.Buffer) {
+		said := &bytes.Buffer{}
+		rome := fakeCluster("rome", append(objects, testedNodeObject("rome-1", "172.16.0.1", nil), testedPodObject("h", true, map[string]string{testLabel: testHosts}),
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testName}}, testedSlice("r=10.1.0.1"))...)
+		rome.Console = console.New(io.Discard, said, false)
+		return &networkTest{options: options, consumer: rome}, said
+	}
+	synctest.Test(t, func(t *testing.T) {
+		run, said := world(&testNetworkOptions{}, testedPodObject("r", false, replica))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() {
+			time.Sleep(10 * time.Second)
+			if err := run.consumer.Status().Update(ctx, testedPodObject("r", true, replica)); err != nil {
+				t.Error(err)
+			}
+		}()
+		if found, err := run.settled(ctx); err != nil || len(found.replicas) != 1 || !strings.Contains(said.String(), "1 test servers run, and all clusters know them") {
+			t.Errorf("%+v, %v: %s", found, err, said)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		run, _ := world(&testNetworkOptions{}, testedPodObject("r", false, replica))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := run.settled(ctx)
+		for _, want := range []string{"the test servers", "timed out", "pod r is not ready"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		run, _ := world(&testNetworkOptions{}, testedPodObject("r", true, replica))
+		run.consumer.WithWatch = interceptor.NewClient(run.consumer.WithWatch, interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no right"))
+			},
+		})
+		began := time.Now()
+		if _, err := run.settled(t.Context()); err == nil || !strings.Contains(err.Error(), "no right") || time.Since(began) > 0 {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestOutsideThroughIPs: with --ip, pods of a cluster use the address that the IP object of each connected cluster has there. The command waits until there is one.
+func TestOutsideThroughIPs(t *testing.T) {
+	outside := func(address string) *ipamv1alpha1.IP {
+		return &ipamv1alpha1.IP{
+			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testOutsideAddress}, Status: ipamv1alpha1.IPStatus{IP: address},
+		}
+	}
+	configuration := func(remapped string) *networkingv1beta1.Configuration {
+		out := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
+			Namespace: api.TenantNamespace("milan"), Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"},
+		}}
+		ranges := func(pod, external string) networkingv1beta1.ClusterConfig {
+			return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{pod}, External: []string{external}}}
+		}
+		local := ranges("10.1.0.0/16", "10.70.0.0/16")
+		out.Spec.Local, out.Spec.Remote = &local, ranges("10.2.0.0/16", "10.70.0.0/16")
+		if remapped != "" {
+			view := ranges("10.2.0.0/16", remapped)
+			out.Status.Remote = &view
+			out.Status.Ranges = []networkingv1beta1.RemoteRange{
+				{Type: "pod", CIDR: "10.2.0.0/16", SeenAs: "10.2.0.0/16"}, {Type: "external", CIDR: "10.70.0.0/16", SeenAs: remapped},
+			}
+		}
+		return out
+	}
+	for name, row := range map[string]struct {
+		rome, milan []client.Object
+		why, err    string
+		want        []string
+	}{
+		"not connected":  {nil, nil, "", "", nil},
+		"connected":      {[]client.Object{configuration("10.71.0.0/16")}, []client.Object{outside("10.70.0.9")}, "", "", []string{"10.71.0.9"}},
+		"no address yet": {[]client.Object{configuration("10.71.0.0/16")}, []client.Object{outside("")}, "of cluster milan has no address in cluster rome", "", nil},
+		"not mapped yet": {[]client.Object{configuration("")}, []client.Object{outside("10.70.0.9")}, "the ranges of cluster milan are not mapped", "", nil},
+		"no IP":          {[]client.Object{configuration("10.71.0.0/16")}, nil, "", "reading IP " + testOutsideAddress, nil},
+	} {
+		rome, milan := fakeCluster("rome", row.rome...), fakeCluster("milan", row.milan...)
+		run, into := &networkTest{options: &testNetworkOptions{ip: true}, consumer: rome, providers: []*cluster{milan}}, testedCluster{}
+		why, err := run.gatherOutside(t.Context(), rome, &into)
+		var have []string
+		for _, address := range into.outside {
+			have = append(have, address.String())
+		}
+		if !strings.Contains(why, row.why) || (row.why == "") != (why == "") || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) ||
+			!slices.Equal(have, row.want) {
+			t.Errorf("%s: %v, %q, %v", name, have, why, err)
 		}
 	}
 }

@@ -33,8 +33,8 @@ func (a *app) uninstallCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Liqo from a cluster",
-		Long: "Remove Liqo from the cluster. It refuses while the cluster is peered, a namespace is offloaded,\n" +
-			"or volumes of Liqo's StorageClass exist, and names them.\n" +
+		Long: "Remove Liqo from the cluster. The command fails while the cluster is peered, a namespace is offloaded, or volumes of Liqo's\n" +
+			"StorageClass exist, and lists them. --delete-volumes deletes these volumes, with their data.\n" +
 			"The custom resource definitions and namespaces stay, unless --purge removes them too.",
 		Example: example(`
 			# Remove the programs, keep the custom resources
@@ -60,12 +60,15 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			gone := c.id == "" && programs == "" // removed by helm uninstall: no controller is left to end a peering
+			gone := c.id == "" && programs == "" // removed by helm uninstall, so no controller can end a peering
 			switch {
 			case len(uses.all) > 0 && !gone:
 				return errors.New(uses.inUse())
 			case len(uses.all) > 0 && !purge:
 				return errors.New(uses.leftBehind())
+			}
+			if c.deleteVolumes && gone && len(uses.volumes) > 0 {
+				return errors.New(uses.undeletable())
 			}
 			if err := c.removable(purge); err != nil {
 				return err
@@ -74,23 +77,30 @@ func (a *app) uninstallCommand() *cobra.Command {
 				c.Warn("%s", uses.forgotten())
 			}
 			if dryRun {
-				return c.wouldRemove(cmd.Context(), purge)
+				return c.wouldRemove(cmd.Context(), purge, uses)
 			}
 			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.config.Host)
 			if purge {
 				question = fmt.Sprintf("Remove Liqo from the cluster %s, with its custom resources and namespaces?", c.config.Host)
+			}
+			if len(uses.volumes) > 0 {
+				question += " This deletes the data of:" + uses.lost() + "\n"
 			}
 			if err := a.confirm(question); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
+			if err := c.deleteClaims(ctx, uses.volumes); err != nil {
+				return err
+			}
 			return a.uninstall(ctx, c, purge)
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
 	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "Maximum time for the whole command")
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "Tell what would be removed, and remove nothing")
+	command.Flags().BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the claims of Liqo's StorageClass, with their data")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "Print the objects to be removed, without removing anything")
 	return command
 }
 
@@ -116,25 +126,91 @@ func (c *cluster) removable(purge bool) error {
 	}
 }
 
-// uses lists everything that depends on an installation, each with the command that ends it. peers are the cluster IDs of the peers among
-// that.
-type uses struct{ all, peers []string }
+// uses lists everything that depends on an installation, each with the command that ends it. peers are the cluster IDs of the peers in the list.
+// volumes are the volumes of Liqo that --delete-volumes deletes; without that flag, all contains them.
+type uses struct {
+	all, peers []string
+	volumes    []corev1.PersistentVolume
+}
 
 func (u *uses) listed() string { return "\n  - " + strings.Join(u.all, "\n  - ") }
+
+// lost lists the volumes that the user abandons with --delete-volumes.
+func (u *uses) lost() string {
+	var lines []string
+	for i := range u.volumes {
+		lines = append(lines, describeVolume(&u.volumes[i], u.volumes))
+	}
+	return "\n  - " + strings.Join(lines, "\n  - ")
+}
+
+// undeletable returns the error text for volumes that cannot be deleted, because only the programs of Liqo delete them and these were removed.
+func (u *uses) undeletable() string {
+	return "liqo is not installed here any more (helm uninstall?), and only its programs delete volumes:" + u.lost() +
+		"\nInstall Liqo again, with the same --cluster-id, then run liqoctl uninstall --delete-volumes; or leave out --delete-volumes, which keeps the data"
+}
+
+// describeVolume describes a volume of Liqo with its claim, its size and the cluster that has the data, unless that is this cluster. It is empty
+// for other volumes.
+func describeVolume(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) string {
+	text := storage.Describe(volume, all)
+	if provider := volume.Labels[api.LabelRemoteClusterID]; text != "" && provider != "" {
+		text += " in cluster " + provider
+	}
+	return text
+}
+
+// deleteClaims deletes the claims of volumes of Liqo, and the volumes that have no claim, and waits until both are gone. Kubernetes keeps a claim
+// that a pod uses: then the error names it.
+func (c *cluster) deleteClaims(ctx context.Context, volumes []corev1.PersistentVolume) error {
+	for i := range volumes {
+		claim, err := c.claimOf(ctx, &volumes[i])
+		if err != nil {
+			return err
+		}
+		if claim != nil {
+			if err := c.deleteAll(ctx, []client.Object{claim}, true); err != nil {
+				return fmt.Errorf("%w\nKubernetes keeps a claim as long as a pod uses it: delete the pods that use PersistentVolumeClaim %s in namespace %s, and "+
+					"run the command again", err, claim.Name, claim.Namespace)
+			}
+		}
+		if err := c.deleteAll(ctx, []client.Object{&volumes[i]}, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimOf returns the claim of a volume, nil if it was deleted. A claim that was recreated has another volume.
+func (c *cluster) claimOf(ctx context.Context, volume *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
+	ref := volume.Spec.ClaimRef
+	if ref == nil || volume.Status.Phase == corev1.VolumeReleased {
+		return nil, nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, claim)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading PersistentVolumeClaim %s in namespace %s: %w", ref.Name, ref.Namespace, err)
+	}
+	if err != nil || ref.UID != "" && claim.UID != ref.UID {
+		return nil, nil
+	}
+	return claim, nil
+}
 
 // inUse returns the error text for an installation that is in use.
 func (u *uses) inUse() string {
 	text := "liqo is in use:" + u.listed()
 	if len(u.peers) > 0 {
-		text += "\nWhere the other cluster is gone for good: liqoctl force unpeer"
+		text += "\nIf the other cluster is gone for good: liqoctl force unpeer"
 	}
 	return text
 }
 
-// leftBehind returns the error text for an installation whose Helm release is gone while it was in use. It says how to clean up.
+// leftBehind returns the error text for an installation whose Helm release was removed while it was in use. The text says how to clean up.
 func (u *uses) leftBehind() string {
 	return "liqo is not installed here any more (helm uninstall?), but was in use:" + u.listed() +
-		"\nNothing ends that without the programs. Either install them again, with the same --cluster-id, and end it as said above; " +
+		"\nThe programs of Liqo are needed to end this. Either install them again, with the same --cluster-id, and run the commands above; " +
 		"or liqoctl uninstall --purge, which removes all of it here, and on each peer: liqoctl force unpeer and the ID of this cluster"
 }
 
@@ -213,18 +289,20 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 		note("namespace %s is offloaded: liqoctl unoffload namespace %s", offloading.Namespace, offloading.Namespace)
 	}
 	for i := range volumes.Items {
-		if text := storage.Describe(&volumes.Items[i]); text != "" {
-			if provider := volumes.Items[i].Labels[api.LabelRemoteClusterID]; provider != "" {
-				text += " in cluster " + provider
-			}
-			note("%s: copy the data to a claim of another StorageClass, then delete it", text)
+		text := describeVolume(&volumes.Items[i], volumes.Items)
+		switch {
+		case text == "":
+		case c.deleteVolumes:
+			out.volumes = append(out.volumes, volumes.Items[i])
+		default:
+			note("%s: copy the data to a claim of another StorageClass, then delete it, or abandon the data with --delete-volumes", text)
 		}
 	}
 	return out, nil
 }
 
 // wouldRemove prints what an uninstall would remove.
-func (c *cluster) wouldRemove(ctx context.Context, purge bool) error {
+func (c *cluster) wouldRemove(ctx context.Context, purge bool, uses *uses) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
 	if err != nil {
 		return err
@@ -234,6 +312,9 @@ func (c *cluster) wouldRemove(ctx context.Context, purge bool) error {
 		return err
 	}
 	text := fmt.Sprintf("Dry run: nothing was changed. These would be removed:\nHelm release in namespace %s, with its %d objects", c.namespace, objects)
+	for i := range uses.volumes {
+		text += "\nThe data of this volume: " + describeVolume(&uses.volumes[i], uses.volumes)
+	}
 	if purge {
 		all, _, _, err := c.leftovers(ctx)
 		if err != nil {
@@ -267,9 +348,10 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	step := c.Start("Uninstalling")
 	defer step.End()
 	held, lock, err := installer.Acquire(ctx, c.quietly(), c.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
-		step.Update("Waiting to see whether %s is still at work", holder)
+		step.Update("Waiting to see whether %s is still running", holder)
 	})
-	if err != nil && !absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // without the namespace, there is no installation to lock
+	// Without the namespace, there is no installation to lock.
+	if err != nil && !absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return err
 	}
 	if err == nil {
@@ -302,7 +384,7 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 		if err := c.releaseObjects(ctx); err != nil {
 			return err
 		}
-		c.Info("Left: the custom resource definitions with their objects, and the namespaces. This removes them: liqoctl uninstall --purge")
+		c.Info("Kept: the custom resource definitions with their objects, and the namespaces. To delete them, run: liqoctl uninstall --purge")
 		return c.noRolesLeft(ctx)
 	}
 	if err := c.purge(ctx); err != nil {
@@ -359,15 +441,5 @@ func (c *cluster) purge(ctx context.Context) error {
 	if err := installer.Remove(ctx, c, all); err != nil {
 		return err
 	}
-	for _, object := range all {
-		name := c.name(object)
-		step := c.Start("Waiting for %s to be gone", name)
-		err := c.gone(ctx, step, object)
-		step.End()
-		if err != nil {
-			return err
-		}
-		c.Verbose("%s correctly deleted", name)
-	}
-	return nil
+	return c.allGone(ctx, all, c.Verbose)
 }

@@ -23,13 +23,15 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/storage"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestUninstallWithoutControllersOnAPIServer: without controllers, the ranges of the installation are deleted with it, and their owners delete the rest.
+// TestUninstallWithoutControllersOnAPIServer: without controllers, the ranges of the installation are deleted with it, and their owners delete the
+// rest.
 func TestUninstallWithoutControllersOnAPIServer(t *testing.T) {
-	env, config := kubetesting.Environment(t)
-	c := kubetesting.Client(t, config)
+	t.Parallel()
+	env, config := apitest.Environment(t)
+	c := apitest.Client(t, config)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
@@ -97,6 +99,7 @@ func TestUninstallWithoutControllersOnAPIServer(t *testing.T) {
 
 // TestUninstallRefusesOnAPIServer: every use of the installation is named, with the command that ends it.
 func TestUninstallRefusesOnAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig, c := server(t)
 	meta := func(name, peer string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{api.LabelRemoteClusterID: peer}}
@@ -125,7 +128,7 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 				ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: "data"},
 				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
 			},
-		}, "PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi: copy the data to a claim of another StorageClass, then delete it\n"},
+		}, "PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi: copy the data to a claim of another StorageClass, then delete it, or abandon the data with --delete-volumes\n"},
 	} {
 		create(t, c, test.object)
 		for _, args := range []string{"uninstall", "uninstall --purge", "uninstall --dry-run"} {

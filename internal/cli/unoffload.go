@@ -19,7 +19,7 @@ func (a *app) unoffloadCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "unoffload",
 		Short: "Stop offloading namespaces",
-		Long:  "Undo offload.",
+		Long:  "Undo offload namespace.",
 		Example: example(`
 			# The pods of this namespace come back
 			%[1]s unoffload namespace demo`),
@@ -33,8 +33,8 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 		Use:     "namespace NAME...",
 		Aliases: []string{"ns", "namespaces"},
 		Short:   "Stop offloading namespaces",
-		Long: "Undo offload namespace: the remote namespaces are removed with everything in them, and the pods that ran there are\n" +
-			"created anew here by their controllers.",
+		Long: "Undo offload namespace: the remote namespaces are deleted with all their objects, and the controllers of the pods that ran there\n" +
+			"create new pods in the local cluster.",
 		Example: example(`
 			# The pods of this namespace come back
 			%[1]s unoffload namespace demo
@@ -62,7 +62,8 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			if err := local.checkVolumesOf(cmd.Context(), names); err != nil {
 				return err
 			}
-			if err := a.confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.", strings.Join(names, ", "))); err != nil {
+			if err := a.confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.",
+				strings.Join(names, ", "))); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -111,7 +112,7 @@ func (c *cluster) unoffload(ctx context.Context, names []string) error {
 		}
 	}
 	for _, object := range objects {
-		step := c.Start("Taking namespace %s back", object.Namespace)
+		step := c.Start("Stopping the offloading of namespace %s", object.Namespace)
 		err := c.gone(ctx, step, object)
 		step.End()
 		if err != nil {

@@ -24,15 +24,15 @@ func (a *app) unpeerCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unpeer [NAME]",
 		Short: "Undo a peering and release the resources of the provider",
-		Long: "Undo peer: the virtual nodes of the remote cluster are drained and removed, then the remote cluster forgets the\n" +
-			"local one, and the network between them is removed. Pods that run there move back where their namespace and\n" +
-			"selectors let them. Running it again goes on where it stopped.\n\n" +
-			"It changes nothing while the local cluster does not reach the API server of the remote one: the pods there could not be\n" +
-			"stopped, and would run twice. Right after the tunnel was lost, it waits up to 30 seconds until the control plane knows\n" +
-			"whether that API server still responds. It refuses while no pod of the local controller manager is available, because\n" +
-			"nobody knows then. A cluster that is gone for good is given up with force unpeer.\n\n" +
-			"With no remote kubeconfig the local cluster tells the provider itself: see unpeer out-of-band. NAME may be left out where\n" +
-			"there is one provider.",
+		Long: "Undo peer: drain and remove the virtual nodes of the remote cluster, delete the objects of the peering in both clusters, and remove\n" +
+			"the network between them. Pods that ran there are created again where their namespace and selectors allow it. If the command was\n" +
+			"interrupted, run it again: it resumes where it stopped.\n\n" +
+			"The command changes nothing while the local cluster does not reach the API server of the remote one, because pods there would keep\n" +
+			"running while new ones start here. Right after the loss of a tunnel, it waits up to 30 seconds until the control plane has checked\n" +
+			"whether that API server responds. It fails while no pod of the local controller manager is available, because then nothing checks\n" +
+			"it. If the remote cluster is gone for good, run force unpeer instead.\n\n" +
+			"Without remote kubeconfig, the control plane of the local cluster reports the end of the peering to the provider: see\n" +
+			"unpeer out-of-band. NAME is optional if there is only one provider.",
 		Example: example(`
 			# Give the resources of milan back
 			%[1]s unpeer --remote-kubeconfig milan.yaml
@@ -48,7 +48,7 @@ func (a *app) unpeerCommand() *cobra.Command {
 	a.addDryRun(flags)
 	a.addDeleteVolumes(flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	flags.BoolVar(&wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
+	flags.BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -89,7 +89,7 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 		return err
 	}
 	if namespace != "" {
-		if err := p.local.giveBack(ctx, p.remote.id, namespace); err != nil {
+		if err := p.local.releaseResources(ctx, p.remote.id, namespace); err != nil {
 			return err
 		}
 	}
@@ -147,9 +147,9 @@ func (p *pair) oneWay(ctx context.Context) error {
 	return nil
 }
 
-// giveBack deletes the ResourceSlices of a provider, and then the remaining VirtualNodes. A ForeignCluster that asks for the peering no longer
-// does.
-func (c *cluster) giveBack(ctx context.Context, provider, namespace string) error {
+// releaseResources deletes the ResourceSlices of a provider, and then the remaining VirtualNodes. If the ForeignCluster requests the peering,
+// releaseResources withdraws the request first.
+func (c *cluster) releaseResources(ctx context.Context, provider, namespace string) error {
 	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
 		return err
 	}
@@ -193,41 +193,6 @@ func objectsOf(list client.ObjectList) ([]client.Object, error) {
 	return out, nil
 }
 
-// deleteAll requests the deletion of the objects and, with wait, waits until they are gone. It reports objects that do not exist.
-func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait bool) error {
-	var there []client.Object
-	for _, object := range objects {
-		if object.GetUID() == "" { // only the name is known
-			err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
-			if absent(err) {
-				c.Info("%s not found: nothing to delete", c.name(object))
-				continue
-			}
-			if err != nil {
-				return c.error(fmt.Errorf("reading %s: %w", c.name(object), err))
-			}
-		}
-		there = append(there, object)
-		if err := kube.Delete(ctx, c, object); err != nil {
-			return c.error(err)
-		}
-	}
-	if !wait {
-		return nil
-	}
-	for _, object := range there {
-		name := c.name(object)
-		step := c.Start("Waiting for %s to be gone", name)
-		err := c.gone(ctx, step, object)
-		step.End()
-		if err != nil {
-			return err
-		}
-		c.Did("%s correctly deleted", name)
-	}
-	return nil
-}
-
 // unauthenticate revokes the identity. It first deletes the objects in the local cluster, so that the replication can still clean up in the
 // remote cluster. Then it deletes the Tenant.
 func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
@@ -261,7 +226,7 @@ func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string
 	}
 	// The NamespaceMap is deleted with the last VirtualNode. Its copy in the provider can only be deleted while the Identity exists.
 	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
-	step := c.Start("Waiting for the namespaces of cluster %s to be given back", provider)
+	step := c.Start("Waiting until cluster %s has deleted the remote namespaces", provider)
 	err := c.gone(ctx, step, mapping)
 	step.End()
 	if err != nil {
@@ -281,4 +246,13 @@ func (c *cluster) deleteTenantNamespace(ctx context.Context, remoteID string, wa
 		return err
 	}
 	return c.deleteAll(ctx, []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}, wait)
+}
+
+// bothWays reports whether the remote cluster is also a consumer of the local one. Both peerings then share one network.
+func (p *pair) bothWays(ctx context.Context) (bool, error) {
+	var tenants authv1beta1.TenantList
+	if err := p.local.listOfPeer(ctx, &tenants, "", p.remote.id); err != nil {
+		return false, err
+	}
+	return len(tenants.Items) > 0, nil
 }

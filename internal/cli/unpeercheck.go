@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +19,9 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or does not run, so that nobody
-// knows. The pods there could not be stopped, and would run at the same time as their local replacements. It allows a peering without any
-// resources or identity of the provider to be removed. It also fails if data there would be lost.
+// checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or if this is unknown because the control
+// plane does not run. The pods in the provider could not be stopped, and would run at the same time as their local replacements. The check passes
+// for a peering without resources or an identity of the provider. checkUnpeer also fails if data in the provider would be lost.
 func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
@@ -50,22 +52,23 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 	}
 	if lost == nil {
 		return c.error(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+
-			"Run the command again when one is. Where cluster %s is gone for good: liqoctl force unpeer %s",
+			"Run the command again when a pod is available. If cluster %s is gone for good, run: liqoctl force unpeer %s",
 			c.id, provider, deploymentName, c.namespace, c.id, state, provider, provider))
 	}
 	since := lost.LastTransitionTime.UTC().Format(time.RFC3339)
 	if refusesIdentity(lost) { // the provider responds, so it is not gone for good
 		return c.error(fmt.Errorf("the API server of %s, %s, does not accept the certificate of cluster %s since %s: %s\n%s\n"+
-			"Get another certificate with liqoctl authenticate --remote-kubeconfig and the kubeconfig of %s, then run the command again",
-			provider, foreign.Status.APIServerURL, c.id, since, lost.Message, state, provider))
+			"Get another certificate with liqoctl authenticate --remote-kubeconfig and the kubeconfig of %s, then run the command again. "+
+			"Without that kubeconfig: liqoctl generate peer-command --consumer-cluster-id %s on %s, then here the command that it prints",
+			provider, foreign.Status.APIServerURL, c.id, since, lost.Message, state, provider, c.id, provider))
 	}
 	return c.error(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
-		"Run the command again when it does (liqoctl info peer %s shows it). Where cluster %s is gone for good: liqoctl force unpeer %s",
+		"Run the command again when it does (liqoctl info peer %s shows it). If cluster %s is gone for good, run: liqoctl force unpeer %s",
 		c.id, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
 }
 
-// usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun names the first of them
-// that is being deleted.
+// usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun is the name of the first of them
+// that is already being deleted.
 func (c *cluster) usesOf(ctx context.Context, provider, namespace string) (uses int, begun string, err error) {
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}} {
 		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
@@ -91,7 +94,8 @@ func refusesIdentity(lost *corev1beta1.Condition) bool {
 	return strings.Contains(lost.Message, fmt.Sprintf("%d %s", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized)))
 }
 
-// halfDone adds to a failed wait of an unpeer why the provider may be unreachable, and the command that ends the peering without it.
+// halfDone extends the error of a failed wait of an unpeer by the reason why the provider may be unreachable, and by the command that ends the
+// peering without the provider.
 func (c *cluster) halfDone(provider string, err error) error {
 	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
 		return err
@@ -104,7 +108,7 @@ func (c *cluster) halfDone(provider string, err error) error {
 func (c *cluster) left(ctx context.Context, peer string) string {
 	namespace, err := c.findTenantNamespace(ctx, peer)
 	if err != nil {
-		c.Warn("Reading what is left of the peering with %s failed: %v", peer, err)
+		c.Warn("Reading the remaining objects of the peering with %s failed: %v", peer, err)
 		return ""
 	}
 	if namespace == "" {
@@ -113,7 +117,7 @@ func (c *cluster) left(ctx context.Context, peer string) string {
 	text := "namespace " + namespace
 	network, err := c.remainsOf(ctx, peer, false)
 	if err != nil {
-		c.Warn("Reading what is left of the network with %s failed: %v", peer, err)
+		c.Warn("Reading the remaining objects of the network with %s failed: %v", peer, err)
 		return text
 	}
 	var names []string
@@ -146,7 +150,7 @@ func (p *pair) tellLeft(ctx context.Context, command string) error {
 		}
 	}
 	if len(all) > 0 {
-		p.local.Info("Left: %s. To remove it, run: %s", strings.Join(all, ", "), command)
+		p.local.Info("Kept: %s. To delete it, run: %s", strings.Join(all, ", "), command)
 	}
 	return nil
 }
@@ -156,14 +160,48 @@ func withNamespaces(command *cobra.Command, args []string) string {
 	return strings.Join(append(sameClusters(command, args), "--delete-namespaces"), " ")
 }
 
-// sameClusters returns the command line with its arguments, and the flags that select the clusters.
+// sameClusters returns the command line with its arguments, and the flags that select the clusters. Each word can be pasted into a shell.
 func sameClusters(command *cobra.Command, args []string) []string {
-	words := append([]string{command.CommandPath()}, args...)
+	return commandLine(command, args, func(name string) bool {
+		return slices.Contains([]string{"kubeconfig", "context", "cluster", "user", "namespace"}, strings.TrimPrefix(name, "remote-"))
+	})
+}
+
+// sameCommand returns the command line with its arguments and all given flags except some. Each word can be pasted into a shell.
+func sameCommand(command *cobra.Command, args []string, except ...string) []string {
+	return commandLine(command, args, func(name string) bool { return !slices.Contains(except, name) })
+}
+
+func commandLine(command *cobra.Command, args []string, with func(flag string) bool) []string {
+	words := strings.Fields(command.CommandPath())
+	for _, arg := range args {
+		words = append(words, quoted(arg))
+	}
 	command.Flags().Visit(func(flag *pflag.Flag) {
-		switch strings.TrimPrefix(flag.Name, "remote-") {
-		case "kubeconfig", "context", "cluster", "user", "namespace":
-			words = append(words, "--"+flag.Name, flag.Value.String())
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			switch {
+			case !with(flag.Name):
+			case flag.NoOptDefVal != "": // such a flag takes its value only after an equals sign
+				words = append(words, "--"+flag.Name+"="+quoted(value))
+			default:
+				words = append(words, "--"+flag.Name, quoted(value))
+			}
 		}
 	})
 	return words
+}
+
+// unquoted matches the words that need no quotes in a shell.
+var unquoted = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted returns a word for a shell, in quotes if it needs them.
+func quoted(word string) string {
+	if unquoted.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,8 +39,8 @@ func (w *world) partition(t *testing.T, of, from string, down bool) {
 	}
 }
 
-// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that removes the peering changes anything, nor does its dry run. Each
-// says why and how to end the peering anyway. A half-done removal is resumed.
+// TestUnpeerAcrossAPartition: while the consumer does not reach the provider, no command that removes the peering changes anything, nor does its
+// dry run. Each says why and how to end the peering anyway. A half-done removal is resumed.
 func TestUnpeerAcrossAPartition(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -56,15 +58,9 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 	apartThere := change(bothWays.left, func() { w.partition(t, "milan", "rome", true) })
 	held := []string{"example.com/held"}
 	half := change(apart, func() {
-		node := &offloadingv1beta1.VirtualNode{}
+		node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan"}}
 		rome := w.clusters["rome"].client
-		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "milan"}, node); err != nil {
-			t.Fatal(err)
-		}
-		node.Finalizers = held
-		if err := rome.Update(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		edit(t, rome, node, func() { node.Finalizers = held })
 		if err := rome.Delete(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
@@ -85,30 +81,13 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 		{"delete virtualnode milan" + lawOne, apart, whole},
 		{"unpeer" + lawBoth, half, []string{"An earlier unpeer is half done: VirtualNode milan in namespace liqo-tenant-milan is being deleted since", "liqoctl force unpeer milan"}},
 	} {
-		for _, command := range []string{test.command, test.command + " --dry-run"} {
-			ran := w.in(t, test.at, command, nil)
-			if diff := cmp.Diff(essence(test.at), essence(ran.left)); ran.code != 1 || ran.wrote != 0 || diff != "" {
-				t.Errorf("%s: code %d, %d changes: %s%s", command, ran.code, ran.wrote, ran.said, diff)
-			}
-			for _, want := range test.says {
-				if !strings.Contains(ran.said, want) {
-					t.Errorf("%s: no %q in %s", command, want, ran.said)
-				}
-			}
-		}
+		w.refuses(t, test.at, test.command, test.says)
 	}
 	// The link is back and the finalizer is removed: the same command completes the removal.
 	back := change(half, func() {
 		w.partition(t, "rome", "milan", false)
-		node := &offloadingv1beta1.VirtualNode{}
-		rome := w.clusters["rome"].client
-		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.TenantNamespace("milan"), Name: "milan"}, node); err != nil {
-			t.Fatal(err)
-		}
-		node.Finalizers = nil
-		if err := rome.Update(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan"}}
+		edit(t, w.clusters["rome"].client, node, func() { node.Finalizers = nil })
 		w.clusters["rome"].touched["virtualnodes"] = w.clusters["rome"].version
 		w.settle()
 	})
@@ -124,7 +103,7 @@ func TestUnpeerAcrossAPartition(t *testing.T) {
 	// A wait that is over names the way out.
 	stuck := change(half, func() { w.partition(t, "rome", "milan", false) })
 	ran := w.in(t, stuck, "unpeer"+lawBoth, nil)
-	if ran.code != 1 || !strings.Contains(ran.said, "the time is over (--timeout)") || !strings.Contains(ran.said, "liqoctl force unpeer milan") {
+	if ran.code != 1 || !strings.Contains(ran.said, "timed out (--timeout)") || !strings.Contains(ran.said, "liqoctl force unpeer milan") {
 		t.Errorf("held: code %d: %s", ran.code, ran.said)
 	}
 }
@@ -144,7 +123,10 @@ func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := w.in(t, w.snapshot(), "unpeer"+lawBoth, nil)
-	for _, want := range []string{"the API server of milan, https://milan, does not accept the certificate of cluster rome since 2027-01-15", "Nothing was changed", "liqoctl authenticate --remote-kubeconfig"} {
+	for _, want := range []string{
+		"the API server of milan, https://milan, does not accept the certificate of cluster rome since 2027-01-15", "Nothing was changed", "liqoctl authenticate --remote-kubeconfig",
+		"Without that kubeconfig: liqoctl generate peer-command --consumer-cluster-id rome on milan, then here the command that it prints",
+	} {
 		if ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, want) {
 			t.Errorf("code %d, no %q in %s", ran.code, want, ran.said)
 		}
@@ -169,7 +151,7 @@ func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 		return out
 	}
 	cure := func(said string) string {
-		_, after, found := strings.Cut(said, "To remove it, run: liqoctl ")
+		_, after, found := strings.Cut(said, "To delete it, run: liqoctl ")
 		if !found {
 			t.Fatalf("no cure in %s", said)
 		}
@@ -185,7 +167,7 @@ func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 	}{
 		{"unpeer" + lawBoth, []string{here + " (cluster rome)", there + " (cluster milan)"}, []string{"rome", "milan"}},
 		{"unpeer in-band" + lawBoth, []string{here + " (cluster rome)", there + " (cluster milan)"}, []string{"rome", "milan"}},
-		{"unpeer milan" + lawOne, []string{here + " with GatewayClient milan", "The other end of that network is left in cluster milan", "liqoctl unpeer --delete-namespaces --remote-kubeconfig"}, []string{"rome"}},
+		{"unpeer milan" + lawOne, []string{here + " with GatewayClient milan", "The other side of that network stays in cluster milan", "liqoctl unpeer --delete-namespaces --remote-kubeconfig"}, []string{"rome"}},
 	} {
 		ran := w.in(t, peered, test.command, nil)
 		if ran.code != 0 {
@@ -197,7 +179,7 @@ func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 			}
 		}
 		after := w.in(t, ran.left, cure(ran.said), nil)
-		if after.code != 0 || strings.Contains(after.said, "Left: ") {
+		if after.code != 0 || strings.Contains(after.said, "Kept: ") {
 			t.Errorf("%s: code %d: %s", cure(ran.said), after.code, after.said)
 		}
 		for _, id := range test.gone {
@@ -207,11 +189,11 @@ func TestUnpeerNamesWhatItLeaves(t *testing.T) {
 		}
 	}
 	// The complete command leaves nothing, so it names nothing.
-	if ran := w.in(t, peered, "unpeer --delete-namespaces"+lawBoth, nil); ran.code != 0 || strings.Contains(ran.said, "Left: ") {
+	if ran := w.in(t, peered, "unpeer --delete-namespaces"+lawBoth, nil); ran.code != 0 || strings.Contains(ran.said, "Kept: ") {
 		t.Errorf("code %d: %s", ran.code, ran.said)
 	}
 	ran := w.in(t, peered, "unpeer milan --delete-namespaces"+lawOne, nil)
-	if want := "The other end of the network is left in cluster milan. This removes it, run there: liqoctl force unpeer rome"; ran.code != 0 || !strings.Contains(ran.said, want) {
+	if want := "The other side of the network stays in cluster milan. To remove it, run there: liqoctl force unpeer rome"; ran.code != 0 || !strings.Contains(ran.said, want) {
 		t.Errorf("code %d, no %q: %s", ran.code, want, ran.said)
 	}
 }
@@ -235,8 +217,8 @@ func TestInvitationsNeedAFlag(t *testing.T) {
 	}
 }
 
-// TestNetworkCommandsNameWhatTheyLeave: network disconnect lists the Configurations that it leaves in both clusters, and the command that removes them. force unpeer
-// says that the other cluster keeps its side, and what removes it there.
+// TestNetworkCommandsNameWhatTheyLeave: network disconnect lists the Configurations that it leaves in both clusters, and the command that removes
+// them. force unpeer says that the other cluster keeps its side, and what removes it there.
 func TestNetworkCommandsNameWhatTheyLeave(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
@@ -255,17 +237,46 @@ func TestNetworkCommandsNameWhatTheyLeave(t *testing.T) {
 		return n
 	}
 	ran := w.in(t, connected.left, "network disconnect --wait --skip-confirm"+lawBoth, nil)
-	want := "Left: Configuration milan in namespace liqo-tenant-milan (cluster rome), Configuration rome in namespace liqo-tenant-rome (cluster milan)"
+	want := "Kept: Configuration milan in namespace liqo-tenant-milan (cluster rome), Configuration rome in namespace liqo-tenant-rome (cluster milan)"
 	if ran.code != 0 || !strings.Contains(ran.said, want) || configurations(ran.left) != 2 {
 		t.Fatalf("code %d, no %q: %s", ran.code, want, ran.said)
 	}
-	_, reset, _ := strings.Cut(ran.said, "To remove it, run: liqoctl ")
+	_, reset, _ := strings.Cut(ran.said, "To delete it, run: liqoctl ")
 	reset, _, _ = strings.Cut(reset, "\n")
-	if ran = w.in(t, ran.left, reset+" --skip-confirm", nil); ran.code != 0 || configurations(ran.left) != 0 || strings.Contains(ran.said, "Left: ") {
+	if ran = w.in(t, ran.left, reset+" --skip-confirm", nil); ran.code != 0 || configurations(ran.left) != 0 || strings.Contains(ran.said, "Kept: ") {
 		t.Errorf("%s: code %d, %d Configurations: %s", reset, ran.code, configurations(ran.left), ran.said)
 	}
 	ran = w.in(t, connected.left, "force unpeer milan --skip-confirm"+lawOne, nil)
-	if want = "run there: liqoctl force unpeer rome"; ran.code != 0 || !strings.Contains(ran.said, want) {
+	if want = "its administrator deletes them there: liqoctl force unpeer rome"; ran.code != 0 || !strings.Contains(ran.said, want) {
 		t.Errorf("force unpeer: code %d, no %q: %s", ran.code, want, ran.said)
+	}
+}
+
+// TestPrintedCommandsCanBePasted: a shell splits the command line that liqoctl prints into the words that the user typed.
+func TestPrintedCommandsCanBePasted(t *testing.T) {
+	command := &cobra.Command{Use: "liqoctl"}
+	command.Flags().String("kubeconfig", "", "")
+	command.Flags().String("remote-kubeconfig", "", "")
+	command.Flags().StringSlice("set", nil, "")
+	command.Flags().Bool("wait", false, "")
+	command.Flags().Duration("timeout", time.Minute, "")
+	typed := []string{"--kubeconfig", "/home/my user/rome's.yaml", "--remote-kubeconfig", "$HOME/milan.yaml", "--set", "a=b", "--set", "c=d e", "--wait=true"}
+	if err := command.ParseFlags(append(typed, "--timeout", "1m")); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		words []string
+		want  []string
+	}{
+		"the clusters":         {sameClusters(command, []string{"a b"}), []string{"liqoctl", "a b", "--kubeconfig", typed[1], "--remote-kubeconfig", typed[3]}},
+		"all but the time out": {sameCommand(command, nil, "timeout"), append([]string{"liqoctl"}, typed...)},
+	} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+strings.Join(row.words, " ")).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(row.want, strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -32,10 +32,11 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 		Use:     "out-of-band [NAME]",
 		Aliases: []string{"oob"},
 		Short:   "Undo a peering without the kubeconfig of the provider",
-		Long: "Undo peer from the local cluster alone: its virtual nodes of the provider are drained and removed, then its control plane tells\n" +
-			"the provider that the peering is over, which takes back there what it was granted. A peering in the other direction stays.\n\n" +
-			"Without NAME it is the only provider, if there is one. It waits for the provider to be told. One that is gone for good is given\n" +
-			"up with force unpeer.",
+		Long: "Undo peer with access to the local cluster only. The virtual nodes of the provider are drained and removed. Then the control plane of\n" +
+			"the local cluster reports the end of the peering to the provider, which revokes the granted resources. A peering in the other direction\n" +
+			"stays.\n\n" +
+			"Without NAME, the command ends the peering with the only provider; it fails if there are several. It waits until the provider has\n" +
+			"received the report. If the provider is gone for good, run force unpeer instead.",
 		Example: example(`
 			# Give the resources of milan back
 			%[1]s unpeer out-of-band milan
@@ -51,7 +52,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 	a.addDryRun(flags)
 	a.addDeleteVolumes(flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	flags.BoolVar(&o.wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
 	return command
 }
@@ -63,8 +64,8 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 		Use:     "in-band",
 		Aliases: []string{"ib"},
 		Short:   "Undo the peerings of two clusters in both directions, and their network",
-		Long: "Undo peer in-band: what runs in either cluster in the name of the other goes back, both forget each other, and the network between\n" +
-			"them is removed.",
+		Long: "Undo peer in-band: in both clusters, release the resources that the other cluster uses, delete the objects of the peering, and remove\n" +
+			"the network between the clusters.",
 		Example: example(`
 			# Nothing of rome and milan belongs together any more
 			%[1]s unpeer in-band --context rome --remote-context milan`),
@@ -75,7 +76,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 	a.addDryRun(flags)
 	a.addDeleteVolumes(flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	flags.BoolVar(&o.wait, "wait", true, "Also wait until the last objects are deleted; steps that others depend on are always waited for")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
@@ -89,7 +90,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 			return err
 		}
 		if bothWays {
-			back := &pair{local: p.remote, remote: p.local}
+			back := p.reversed()
 			// Problems in either direction are found before the first change.
 			for _, direction := range []*pair{p, back} {
 				namespace, err := direction.local.findTenantNamespace(ctx, direction.remote.id)
@@ -141,7 +142,8 @@ func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 		return err
 	}
 	if used && o.deleteNamespaces {
-		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out", provider, c.id, namespace)
+		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out",
+			provider, c.id, namespace)
 	}
 	if err := c.checkUnpeer(ctx, provider, namespace); err != nil {
 		return err
@@ -151,7 +153,7 @@ func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 
 // resign returns all resources to the provider. Then it lets the local control plane notify the provider that the peering is over.
 func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions, purge string) error {
-	if err := c.giveBack(ctx, provider, namespace); err != nil {
+	if err := c.releaseResources(ctx, provider, namespace); err != nil {
 		return err
 	}
 	if err := c.withdrawNetwork(ctx, namespace, provider); err != nil {
@@ -184,22 +186,22 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {
 		return err
 	}
-	c.Did("Cluster %s has been told that the peering is over", provider)
+	c.Did("Cluster %s was notified that the peering is over", provider)
 	if used {
-		c.Warn("Cluster %s still uses resources of %s: that peering stays until it is undone over there", provider, c.id)
+		c.Warn("Cluster %s still uses resources of %s: that peering stays until the administrator of the other cluster undoes it", provider, c.id)
 	}
 	if used {
 		return nil // the namespace and the network stay too
 	}
 	left := c.left(ctx, provider)
-	// This cluster may not remove the other end of a network that the administrators of both clusters created.
+	// This cluster may not remove the other side of a network that the administrators of both clusters created.
 	network := strings.Contains(left, " with ")
 	if !o.deleteNamespaces {
 		if left != "" {
-			c.Info("Left: %s. To remove it, run: %s", left, purge)
+			c.Info("Kept: %s. To delete it, run: %s", left, purge)
 		}
 		if network {
-			c.Info("The other end of that network is left in cluster %s. With access to both clusters, this removes all of it: "+
+			c.Info("The other side of that network stays in cluster %s. With access to both clusters, this command removes both sides: "+
 				"liqoctl unpeer --delete-namespaces --remote-kubeconfig and the kubeconfig of %s", provider, provider)
 		}
 		return nil
@@ -208,7 +210,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 		return err
 	}
 	if network {
-		c.Info("The other end of the network is left in cluster %s. This removes it, run there: liqoctl force unpeer %s", provider, c.id)
+		c.Info("The other side of the network stays in cluster %s. To remove it, run there: liqoctl force unpeer %s", provider, c.id)
 	}
 	return nil
 }

@@ -13,12 +13,12 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// judgedWithin is the time within which the control plane notices that a provider does not respond any more, and writes it into the ForeignCluster.
+// judgedWithin is the time within which the control plane detects that a provider no longer responds, and writes this into the ForeignCluster.
 var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 
-// awaitVerdict waits while the condition of the API server in foreign may not show a cut yet. Gateways notice a cut within seconds, the
-// control plane within judgedWithin. The tunnel alone proves nothing: where only the tunnel is lost, the API server still responds. So the
-// condition counts when that time is over. The wait is never longer, whatever the clocks of the gateway and of the user say.
+// awaitVerdict waits, after the loss of a tunnel, until the condition of the API server in foreign is reliable. Gateways detect a cut of the
+// network within seconds, the control plane within judgedWithin. A lost tunnel alone is no evidence, because the API server may still respond. The
+// wait is never longer than judgedWithin, even if the clocks of the gateway and of the user differ.
 func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.ForeignCluster, namespace string) error {
 	if condition := apiServerCondition(foreign); condition == nil || condition.Status == corev1beta1.StatusError {
 		return nil
@@ -44,10 +44,10 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 	if waiting.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
-	return c.waited(ctx, err, c.name(foreign), "the tunnel is lost, its API server responds")
+	return c.waited(ctx.Err(), err, c.name(foreign), "the tunnel is lost, its API server responds")
 }
 
-// tunnelLost returns the time at which a tunnel to the peer that worked was lost last. It is zero if none is lost.
+// tunnelLost returns the time of the last loss of a tunnel to the peer; zero if no tunnel is lost.
 func (c *cluster) tunnelLost(ctx context.Context, namespace, peer string) (time.Time, error) {
 	var list networkingv1beta1.ConnectionList
 	if err := c.listOfPeer(ctx, &list, namespace, peer); err != nil {

@@ -41,8 +41,8 @@ func (w *world) loseTunnel(t *testing.T, of, to string, at time.Time) {
 	}
 }
 
-// TestUnpeerRightAfterACut: right after the loss of a tunnel, the condition of the API server counts only once it had time to change. A lost tunnel alone
-// blocks no command.
+// TestUnpeerRightAfterACut: right after the loss of a tunnel, the condition of the API server counts only once it had time to change. A lost tunnel
+// alone blocks no command.
 func TestUnpeerRightAfterACut(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)

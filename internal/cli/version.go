@@ -19,7 +19,7 @@ func (a *app) versionCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of liqoctl and of the installation",
-		Long:  "Print the version of liqoctl and that of Liqo in the cluster. It fails when the latter is not known.",
+		Long:  "Print the version of liqoctl and the version of Liqo in the cluster. The command fails if the version of Liqo cannot be read.",
 		Example: example(`
 			%[1]s version
 			# Without asking the cluster
@@ -49,7 +49,7 @@ func (a *app) versionCommand() *cobra.Command {
 			switch {
 			case err != nil || versions.Server == "" || versions.Server == versions.Client:
 			case versions.Server == unknownVersion:
-				out.Warn("Deployment %s has no label %s, which says the version of the installation: liqoctl upgrade sets it", deploymentName, labelVersion)
+				out.Warn("Deployment %s has no label %s with the version of the installation: liqoctl upgrade sets it", deploymentName, labelVersion)
 			default:
 				out.Warn("liqoctl is %s, the installation %s: use the liqoctl of the same version", versions.Client, versions.Server)
 			}
@@ -99,7 +99,8 @@ func (a *app) serverVersion(ctx context.Context) (string, error) {
 	}
 	server, err := c.installedVersion(ctx)
 	if err == nil && server == "" {
-		err = fmt.Errorf("%w in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig", errNotInstalled, c.namespace, c.config.Host)
+		err = fmt.Errorf("%w in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig",
+			errNotInstalled, c.namespace, c.config.Host)
 	}
 	return server, err
 }

@@ -22,22 +22,22 @@ func (a *app) addDeleteVolumes(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the volumes of Liqo in the remote cluster, with their data")
 }
 
-// checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost tells whether the data of a namespace in a provider would
-// be lost. The error names all claims.
+// checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost reports whether the data of a namespace in a
+// provider would be lost. The error names all claims.
 func (c *cluster) checkVolumes(ctx context.Context, lost func(namespace, provider string) bool) error {
 	if c.deleteVolumes {
 		return nil
 	}
-	lines, err := c.volumesThere(ctx, lost)
+	lines, err := c.volumesThere(ctx, lost, true)
 	if err != nil {
 		return err
 	}
 	return lossOf(lines)
 }
 
-// volumesThere describes the volumes whose data is in a provider, or is being moved there, if the namespace in the provider is selected. Without a remote
-// namespace there is no data.
-func (c *cluster) volumesThere(ctx context.Context, selected func(namespace, provider string) bool) ([]string, error) {
+// volumesThere describes the volumes whose data is in a provider, or is being moved there, if the namespace in the provider is selected. Without a
+// remote namespace there is no data. With cures, it also says how to delete the data of deleted claims, which needs the provider.
+func (c *cluster) volumesThere(ctx context.Context, selected func(namespace, provider string) bool, cures bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
 		return nil, fmt.Errorf("listing PersistentVolumes of Liqo: %w", err)
@@ -57,14 +57,18 @@ func (c *cluster) volumesThere(ctx context.Context, selected func(namespace, pro
 			return selected(ref.Namespace, provider) && offload.HasRemoteNamespace(maps.Items, provider, ref.Namespace)
 		}
 		if provider := volume.Labels[api.LabelRemoteClusterID]; storage.InProvider(volume) && there(provider) {
-			lines = append(lines, storage.Describe(volume)+" in cluster "+provider)
+			line := storage.Describe(volume, volumes.Items) + " in cluster " + provider
+			if cures && storage.Retained(volume, volumes.Items) {
+				line += ": copy the data, and delete it with " + storage.Discard(volume)
+			}
+			lines = append(lines, line)
 		}
 		lines = append(lines, movedThere(volume, maps.Items, there)...)
 	}
 	return lines, nil
 }
 
-// movedThere describes the copy of a volume's data that a move makes, if it may be there.
+// movedThere describes the copy of a volume's data that an unfinished move has created, if the copy may be in the given cluster.
 func movedThere(volume *corev1.PersistentVolume, maps []offloadingv1beta1.NamespaceMap, there func(provider string) bool) []string {
 	size := volume.Spec.Capacity[corev1.ResourceStorage]
 	called := fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s,", volume.Spec.ClaimRef.Name, volume.Spec.ClaimRef.Namespace, size.String())
@@ -77,13 +81,14 @@ func movedThere(volume *corev1.PersistentVolume, maps []offloadingv1beta1.Namesp
 			}
 		}
 	case target != "" && there(target):
-		return []string{fmt.Sprintf("%s is being moved to cluster %s: finish the move, or give it up by moving the claim to where its data is", called, target)}
+		return []string{fmt.Sprintf("%s is being moved to cluster %s: finish the move, or cancel it by moving the claim to the node that has the data",
+			called, target)}
 	}
 	return nil
 }
 
-// checkVolumesOf fails if data of claims in these namespaces would be lost. A user who may not list volumes is told about all bound claims of Liqo, because
-// the claims alone do not tell where their data is.
+// checkVolumesOf fails if data of claims in these namespaces would be lost. If the user may not list volumes, the error names all bound claims of
+// Liqo, because the claims alone do not show where their data is.
 func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error {
 	offloaded := map[string]bool{}
 	for _, name := range namespaces {
@@ -112,7 +117,8 @@ func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error
 	return lossOf(lines)
 }
 
-// giveUp lets the end of objects delete the data of volumes in a provider, if the user gave --delete-volumes. It leaves out objects that do not exist.
+// giveUp annotates objects so that their deletion may delete data of volumes in a provider, if the user gave --delete-volumes. It leaves out
+// objects that do not exist.
 func (c *cluster) giveUp(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
 		if !c.deleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
@@ -120,11 +126,11 @@ func (c *cluster) giveUp(ctx context.Context, objects ...client.Object) error {
 		}
 		before, ok := object.DeepCopyObject().(client.Object)
 		if !ok {
-			return fmt.Errorf("giving up volumes: %T is not an object", object)
+			return fmt.Errorf("abandoning volumes: %T is not an object", object)
 		}
 		setAnnotation(object, api.AnnotationDeleteVolumes, api.True)
 		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return c.error(fmt.Errorf("giving up the volumes of %s: %w", c.name(object), err))
+			return c.error(fmt.Errorf("abandoning the volumes of %s: %w", c.name(object), err))
 		}
 	}
 	return nil
@@ -152,6 +158,6 @@ func lossOf(lines []string) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	return fmt.Errorf("data would be lost:\n  - %s\nNothing was changed. Copy the data and delete the claims first, or give the data up with --delete-volumes",
+	return fmt.Errorf("data would be lost:\n  - %s\nNothing was changed. Copy the data and delete the claims first, or abandon the data with --delete-volumes",
 		strings.Join(lines, "\n  - "))
 }

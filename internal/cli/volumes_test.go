@@ -2,17 +2,21 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 )
@@ -69,19 +73,59 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 	}
 }
 
+// TestRetainedDataIsNotLostByAccident: the data of deleted claims is named too, also while its volume is being deleted, with the command that deletes it.
+func TestRetainedDataIsNotLostByAccident(t *testing.T) {
+	released := func(uid, claim string, policy corev1.PersistentVolumeReclaimPolicy) client.Object {
+		volume := volumeOf(uid, "shop", claim, "milan").(*corev1.PersistentVolume)
+		volume.Spec.PersistentVolumeReclaimPolicy, volume.Status.Phase = policy, corev1.VolumeReleased
+		return volume
+	}
+	kept, deleted := released("1", "kept", corev1.PersistentVolumeReclaimRetain), released("2", "deleted", corev1.PersistentVolumeReclaimRetain)
+	deleted.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+	deleted.SetFinalizers([]string{storage.Finalizer})
+	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(kept, deleted, mapOf("milan", "shop")).Build()}
+	for name, err := range map[string]error{
+		"unpeer milan":   c.checkVolumes(t.Context(), func(_, there string) bool { return there == "milan" }),
+		"unoffload shop": c.checkVolumesOf(t.Context(), []string{"shop"}),
+	} {
+		for _, want := range []string{
+			"PersistentVolume pvc-1 of deleted claim kept in namespace shop is a retained volume of Liqo, 1Gi in cluster milan",
+			"PersistentVolume pvc-2 of deleted claim deleted in namespace shop is a retained volume of Liqo, 1Gi, in deletion until its data is gone, in cluster milan",
+			`kubectl patch pv pvc-2 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, "--delete-volumes", "Nothing was changed",
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: no %q in %v", name, want, err)
+			}
+		}
+	}
+	c.deleteVolumes = true
+	if err := c.checkVolumesOf(t.Context(), []string{"shop"}); err != nil {
+		t.Errorf("the user gives the data up: %v", err)
+	}
+}
+
 // TestMovesAreNotLostByAccident: the copy of a move is named at its target, and everywhere if the record of the move can't be read.
 func TestMovesAreNotLostByAccident(t *testing.T) {
 	moving, unreadable := volumeOf("1", "shop", "moving", "turin"), volumeOf("2", "shop", "unreadable", "")
 	moving.GetAnnotations()[storage.AnnotationMove], unreadable.GetAnnotations()[storage.AnnotationMove] = `{"node":"milan","provider":"milan"}`, "x"
+	live, copied := volumeOf("3", "shop", "live", "turin"), volumeOf("4", "shop", "live", "milan").(*corev1.PersistentVolume)
+	live.GetAnnotations()[storage.AnnotationMove] = `{"node":"milan","provider":"milan","live":{"uid":"4"}}`
+	copied.Spec.PersistentVolumeReclaimPolicy, copied.Status.Phase = corev1.PersistentVolumeReclaimRetain, corev1.VolumeReleased
 	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
-		moving, unreadable, mapOf("milan", "shop"), mapOf("turin", "shop"), mapOf("naples", "bank")).Build()}
-	const copied = "PersistentVolumeClaim moving in namespace shop, 1Gi, is being moved to cluster milan: finish the move"
+		live, copied, moving, unreadable, mapOf("milan", "shop"), mapOf("turin", "shop"), mapOf("naples", "bank")).Build()}
+	const moves = "PersistentVolumeClaim moving in namespace shop, 1Gi, is being moved to cluster milan: finish the move"
 	for provider, want := range map[string][]string{
-		"milan":  {copied, "unreadable in namespace shop, 1Gi, may be moving to cluster milan: annotation " + storage.AnnotationMove},
-		"turin":  {"PersistentVolumeClaim moving in namespace shop has a volume of Liqo, 1Gi in cluster turin", "may be moving to cluster turin"},
+		"milan": {
+			moves, "unreadable in namespace shop, 1Gi, may be moving to cluster milan: annotation " + storage.AnnotationMove,
+			"Claim live in namespace shop, 1Gi, is being moved to cluster milan", "Claim live in namespace shop has a volume of Liqo, 1Gi in cluster milan",
+		},
+		"turin": {
+			"PersistentVolumeClaim moving in namespace shop has a volume of Liqo, 1Gi in cluster turin", "may be moving to cluster turin",
+			"Claim live in namespace shop has a volume of Liqo, 1Gi in cluster turin",
+		},
 		"naples": nil,
 	} {
-		lines, err := c.volumesThere(t.Context(), func(_, there string) bool { return there == provider })
+		lines, err := c.volumesThere(t.Context(), func(_, there string) bool { return there == provider }, true)
 		if err != nil || len(lines) != len(want) {
 			t.Errorf("%s: %q, %v", provider, lines, err)
 			continue
@@ -173,5 +217,64 @@ func TestShrinkingASelectorLosesNoDataByAccident(t *testing.T) {
 	_, there := object.Status.RemoteNamespacesConditions["naples"]
 	if there || object.Spec.ClusterSelector == nil || len(object.Annotations) > 0 || len(object.Status.RemoteNamespacesConditions) != 1 {
 		t.Errorf("after the data was given up: %+v", object)
+	}
+}
+
+// TestUninstallDeletesVolumesOnDemand: uninstall names each volume of Liqo and stops, and with --delete-volumes deletes their claims and them, and
+// nothing else.
+func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
+	claim := func(name, uid string) client.Object {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}}
+	}
+	bound, anew, released := volumeOf("1", "shop", "data", "milan"), volumeOf("2", "shop", "anew", ""), volumeOf("3", "shop", "reused", "")
+	bound.(*corev1.PersistentVolume).Spec.ClaimRef.UID, anew.(*corev1.PersistentVolume).Spec.ClaimRef.UID = "a", "former"
+	released.(*corev1.PersistentVolume).Status.Phase = corev1.VolumeReleased
+	others := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PersistentVolumeSpec{
+		ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "theirs"}}}
+	named := func(o client.Object) []string { return []string{o.GetName()} }
+	c := &cluster{Console: console.New(io.Discard, io.Discard, false), WithWatch: fake.NewClientBuilder().WithScheme(knownKinds()).
+		WithIndex(&corev1.PersistentVolume{}, "metadata.name", named).WithIndex(&corev1.PersistentVolumeClaim{}, "metadata.name", named).WithObjects(
+		bound, anew, released, others, claim("data", "a"), claim("anew", "b"), claim("reused", "c"), claim("theirs", "d")).Build()}
+	lines := []string{
+		"PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan", "PersistentVolumeClaim anew in namespace shop has a volume of Liqo, 1Gi",
+		"is a retained volume of Liqo, 1Gi",
+	}
+	uses, err := c.uses(t.Context())
+	if err != nil || len(uses.all) != len(lines) || len(uses.volumes) != 0 {
+		t.Fatalf("%+v, %v", uses, err)
+	}
+	for i, line := range uses.all {
+		if !strings.Contains(line, lines[i]) || !strings.Contains(line, "--delete-volumes") {
+			t.Errorf("no %q in %q", lines[i], line)
+		}
+	}
+	c.deleteVolumes = true
+	if uses, err = c.uses(t.Context()); err != nil || len(uses.all) != 0 || len(uses.volumes) != len(lines) {
+		t.Fatalf("%+v, %v", uses, err)
+	}
+	for _, text := range []string{uses.lost(), uses.undeletable()} {
+		for _, line := range lines {
+			if !strings.Contains(text, line) {
+				t.Errorf("no %q in %q", line, text)
+			}
+		}
+	}
+	if err := c.deleteClaims(t.Context(), uses.volumes); err != nil {
+		t.Fatal(err)
+	}
+	var claims corev1.PersistentVolumeClaimList
+	var volumes corev1.PersistentVolumeList
+	if err := errors.Join(c.List(t.Context(), &claims), c.List(t.Context(), &volumes)); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for i := range claims.Items {
+		left = append(left, claims.Items[i].Name)
+	}
+	for i := range volumes.Items {
+		left = append(left, volumes.Items[i].Name)
+	}
+	if got := strings.Join(left, " "); got != "anew reused theirs theirs" {
+		t.Errorf("left: %s", got)
 	}
 }

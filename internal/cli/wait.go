@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/kube"
 )
 
 // rewatch is the pause before a watch that ended is restarted.
@@ -36,6 +37,127 @@ func yes() verdict { return verdict{done: true} }
 func notYet(format string, args ...any) verdict { return verdict{why: fmt.Sprintf(format, args...)} }
 
 func never(format string, args ...any) verdict { return verdict{err: fmt.Errorf(format, args...)} }
+
+// goal is the state of an object for which a command waits, after it has written its own fields of the object.
+type goal struct {
+	object client.Object
+	// doing is the message while the command waits. made is the message after it has written the object, and done the message at the end; both may be
+	// empty.
+	doing, made, done string
+	// fill sets the fields that the command writes. It is nil if the command only waits.
+	fill func()
+	// met reports whether a state of the object meets the goal.
+	met func() verdict
+	// answer sets, in a dry run, the fields that a controller would set. It may be nil.
+	answer func()
+	// trouble returns a reason that the object does not show, for the error of a failed wait. It may be nil.
+	trouble func() string
+}
+
+// to returns the step that reaches a goal.
+func (c *cluster) to(g *goal) func(context.Context) error {
+	return func(ctx context.Context) error { return c.reach(ctx, g) }
+}
+
+// reach writes the object of the goal, if the goal has fields to write, and waits until the goal is met.
+func (c *cluster) reach(ctx context.Context, g *goal) error {
+	shown := c.Start("%s", g.doing)
+	defer shown.End()
+	if g.fill != nil {
+		changed, err := c.ensure(ctx, g.object, func() error { g.fill(); return nil })
+		if err != nil {
+			return err
+		}
+		if changed && g.made != "" {
+			c.Did("%s", g.made)
+		}
+	}
+	var answers []func()
+	if g.answer != nil {
+		answers = []func(){g.answer}
+	}
+	if err := c.wait(ctx, shown, g.object, g.met, answers...); err != nil {
+		if g.trouble != nil {
+			if why := g.trouble(); why != "" {
+				return fmt.Errorf("%w; %s", err, why)
+			}
+		}
+		return err
+	}
+	if g.done != "" {
+		shown.Done("%s", g.done)
+	}
+	return nil
+}
+
+// ensure creates the object, or changes it if it differs. It fails if the object is being deleted.
+func (c *cluster) ensure(ctx context.Context, object client.Object, mutate func() error) (bool, error) {
+	return c.ensureAny(ctx, object, func() error {
+		if object.GetDeletionTimestamp() != nil {
+			return c.leaving(object)
+		}
+		return mutate()
+	})
+}
+
+// ensureAny calls kube.Ensure, and also sets the global labels and annotations on an object that it creates.
+func (c *cluster) ensureAny(ctx context.Context, object client.Object, mutate func() error) (bool, error) {
+	changed, err := kube.Ensure(ctx, c, object, func() error {
+		if object.GetResourceVersion() == "" {
+			addTo(object.GetLabels, object.SetLabels, c.labels)
+			addTo(object.GetAnnotations, object.SetAnnotations, c.annotations)
+		}
+		return mutate()
+	})
+	return changed, c.error(err)
+}
+
+// leaving returns the error for an object that cannot be changed because it is being deleted.
+func (c *cluster) leaving(object client.Object) error {
+	return fmt.Errorf("%s is being deleted: run the command again when the deletion is complete", c.name(object))
+}
+
+// inOrder runs the steps one after another until one fails.
+func inOrder(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// when returns the step, or one that does nothing if the condition does not hold.
+func when(condition bool, step func(context.Context) error) func(context.Context) error {
+	if condition {
+		return step
+	}
+	return func(context.Context) error { return nil }
+}
+
+// both runs two functions concurrently, one per cluster, and joins their errors.
+func both(a, b func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- a() }()
+	err := b()
+	return errors.Join(<-done, err)
+}
+
+// together runs two functions concurrently, one per cluster. If one fails, together cancels the context of the other and returns the first
+// error.
+func together(ctx context.Context, a, b func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 2)
+	go func() { done <- a(ctx) }()
+	go func() { done <- b(ctx) }()
+	if err := <-done; err != nil {
+		cancel()
+		<-done
+		return err
+	}
+	return <-done
+}
 
 // wait watches an object, given by namespace and name, until check returns done or an error, or ctx ends. It reads each state into the
 // object before it calls check. It does not call check while the object does not exist. The step, if not nil, shows what is missing.
@@ -57,7 +179,35 @@ func (c *cluster) wait(ctx context.Context, step *console.Step, object client.Ob
 		}
 		return last.done, last.err
 	})
-	return c.waited(ctx, err, name, last.why)
+	return c.waited(ctx.Err(), err, name, last.why)
+}
+
+// assume replaces wait in a dry run. It checks an existing object once, and assumes that any further wait would succeed. The answers set the fields
+// that a controller would set, so that the API server can validate later steps. These fields reach the API server only in dry-run requests.
+func (c *cluster) assume(ctx context.Context, object client.Object, check func() verdict, answers []func()) error {
+	name := c.name(object)
+	_, exists, err := c.look(ctx, object)
+	if err != nil {
+		return c.waited(ctx.Err(), err, name, "")
+	}
+	now := verdict{}
+	if exists {
+		now = check()
+	}
+	switch {
+	case now.err != nil:
+		return c.waited(ctx.Err(), now.err, name, "")
+	case now.done:
+		return nil
+	}
+	c.plan.waitsFor(name)
+	for _, answer := range answers {
+		answer()
+		if err := c.plan.remember(object, !exists); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // gone watches the object until it no longer exists. If the object has a UID, gone waits for the object with that UID. Otherwise it waits
@@ -85,46 +235,58 @@ func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Ob
 		}
 		return false, nil
 	})
-	return c.waited(ctx, err, name+" to be gone", why)
+	return c.waited(ctx.Err(), err, name+" to be gone", why)
 }
 
-// waited returns the error of a failed wait, with the awaited object and its last state.
-func (c *cluster) waited(ctx context.Context, err error, name, why string) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		reason := "interrupted"
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			reason = "the time is over (--timeout)"
+// assumeGone replaces gone in a dry run: it assumes that the object would be deleted.
+func (c *cluster) assumeGone(ctx context.Context, object client.Object) error {
+	name := c.name(object)
+	_, exists, err := c.look(ctx, object)
+	if err != nil || !exists {
+		return c.waited(ctx.Err(), err, name+" to be gone", "")
+	}
+	c.plan.waitsFor(name + " to be gone")
+	return c.plan.forget(object)
+}
+
+// allGone waits until the objects no longer exist, one after another. It calls tell with a message for each deleted object.
+func (c *cluster) allGone(ctx context.Context, objects []client.Object, tell func(format string, args ...any)) error {
+	for _, object := range objects {
+		name := c.name(object)
+		step := c.Start("Waiting for %s to be gone", name)
+		err := c.gone(ctx, step, object)
+		step.End()
+		if err != nil {
+			return err
 		}
-		return c.error(&waitError{fmt.Sprintf("waiting for %s: %s, last seen: %s", name, reason, why), ctx.Err()})
-	default:
-		return c.error(fmt.Errorf("waiting for %s: %w", name, err))
+		tell("%s correctly deleted", name)
 	}
+	return nil
 }
 
-// waitError has a complete text about why the wait ended. Its cause is only for errors.Is and errors.As.
-type waitError struct {
-	text  string
-	cause error
-}
-
-func (e *waitError) Error() string { return e.text }
-func (e *waitError) Unwrap() error { return e.cause }
-
-// name returns the kind, name and namespace of an object for messages.
-func (c *cluster) name(object client.Object) string { return called(c, object) }
-
-func called(c client.Client, object client.Object) string {
-	kind := fmt.Sprintf("%T", object)
-	if gvk, err := apiutil.GVKForObject(object, c.Scheme()); err == nil {
-		kind = gvk.Kind
+// deleteAll requests the deletion of the objects and, with wait, waits until they are gone. It reports objects that do not exist.
+func (c *cluster) deleteAll(ctx context.Context, objects []client.Object, wait bool) error {
+	var there []client.Object
+	for _, object := range objects {
+		if object.GetUID() == "" { // only the name is known
+			err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if absent(err) {
+				c.Info("%s not found: nothing to delete", c.name(object))
+				continue
+			}
+			if err != nil {
+				return c.error(fmt.Errorf("reading %s: %w", c.name(object), err))
+			}
+		}
+		there = append(there, object)
+		if err := kube.Delete(ctx, c, object); err != nil {
+			return c.error(err)
+		}
 	}
-	if object.GetNamespace() == "" {
-		return fmt.Sprintf("%s %s", kind, object.GetName())
+	if !wait {
+		return nil
 	}
-	return fmt.Sprintf("%s %s in namespace %s", kind, object.GetName(), object.GetNamespace())
+	return c.allGone(ctx, there, c.Did)
 }
 
 // follow calls look for each state of the object until look returns true or an error, or ctx ends. It reads each state into the object
@@ -142,15 +304,6 @@ func (c *cluster) follow(ctx context.Context, object client.Object, look func(ex
 		case <-time.After(rewatch):
 		}
 	}
-}
-
-// transient reports whether a retry may avoid the error: a broken connection, a busy or restarting server, or an expired resource version.
-func transient(err error) bool {
-	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		return !meta.IsNoMatchError(err)
-	}
-	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 }
 
 // look reads the object by a list with a field selector for its name. A watch can continue from the resource version of that list.

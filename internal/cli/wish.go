@@ -11,9 +11,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// replaceWish changes spec.outgoingPeeringEnabled of a peer's ForeignCluster from one value to another, if it has that value. With
-// Yes as the value, that includes a peer that the cluster joined by itself. Otherwise the controllers would undo what the command does:
-// re-establish a peering that it ends, or end one that it establishes.
+// replaceWish changes spec.outgoingPeeringEnabled of a peer's ForeignCluster from one value to another, if it has the first value. If from is
+// Yes, replaceWish also changes the value Auto of a peer that the cluster joined automatically. Without the change, the controllers would revert the
+// command: they would establish a peering again that it ended, or end a peering that it established.
 func (c *cluster) replaceWish(ctx context.Context, peer string, from, to corev1beta1.PeeringWish) error {
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: peer}, foreign)

@@ -14,7 +14,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestCommandsAndWishesAgree: a command that ends a peering takes back the ForeignCluster's Yes, one that establishes it the No, and nothing else is changed.
+// TestCommandsAndWishesAgree: a command that ends a peering takes back the ForeignCluster's Yes, one that establishes it the No, and nothing else
+// is changed.
 func TestCommandsAndWishesAgree(t *testing.T) {
 	yes, no, auto := corev1beta1.PeeringYes, corev1beta1.PeeringNo, corev1beta1.PeeringAuto
 	for _, row := range []struct {

@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// clusterDocument describes a cluster: one whose kubeconfig was given, or a peer of one.
+// clusterDocument describes a cluster: either its kubeconfig was given, or it is a peer of a cluster whose kubeconfig was given.
 type clusterDocument struct {
 	ID string `json:"id"`
 	// Local is true for the local cluster. Given means that the kubeconfig of the cluster was given.
@@ -21,7 +21,7 @@ type clusterDocument struct {
 	Reading bool   `json:"reading,omitempty"`
 	Version string `json:"version,omitempty"`
 	Server  string `json:"server,omitempty"`
-	// Message says what is wrong. It is empty if nothing is.
+	// Message describes the problem; empty if there is none.
 	Message string `json:"message,omitempty"`
 	Health  Health `json:"health"`
 	// Nodes and Pods count the nodes of the cluster itself, and the unfinished pods on them.
@@ -65,7 +65,7 @@ func (d Documents) clusters(state *State) {
 	}
 }
 
-// observe adds what a cluster reports about its peer. What was reported first stays, except that a failure counts more.
+// observe adds the report of a cluster about its peer. An earlier report stays, unless the new one reports a failure.
 func (d *clusterDocument) observe(c *Cluster, peer *corev1beta1.ForeignCluster) {
 	d.Server = cmp.Or(d.Server, peer.Status.APIServerURL)
 	for _, condition := range peer.Status.Conditions {
@@ -82,7 +82,7 @@ func (d *clusterDocument) observe(c *Cluster, peer *corev1beta1.ForeignCluster) 
 	}
 }
 
-// count counts the nodes of the cluster itself, and the unfinished pods on them.
+// count counts the real nodes of the cluster, and the unfinished pods on them. It does not count virtual nodes.
 func (d *clusterDocument) count(c *Cluster) {
 	real := map[string]bool{}
 	for i := range c.Nodes {

@@ -152,7 +152,8 @@ func TestPeerings(t *testing.T) {
 	}
 }
 
-// TestTrafficHasADirection: what one end sends, the other one receives. The document has the direction from A to B, whichever end has measured it.
+// TestTrafficHasADirection: the traffic that one end sends is what the other end receives. The document has the direction from A to B, whichever end has
+// measured it.
 func TestTrafficHasADirection(t *testing.T) {
 	tunnel := get[peeringDocument](t, Compute(peered()), "peering/milan/rome").Tunnel
 	if *tunnel.Forth != 7 || *tunnel.Back != 100 { // from milan to rome, which rome has received; and back
@@ -166,8 +167,8 @@ func TestTrafficHasADirection(t *testing.T) {
 	}
 }
 
-// TestOldTrafficIsNotCurrent: the course stays, and the figure goes, when nothing was measured for a while or the last reading failed. The figures of
-// the other end take its place if there are any.
+// TestOldTrafficIsNotCurrent: if there was no measurement for a while, or the last one failed, the page still shows the history but no current value.
+// If the other end has current values, the page shows these.
 func TestOldTrafficIsNotCurrent(t *testing.T) {
 	measured := func(at time.Time, sent, received float64) History {
 		return History{Sent: Series{{at.Unix(), sent}}, Received: Series{{at.Unix(), received}}}
@@ -201,7 +202,7 @@ func TestOldTrafficIsNotCurrent(t *testing.T) {
 	}
 }
 
-// TestOnlyProblemsAreMessages: the last good report of a gateway that no longer reports explains no error.
+// TestOnlyProblemsAreMessages: if a gateway no longer reports, its last good report is not shown as the message of the error.
 func TestOnlyProblemsAreMessages(t *testing.T) {
 	state := peered()
 	state.Clusters[0].Peers[0].Status.Peering.Networking = corev1beta1.PhaseError
@@ -215,7 +216,7 @@ func TestOnlyProblemsAreMessages(t *testing.T) {
 	}
 }
 
-// TestFormerPeersAreNotShown: a ForeignCluster stays for a while after a peering has ended.
+// TestFormerPeersAreNotShown: the ForeignCluster of a peering that has ended is not shown, although it exists for a while.
 func TestFormerPeersAreNotShown(t *testing.T) {
 	state := peered()
 	state.Clusters = state.Clusters[:1]
@@ -238,7 +239,7 @@ func TestVirtualNodes(t *testing.T) {
 		state  string
 		health Health
 		cpu    resourceDocument
-		memory float64 // free
+		memory float64 // free memory
 		pods   int
 	}{
 		"the provider has less than the grant leaves": {state: "Ready", health: Good, cpu: cpu(6, 2, 3, true), memory: 11 * gi, pods: 1},
@@ -317,7 +318,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestRemoteNamespaces: a provider shows the pods of a consumer that can not be read itself.
+// TestRemoteNamespaces: the page shows the pods of a consumer whose kubeconfig was not given, from the objects of the provider.
 func TestRemoteNamespaces(t *testing.T) {
 	state := peered()
 	state.Clusters[1].Maps = []offloadingv1beta1.NamespaceMap{{
@@ -372,7 +373,7 @@ func TestPodStates(t *testing.T) {
 	}
 }
 
-// TestEvents: only events about Liqo, and of many the newest.
+// TestEvents: the page shows only events about Liqo, and only the newest of them.
 func TestEvents(t *testing.T) {
 	documents := Compute(peered())
 	for key, want := range map[string]bool{"event/rome/demo/a": true, "event/rome/elsewhere/b": false, "event/rome/default/c": true} {
@@ -397,7 +398,7 @@ func TestSeriesKeepTheNewest(t *testing.T) {
 	var series Series
 	for i := range int64(HistoryLength + 3) {
 		series = series.With(Point{At: i, Value: float64(i)})
-		series = series.With(Point{At: i, Value: -1}) // not newer
+		series = series.With(Point{At: i, Value: -1}) // ignored: not newer than the last point
 	}
 	if len(series) != HistoryLength || series[0].At != 3 || *series.last() != HistoryLength+2 {
 		t.Errorf("%d points from %v to %v", len(series), series[0], *series.last())

@@ -45,7 +45,8 @@ func (d Documents) events(state *State) {
 		}
 		for j := range c.Maps {
 			for _, remote := range c.Maps[j].Status.CurrentMapping {
-				// The map of a consumer names namespaces of this cluster, that of this cluster names namespaces of a provider.
+				// Copies of a consumer's NamespaceMap name remote namespaces in this cluster. NamespaceMaps of this cluster name its offloaded
+				// namespaces.
 				if c.Maps[j].Labels[api.LabelOriginID] != "" {
 					namespaces[remote.RemoteNamespace] = true
 				}

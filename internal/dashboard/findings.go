@@ -7,7 +7,7 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// diagnosisDocument is what `liqoctl doctor` finds.
+// diagnosisDocument holds the findings of `liqoctl doctor`.
 type diagnosisDocument struct {
 	// Done is false until the first diagnosis.
 	Done     bool             `json:"done"`
@@ -22,7 +22,7 @@ func diagnosisOf(state *State) diagnosisDocument {
 	return diagnosisDocument{Done: state.Diagnosed, Findings: findings}
 }
 
-// finding identifies a finding across diagnoses. Its level is left out: a cause takes the level of its worst consequence.
+// finding identifies a finding across diagnoses. It has no level, because a cause takes the level of its worst consequence, which may differ.
 type finding struct{ cluster, check, evidence string }
 
 func identify(f *doctor.Finding) finding { return finding{f.Cluster, f.Check, f.Evidence} }
@@ -62,7 +62,7 @@ func MergeFindings(runs ...[]doctor.Finding) []doctor.Finding {
 			}
 			listed[id] = true
 			root := id
-			for range cause { // no chain is longer
+			for range cause { // at most one step per entry, so that a cycle can't loop forever
 				above, more := cause[root]
 				if !more {
 					break

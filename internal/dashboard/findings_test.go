@@ -42,7 +42,7 @@ func TestMergeFindings(t *testing.T) {
 	}
 }
 
-// describe is findings as text, with their consequences in brackets.
+// describe returns findings as text, with their consequences in brackets.
 func describe(findings []doctor.Finding) string {
 	var out []string
 	for _, f := range findings {

@@ -5,7 +5,7 @@ import "time"
 // HistoryLength is the number of measurements that a history keeps.
 const HistoryLength = 60
 
-// TrafficAge is for how long measured traffic is shown as the current traffic.
+// TrafficAge is the time during which a measurement of traffic counts as current.
 const TrafficAge = 30 * time.Second
 
 // Point is one measurement.
@@ -49,20 +49,20 @@ func (s Series) current(now time.Time) *float64 {
 type History struct {
 	// RoundTrip is in seconds. Sent and Received are in bytes per second.
 	RoundTrip, Sent, Received Series
-	// Unmeasured is why the traffic is not known. It is empty if it is.
+	// Unmeasured is the reason why the traffic is unknown. It is empty if the traffic is known.
 	Unmeasured string
 }
 
 // Counters are the numbers of bytes that a gateway pod has counted since it started.
 type Counters struct {
-	// Pod is the UID of the gateway pod: each pod counts for itself.
+	// Pod is the UID of the gateway pod. Each pod has counters of its own.
 	Pod            string
 	At             time.Time
 	Sent, Received float64
 }
 
-// Traffic returns the bytes per second between two readings of the counters. It reports false if the readings can not be compared: they are of
-// different pods, the pod has started again, or no time has passed.
+// Traffic returns the bytes per second between two readings of the counters. ok is false if the readings cannot be compared: they are from
+// different pods, the pod has restarted, or no time has passed.
 func Traffic(before, after Counters) (sent, received float64, ok bool) {
 	seconds := after.At.Sub(before.At).Seconds()
 	if before.Pod != after.Pod || seconds <= 0 || after.Sent < before.Sent || after.Received < before.Received {

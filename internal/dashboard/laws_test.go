@@ -14,11 +14,12 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestOrderOfObjectsChangesNothing: caches list objects in any order, and the page does not change for that, even where objects contradict each other.
+// TestOrderOfObjectsChangesNothing: caches list objects in any order, and the page does not change for that, even where objects contradict each
+// other.
 func TestOrderOfObjectsChangesNothing(t *testing.T) {
 	want := Compute(contradictory())
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 50 { // the order of Go's maps is another one each time, too
+	for range 50 { // repeat, since Go also iterates over maps in random order
 		other := contradictory()
 		for i := range other.Clusters {
 			c := &other.Clusters[i]
@@ -54,8 +55,8 @@ func shuffle[T any](t *testing.T, random *rand.Rand, objects []T) {
 	random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
 }
 
-// contradictory has at least two objects of each kind in each cluster, which contradict each other: they are about the same peer, the same virtual
-// node or the same namespace, and say different things about it.
+// contradictory returns a state with at least two objects of each kind in each cluster. They contradict each other: they describe the same peer, virtual node
+// or namespace differently.
 func contradictory() *State {
 	state := peered()
 	for i := range state.Clusters {
@@ -114,7 +115,7 @@ func contradictory() *State {
 	return state
 }
 
-// TestPatchesLeadToTheDocuments: whatever changes, the patch leads from the documents before to those after, and has nothing that did not change.
+// TestPatchesLeadToTheDocuments: whatever changes, the patch turns the documents before into the documents after, and contains no unchanged document.
 func TestPatchesLeadToTheDocuments(t *testing.T) {
 	for name, change := range map[string]func(*State){
 		"nothing":                 func(*State) {},

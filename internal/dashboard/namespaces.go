@@ -21,7 +21,8 @@ type namespaceDocument struct {
 	Phase    string                                  `json:"phase"`
 	Health   Health                                  `json:"health"`
 	Message  string                                  `json:"message,omitempty"`
-	// Places are the clusters that its pods run in or may run in, by ID. A place without an ID has the pods that no node runs yet.
+	// Places are the clusters in which pods of the namespace run or may run, by ID. A place without an ID counts the pods that are not bound to a
+	// node.
 	Places []placeDocument `json:"places"`
 }
 
@@ -79,8 +80,8 @@ func (d Documents) namespaces(state *State) {
 	}
 }
 
-// hosted describes the remote namespaces in a cluster, without their pods. It leaves out those of consumers whose kubeconfigs were given: the
-// offloaded namespaces there have the same pods.
+// hosted describes the remote namespaces in a cluster, without their pods. It leaves out the remote namespaces of consumers whose kubeconfigs were
+// given: the documents of the offloaded namespaces in these consumers count the same pods.
 func hosted(state *State, c *Cluster) map[string]*namespaceDocument {
 	out := map[string]*namespaceDocument{}
 	for _, m := range byAge(c.Maps) {
@@ -124,7 +125,7 @@ func namespaceOf(c *Cluster, offloading *offloadingv1beta1.NamespaceOffloading) 
 	for _, m := range byAge(c.Maps) {
 		remote := m.Spec.DesiredMapping[offloading.Namespace]
 		if remote == "" || m.Labels[api.LabelReplicated] == api.True {
-			continue // the copy of a consumer's NamespaceMap is about namespaces of the consumer
+			continue // a copy of a consumer's NamespaceMap, which maps namespaces of the consumer
 		}
 		provider := cmp.Or(m.Labels[api.LabelRemoteID], m.Name)
 		if !slices.ContainsFunc(out.Places, func(p placeDocument) bool { return p.Cluster == provider }) {

@@ -29,10 +29,10 @@ type nodeDocument struct {
 type resourceDocument struct {
 	Name    string  `json:"name"`
 	Granted float64 `json:"granted"`
-	// Used is what the pods on the node request.
+	// Used holds the requests of the pods on the node.
 	Used float64 `json:"used"`
-	// Free is what is left of the grant, and at most what the provider has free. Known means that the provider could be asked: without its
-	// kubeconfig, Free is what is left of the grant.
+	// Free is the unused part of the grant, but at most the free resources of the provider. Known means that the provider's free resources are known;
+	// without its kubeconfig, Free is the unused part of the grant.
 	Free  float64 `json:"free"`
 	Known bool    `json:"known,omitempty"`
 }
@@ -50,7 +50,7 @@ func (d Documents) nodes(state *State) {
 		listed := map[string]bool{}
 		for _, virtual := range byAge(c.VirtualNodes) {
 			if listed[virtual.Name] {
-				continue // of several with one name, the first one has the Node
+				continue // if several VirtualNodes have the same node name, the first one has the Node
 			}
 			listed[virtual.Name] = true
 			document := nodeDocument{Cluster: c.ID, Name: virtual.Name, Provider: virtual.Spec.ClusterID, Pods: pods[virtual.Name]}
@@ -86,7 +86,7 @@ func (d *nodeDocument) judge(virtual *offloadingv1beta1.VirtualNode, node *corev
 			}
 		}
 		if create := virtual.Spec.CreateNode; create != nil && !*create {
-			d.State, d.Health = "No node is wanted", None
+			d.State, d.Health = "No Node requested", None
 		}
 		return
 	}
@@ -105,7 +105,7 @@ func (d *nodeDocument) judge(virtual *offloadingv1beta1.VirtualNode, node *corev
 	}
 }
 
-// usedOn returns what the unfinished pods on each node request, and their number.
+// usedOn returns, by node, the sum of the resource requests of the pods that are not finished, and how many of these pods there are.
 func usedOn(pods []corev1.Pod) (used map[string]corev1.ResourceList, count map[string]int) {
 	used, count = map[string]corev1.ResourceList{}, map[string]int{}
 	for i := range pods {
@@ -128,8 +128,8 @@ func usedOn(pods []corev1.Pod) (used map[string]corev1.ResourceList, count map[s
 	return used, count
 }
 
-// resourcesOf returns the resources of a virtual node: cpu, memory and pods first, then the others by name. free is nil if the provider could
-// not be asked.
+// resourcesOf returns the resources of a virtual node: cpu, memory and pods first, then the others by name. free is nil if the free resources of the
+// provider could not be read.
 func resourcesOf(granted, used, free corev1.ResourceList) []resourceDocument {
 	out := []resourceDocument{}
 	for name, amount := range granted {

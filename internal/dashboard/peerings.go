@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 )
 
-// peeringDocument describes the peering of two clusters, whichever of them reports about it.
+// peeringDocument describes the peering of two clusters, from the reports of one or both of them.
 type peeringDocument struct {
 	// A and B are the cluster IDs, in alphabetical order.
 	A      string `json:"a"`
@@ -38,16 +38,16 @@ type useDocument struct {
 	Health   Health            `json:"health"`
 }
 
-// tunnelDocument describes the tunnel between two clusters. Its figures are those of the first end that has measured them.
+// tunnelDocument describes the tunnel between two clusters. Its figures are from the first end that has measured them.
 type tunnelDocument struct {
-	// State is that of the end that is worse off: Connected, Connecting or Error.
+	// State is the worse of the states at both ends: Connected, Connecting or Error.
 	State  string `json:"state"`
 	Health Health `json:"health"`
 	MTU    int    `json:"mtu,omitempty"`
-	// RoundTrip is in seconds. It is left out if it is not the current one: the tunnel is not connected, or the cluster does not respond.
+	// RoundTrip is in seconds. It is left out if it is outdated, because the tunnel is not connected or the cluster does not respond.
 	RoundTrip  *float64 `json:"roundTrip,omitempty"`
 	RoundTrips Series   `json:"roundTrips,omitempty"`
-	// Forth is the traffic from A to B, Back that from B to A, in bytes per second. They are left out if the last measurement is old.
+	// Forth is the traffic from A to B, Back the traffic from B to A, in bytes per second. They are left out if the last measurement is old.
 	Forth  *float64 `json:"forth,omitempty"`
 	Back   *float64 `json:"back,omitempty"`
 	Forths Series   `json:"forths,omitempty"`
@@ -81,7 +81,7 @@ func (d Documents) peerings(state *State) {
 		}
 		if document.Tunnel != nil {
 			if document.Tunnel.Health != Good {
-				document.Tunnel.RoundTrip = nil // the end that still reports it is wrong
+				document.Tunnel.RoundTrip = nil // an end that still reports a round trip is out of date
 			}
 			document.Health = worse(document.Health, document.Tunnel.Health)
 		}
@@ -111,7 +111,7 @@ func (d *peeringDocument) observe(state *State, c *Cluster, peer *corev1beta1.Fo
 		}
 	}
 	if tunnel := tunnelOf(c, peer, state.History[Tunnel{c.ID, id}], d.A == c.ID, state.Now); tunnel != nil {
-		d.Tunnel = tunnel.and(d.Tunnel)
+		d.Tunnel = tunnel.combine(d.Tunnel)
 	}
 }
 
@@ -125,7 +125,7 @@ func unmet(status corev1beta1.ConditionStatus) bool {
 	}
 }
 
-// use adds a direction. If both clusters report about it, the worse phase counts.
+// use adds a direction of the peering. If both clusters report it, use keeps the worse phase.
 func (d *peeringDocument) use(consumer, provider string, phase corev1beta1.Phase) {
 	if phase == corev1beta1.PhaseNone || phase == "" {
 		return
@@ -169,7 +169,7 @@ func tunnelOf(c *Cluster, peer *corev1beta1.ForeignCluster, history History, fir
 	}
 	if out.Health != Good {
 		for _, condition := range connection.Status.Conditions {
-			if condition.Status != metav1.ConditionTrue { // a gateway that no longer reports has left the last good state behind
+			if condition.Status != metav1.ConditionTrue { // a gateway that stopped reporting leaves its last state in the Connection
 				out.Messages = append(out.Messages, c.ID+": "+condition.Message)
 			}
 		}
@@ -177,8 +177,8 @@ func tunnelOf(c *Cluster, peer *corev1beta1.ForeignCluster, history History, fir
 	return out
 }
 
-// and combines the views of both ends: the worse state, and the figures of the other end where this one has no current ones.
-func (t *tunnelDocument) and(other *tunnelDocument) *tunnelDocument {
+// combine merges the documents of both ends: it takes the worse state, and fills missing measurements of this end with those of the other end.
+func (t *tunnelDocument) combine(other *tunnelDocument) *tunnelDocument {
 	if other == nil {
 		return t
 	}
@@ -208,7 +208,7 @@ func healthOfTunnel(state string) Health {
 	}
 }
 
-// ConnectionInUse returns the Connection to a peer that counts: the oldest one that is not being deleted. It is nil if there is none.
+// ConnectionInUse returns the Connection that Liqo uses for a peer: the oldest one that is not being deleted; nil if there is none.
 func ConnectionInUse(c *Cluster, peer string) *networkingv1beta1.Connection {
 	var found *networkingv1beta1.Connection
 	for i := range c.Connections {

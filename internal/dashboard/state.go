@@ -36,7 +36,7 @@ type Cluster struct {
 	Events       []corev1.Event
 }
 
-// State is all that the page depends on.
+// State holds all inputs of the page.
 type State struct {
 	// Now is the time for which the page is computed: older figures are not the current ones.
 	Now time.Time
@@ -78,10 +78,10 @@ func byAge[T any, P interface {
 	return out
 }
 
-// Health is how well something is. The page has a color and a symbol for each.
+// Health is the health of a cluster, a peering, a node or another object. The page has a color and a symbol for each value.
 type Health string
 
-// The healths, the best first. None means that there is nothing to judge.
+// The values of Health, the best first. None means that the object has no health.
 const (
 	None    Health = "none"
 	Good    Health = "ok"

@@ -18,7 +18,7 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// get decodes a document, which must be there.
+// get decodes a document, and fails the test if it does not exist.
 func get[T any](t *testing.T, documents Documents, key string) T {
 	t.Helper()
 	var out T
@@ -92,7 +92,7 @@ func podOn(namespace, name, node, cpu, memory string) corev1.Pod {
 	return out
 }
 
-// peered is rome, which uses milan. Namespace demo is offloaded, with a pod in each cluster and one that waits.
+// peered returns the state of rome, which uses milan. Namespace demo is offloaded, with a pod in each cluster and one that is not bound to a node.
 func peered() *State {
 	rome := Cluster{
 		ID: "rome", Version: "v1", Server: "https://rome", Namespace: "liqo", Complete: true,

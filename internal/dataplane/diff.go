@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Diff returns the changes that lead from have to want, in an order that leaves no gap. First it creates or changes objects: filters,
-// links, addresses, neighbours, peers, routes, rules. Then it deletes unwanted objects in the reverse order. So the filter exists before
-// the first route is set and until the last one is deleted.
+// Diff returns the changes that lead from have to want. Their order leaves no gap: at no moment does a route exist without the filter, or is an
+// object missing that both states have. First Diff creates or changes objects: filters, links, addresses, neighbours, peers, routes, rules. Then it
+// deletes unwanted objects in the reverse order. So the filter exists before the first route is set and until the last one is deleted.
 //
-// Diff returns no changes if none of the objects in own differs, and it ignores all objects of have that own does not list. It leaves out
-// the objects that need a missing Tunnel link: see Missing. To uninstall, use an empty want.
+// Diff compares only the objects that own lists. It returns no changes if these are equal. It leaves out the objects that need a missing Tunnel link:
+// see Missing. To uninstall, use an empty want.
 //
-// Two changes cannot avoid a gap. Recreating a VXLAN link, because a setting differs that cannot be changed in place, deletes its routes
-// and neighbours. So does deleting the last address of a link.
+// Two changes cannot avoid a gap. Recreating a VXLAN link deletes its routes and neighbours; it is necessary if a setting differs that cannot be
+// changed in place. Deleting the last address of a link deletes its routes and neighbours too.
 func Diff(have, want State, own Ownership) []Change {
 	d := differ{have: Canonical(own.of(have)), want: Canonical(want), own: own}
 	d.phase(d.filters)
@@ -61,7 +61,7 @@ func (d *differ) phase(f func() (sets, removals []Change)) {
 	d.removals = append(d.removals, removals)
 }
 
-// of returns the part of s that own lists.
+// of returns the part of s that belongs to Liqo according to own.
 func (own Ownership) of(s State) State {
 	ours := func(link string) bool { return link != "" && (link == own.Overlay || link == own.Tunnel) }
 	s.Links = keep(s.Links, func(l Link) bool { return ours(l.Name) })
@@ -117,7 +117,7 @@ func remake(have, want Link) bool {
 	return have != want
 }
 
-// lose removes from have the addresses, neighbours and routes of a link.
+// lose removes the addresses, neighbours and routes of a link from have, because the kernel deletes them together with the link.
 func (d *differ) lose(link string) {
 	d.have.Addresses = keep(d.have.Addresses, func(a Address) bool { return a.Link != link })
 	d.have.Neighbours = keep(d.have.Neighbours, func(n Neighbour) bool { return n.Link != link })

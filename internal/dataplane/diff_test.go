@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/dataplane/fake"
 )
 
-// open is what Diff leaves open: what is only read; what a tunnel link is made of; that it, or its device, is not there yet; and of a peer the
-// endpoint where it is to call, and the list of no prefixes.
+// open matches the fields that Diff does not set: read-only fields, the properties and the absence of a tunnel link and its device, the endpoint of a
+// peer if the wanted one is zero, and the difference between empty and missing lists of prefixes.
 var open = regexp.MustCompile(`\.(Packets|Handshake|Received|Sent)$|^\.Links\[0\]\.(Name|Kind|VNI|Port|Local|MAC|Foreign)$|` +
 	`^\.WireGuard(\[0\]\.(Link|Peers\[1\]\.(Endpoint|AllowedIPs)))?$`)
 
@@ -39,7 +39,7 @@ func TestEveryFieldCounts(t *testing.T) {
 	}
 }
 
-// each calls f with every field, element and value of a map that has no parts.
+// each calls f with every field, every element and every map value that has no parts of its own.
 func each(v reflect.Value, path string, f func(path string, v reflect.Value)) {
 	switch v.Interface().(type) {
 	case netip.Addr, netip.Prefix, netip.AddrPort, time.Time, dataplane.MAC, dataplane.PublicKey, dataplane.PrivateKey:
@@ -63,7 +63,7 @@ func each(v reflect.Value, path string, f func(path string, v reflect.Value)) {
 	}
 }
 
-// change makes another value.
+// change sets v to another value.
 func change(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	var other any

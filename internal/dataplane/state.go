@@ -27,8 +27,8 @@ const (
 	// VXLAN links are created and deleted by Kernel.Apply.
 	VXLAN Kind = "vxlan"
 	// Tunnel links (WireGuard of the kernel, or a TUN link of wireguard-go) belong to the process that runs the tunnel. Diff sets their
-	// addresses, MTU, keys and peers, but never creates or deletes them. Objects that need a missing Tunnel link are left out of Diff until
-	// the link exists: see Missing.
+	// addresses, MTU, keys and peers, but never creates or deletes them. Diff leaves out objects that need a Tunnel link until the link
+	// exists: see Missing.
 	Tunnel Kind = "wireguard"
 )
 
@@ -174,7 +174,7 @@ type Change struct {
 
 	Link      *Link
 	Address   *Address
-	Neighbour *Neighbour // a half that is zero stays unchanged
+	Neighbour *Neighbour // a field that is zero stays unchanged
 	Table     *Table     // the whole table, in one transaction
 	Elements  *Elements
 	Device    *Device

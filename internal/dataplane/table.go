@@ -82,8 +82,8 @@ type Match struct {
 	ICMPError           bool   // ICMP: destination unreachable, time exceeded or parameter problem; these quote a packet
 	QuotedSource        Selector
 	QuotedDestination   Selector
-	// NewOrInvalid: connection tracking has the packet neither as established nor as related. It opens a connection or belongs to none, as an
-	// ICMP error about an unknown packet does.
+	// NewOrInvalid: for connection tracking, the packet is neither established nor related. Either it opens a connection, or it belongs to
+	// none, such as an ICMP error about an unknown packet.
 	NewOrInvalid          bool
 	DestinationTranslated bool // connection tracking translated the connection's destination (a Service)
 }
@@ -150,3 +150,6 @@ const (
 	ToSource   Verdict = "to source"   // the source becomes Address
 	Masquerade Verdict = "masquerade"  // the source becomes an address of the outgoing link
 )
+
+// ReservedSet is a name that no set may have: drivers store the types of ICMP errors in a set of this name.
+const ReservedSet = "icmp_errors"

@@ -29,7 +29,7 @@ func prefixes(list ...string) []netip.Prefix {
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// gateway is a state with one of everything.
+// gateway returns a state that contains every kind of object.
 func gateway() dataplane.State {
 	overlay, tunnel := dataplane.LinkName{Name: dataplane.OverlayLink}, dataplane.LinkName{Name: dataplane.TunnelLink}
 	view := dataplane.Selector{Prefix: netip.MustParsePrefix("10.71.0.0/16")}
@@ -98,7 +98,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestText(t *testing.T) {
-	if err := dataplane.Validate(gateway(), own); err != nil {
+	if err := conformance.Validate(gateway(), own); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "gateway.txt", dataplane.Text(gateway()))
@@ -163,7 +163,7 @@ func TestPrivateKeysNeverPrint(t *testing.T) {
 func TestTextDistinguishesStates(t *testing.T) {
 	for seed := range uint64(3000) {
 		a, b := conformance.NewDice(seed, own).State(true), conformance.NewDice(seed+seed%2, own).State(true)
-		open := func(s *dataplane.State) { // what a wanted state may leave open
+		open := func(s *dataplane.State) { // removes from a state the values that a wanted state may leave open
 			for i := range s.WireGuard {
 				s.WireGuard[i].PrivateKey = dataplane.PrivateKey{}
 				for j := range s.WireGuard[i].Peers {

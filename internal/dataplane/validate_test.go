@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/dataplane/conformance"
 )
 
 var own = dataplane.Ours()
@@ -48,7 +49,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			s := gateway()
 			change(&s)
-			if err := dataplane.Validate(s, own); err == nil || !strings.Contains(err.Error(), want) {
+			if err := conformance.Validate(s, own); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is: %v", err)
 			}
 		})

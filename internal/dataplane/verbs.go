@@ -37,7 +37,7 @@ func (v *Verbs) Do(c Change) error {
 	case c.Rule != nil:
 		return pick(c.Operation, v.SetRule, v.DeleteRule)(*c.Rule)
 	}
-	return errors.New("the change says nothing")
+	return errors.New("the change has no object")
 }
 
 func pick[T any](o Operation, set, remove func(T) error) func(T) error {

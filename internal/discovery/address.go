@@ -15,8 +15,8 @@ var metadata = []netip.Addr{
 
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// CheckAddress returns an error if no cluster can be at an address, or if calling it could reach something else than another cluster: this
-// machine, the metadata service of a cloud, or the ranges in own, which this cluster uses itself.
+// CheckAddress returns an error if no other cluster can have an address, because it belongs to this machine, to the metadata service of a cloud, or
+// to the ranges in own, which this cluster uses itself.
 func CheckAddress(address netip.Addr, own []netip.Prefix) error {
 	plain := address.Unmap()
 	switch {
@@ -25,7 +25,7 @@ func CheckAddress(address netip.Addr, own []netip.Prefix) error {
 	case address.Zone() != "":
 		return fmt.Errorf("%s has a zone", address)
 	case plain.IsLoopback(), plain.IsUnspecified(), thisNetwork.Contains(plain):
-		return fmt.Errorf("%s is an address of every machine itself", address)
+		return fmt.Errorf("%s is an address that every machine has", address)
 	case plain.IsLinkLocalUnicast():
 		return fmt.Errorf("%s is a link-local address, as metadata services have", address)
 	case plain.IsMulticast(), plain.Is4() && plain.As4()[0] >= 240:

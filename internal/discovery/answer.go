@@ -9,9 +9,9 @@ const (
 	legacyTTL = 10
 )
 
-// Answer returns the response of a host with these records to a multicast query, and whether it goes to the sender only; nil if there is nothing
-// to answer. legacy is whether the sender is an ordinary resolver, which does not send from the port of multicast DNS. Records that the query
-// lists as known are left out (RFC 6762, section 7.1).
+// Answer returns the response of a host with these records to a multicast query; nil if the host does not answer. unicast means that the response
+// goes to the sender only. legacy means that the sender is an ordinary resolver, which does not send from the port of multicast DNS. Answer leaves
+// out records that the query lists as known (RFC 6762, section 7.1).
 func Answer(query *Message, records []Record, legacy bool) (response *Message, unicast bool) {
 	if query.Response {
 		return nil, false
@@ -31,7 +31,7 @@ func Answer(query *Message, records []Record, legacy bool) (response *Message, u
 	if len(response.Answers) == 0 {
 		return nil, false
 	}
-	// What the sender would ask for next.
+	// Add the records that the sender would query next.
 	for _, record := range records {
 		if !slices.ContainsFunc(response.Answers, func(r Record) bool { return r.Same(&record) }) {
 			response.Additionals = append(response.Additionals, record)
@@ -49,7 +49,7 @@ func Answer(query *Message, records []Record, legacy bool) (response *Message, u
 	return response, true
 }
 
-// Announcement returns the message that announces records without a query; with gone, it takes them back.
+// Announcement returns the message that announces records without a query; with gone, it withdraws them.
 func Announcement(records []Record, gone bool) *Message {
 	out := slices.Clone(records)
 	for i := range out {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxCached is the maximum number of records in a Cache. Further ones are left out until others expire.
+// maxCached is the maximum number of records in a Cache. A full Cache accepts no more records until some expire.
 const maxCached = 1024
 
 // Cache holds the records that hosts of the local network announced, each until its TTL is over. The zero value is empty.
@@ -25,8 +25,8 @@ func (r *Record) Same(other *Record) bool {
 		r.Weight == other.Weight && r.Address == other.Address && slices.Equal(r.Text, other.Text)
 }
 
-// Add takes the records of a message that belong to the service of a domain, directly or through the hosts that its services name. A TTL of 0
-// takes a record back.
+// Add takes the records of a message that belong to the service of a domain, directly or through the hosts that its services name. A TTL of 0 removes
+// a record.
 func (c *Cache) Add(domain string, records []Record, now time.Time) {
 	c.expire(now)
 	for i := range records {
@@ -44,7 +44,7 @@ func (c *Cache) Add(domain string, records []Record, now time.Time) {
 	}
 }
 
-// wanted reports whether a record belongs to the service: others of the same network announce printers and music.
+// wanted reports whether a record belongs to the service. Other hosts of the network announce other services, such as printers.
 func (c *Cache) wanted(domain string, message []Record, record *Record) bool {
 	service := ServiceName(domain)
 	switch record.Type {

@@ -22,7 +22,7 @@ const (
 	maxInstances = 64
 	// maxText is the maximum number of bytes of a TXT record (RFC 6763, section 6.2).
 	maxText = 1300
-	// maxTTL is the longest time for which a record counts.
+	// maxTTL is the maximum validity of a record, in seconds.
 	maxTTL = 75 * 60
 	// textVersion is the version of the attributes below.
 	textVersion = "1"
@@ -40,16 +40,16 @@ var (
 	fingerprint = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
 )
 
-// Cluster is what somebody claims about a cluster in DNS. Nothing of it is verified.
+// Cluster holds the claims about a cluster in DNS records. They are not verified.
 type Cluster struct {
 	// ID is the cluster ID.
 	ID string `json:"id"`
-	// URLs are those of its authentication service, one for each address, IPv4 first.
+	// URLs are the URLs of the authentication service, one for each address, IPv4 first.
 	URLs []string `json:"urls"`
-	// Fingerprint is that of the key of its authentication service, to be compared by people; empty if it is not announced. Enrollment relies
-	// on the fingerprint in the token instead.
+	// Fingerprint is the fingerprint of the authentication service's key, for people to compare; empty if it is not announced. Enrollment relies on
+	// the fingerprint in the token instead.
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// TTL is for how long the claim is valid.
+	// TTL is the validity of the claims.
 	TTL time.Duration `json:"-"`
 }
 
@@ -65,8 +65,8 @@ func CheckDomain(text string) error {
 	return nil
 }
 
-// Instances returns the names of the services that PTR records list in a domain, sorted. Those that are taken back, and those of other
-// services, are left out.
+// Instances returns the names of the services that PTR records list in a domain, sorted. Withdrawn services, and those of
+// other domains or types, are left out.
 func Instances(domain string, records []Record) []string {
 	service := ServiceName(domain)
 	var out []string
@@ -80,10 +80,10 @@ func Instances(domain string, records []Record) []string {
 	return out[:min(len(out), maxInstances)]
 }
 
-// Assemble reads the clusters of a domain from its records, sorted by ID. own are the ranges of this cluster. It leaves out what can't be
-// another cluster; the problems say what and why. If several services claim the same cluster ID with different content, all of them are left
-// out: one of them is false. So is a service in the local network with several hosts or addresses: there, anybody can add one, and a cluster
-// announces one.
+// Assemble reads the clusters of a domain from its records, sorted by ID. own are the ranges of this cluster. It leaves out services that cannot be
+// another cluster; the problems name each of them with the reason. If several services claim the same cluster ID with different content, it leaves
+// out all of them, because at least one is false. It also leaves out a service in the local network with several hosts or addresses: a cluster
+// announces only one address there, but any host can add others.
 func Assemble(domain string, records []Record, own []netip.Prefix) (clusters []Cluster, problems []error) {
 	var all []Cluster
 	for _, instance := range Instances(domain, records) {
@@ -100,7 +100,7 @@ func Assemble(domain string, records []Record, own []netip.Prefix) (clusters []C
 	return clusters, problems
 }
 
-// Merge returns each cluster once, sorted by ID. If claims about one cluster ID differ, all of them are left out, and a problem says so.
+// Merge returns each cluster once, sorted by ID. If claims about one cluster ID differ, all of them are left out, and a problem is returned.
 func Merge(all []Cluster) (clusters []Cluster, problems []error) {
 	claims := map[string][]Cluster{}
 	for _, cluster := range all {
@@ -122,7 +122,7 @@ func same(a, b *Cluster) bool {
 	return a.ID == b.ID && a.Fingerprint == b.Fingerprint && slices.Equal(a.URLs, b.URLs)
 }
 
-// read reads one service. single is whether it has one host with one address.
+// read reads one service. single requires that it has only one host with one address.
 func read(instance string, records []Record, own []netip.Prefix, single bool) (Cluster, error) {
 	service, services := best(instance, records)
 	var text []Record
@@ -186,7 +186,8 @@ func Host(instance string, records []Record) string {
 	return service.Target
 }
 
-// best returns the SRV record that clients prefer, that of the lowest priority, then of the highest weight, and how many there are.
+// best returns the SRV record that clients prefer, and the number of SRV records. Clients prefer the lowest priority, and then the highest
+// weight.
 func best(instance string, records []Record) (first *Record, count int) {
 	for i := range records {
 		record := &records[i]
@@ -222,8 +223,8 @@ func lifetime(seconds ...uint32) time.Duration {
 	return time.Duration(min(slices.Min(seconds), maxTTL)) * time.Second
 }
 
-// Attributes reads the strings of a TXT record as RFC 6763 says: keys without regard to case, of which the first occurrence counts, and strings
-// without a key ignored.
+// Attributes reads the strings of a TXT record by the rules of RFC 6763: keys are case-insensitive, the first occurrence of a key counts, and
+// strings without a key are ignored.
 func Attributes(text []string) (map[string]string, error) {
 	size := 0
 	out := map[string]string{}

@@ -25,7 +25,7 @@ func milan() *Advertisement {
 
 var addressesEqual = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-// TestAnnouncedClustersAreFound: what a cluster announces, others read back, through the bytes of a message, and as the lines of a zone.
+// TestAnnouncedClustersAreFound: the records of a cluster can be read back, from the bytes of a message and from the lines of a zone file.
 func TestAnnouncedClustersAreFound(t *testing.T) {
 	records := milan().Records(domain)
 	data, err := (&Message{ID: 7, Response: true, Answers: records}).Pack()
@@ -60,8 +60,8 @@ liqo-auth-milan.clusters.example.org. 90 IN A 198.51.100.7
 	}
 }
 
-// TestHostileRecordsAreRefused: records that can't be those of another cluster, or that claim what they can't know, lead to no cluster, and the
-// problem says why.
+// TestHostileRecordsAreRefused: records that can't belong to another cluster, or that make false claims, result in no cluster, and the problem
+// contains the reason.
 func TestHostileRecordsAreRefused(t *testing.T) {
 	at := func(kind Type, change func(*Record)) func([]Record) []Record {
 		return func(records []Record) []Record {
@@ -125,7 +125,8 @@ func TestHostileRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoClaimsIsFalse: services that claim the same cluster with different addresses are left out, all of them; the same claim twice is one cluster.
+// TestOneOfTwoClaimsIsFalse: services that claim the same cluster with different addresses are left out, all of them; the same claim twice is one
+// cluster.
 func TestOneOfTwoClaimsIsFalse(t *testing.T) {
 	second := func(address string) []Record {
 		other := milan()
@@ -165,7 +166,7 @@ func TestRecordsOfOthersAreIgnored(t *testing.T) {
 	}
 }
 
-// TestOnlyAnswersToTheQuestionCount: a response to another question, or with records of other names, brings nothing in.
+// TestOnlyAnswersToTheQuestionCount: a response to another question, or with records of other names, has no effect.
 func TestOnlyAnswersToTheQuestionCount(t *testing.T) {
 	const name = "liqo-auth-milan.clusters.example.org."
 	good := netip.MustParseAddr("198.51.100.7")
@@ -281,7 +282,7 @@ func FuzzAttributes(f *testing.F) {
 	})
 }
 
-// TestFirstAttributeCounts as RFC 6763 says, whatever the case of its key.
+// TestFirstAttributeCounts: if a key occurs several times, the first attribute counts, whatever the case of the key (RFC 6763).
 func TestFirstAttributeCounts(t *testing.T) {
 	got, err := Attributes([]string{"ID=milan", "id=rome", "=x", "flag"})
 	if want := map[string]string{"id": "milan", "flag": ""}; err != nil || cmp.Diff(want, got) != "" {
@@ -289,7 +290,7 @@ func TestFirstAttributeCounts(t *testing.T) {
 	}
 }
 
-// TestQueries are those of an ordinary resolver, or ask for a unicast response.
+// TestQueries: the queries are those of an ordinary resolver, or ask for a unicast response.
 func TestQueries(t *testing.T) {
 	for _, unicast := range []bool{false, true} {
 		data, err := Query(7, ServiceName("local"), PTR, unicast)

@@ -10,20 +10,20 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 )
 
-// maxDiscovered is the maximum number of ForeignClusters that discovery keeps for one way of discovery.
+// maxDiscovered is the maximum number of ForeignClusters that discovery keeps for one discovery type.
 const maxDiscovered = 64
 
-// Changes are what has to be done for ForeignClusters to show the discovered clusters.
+// Changes are the changes that make the ForeignClusters agree with the discovered clusters.
 type Changes struct {
 	Create, Update, Delete []corev1beta1.ForeignCluster
 }
 
-// Compare returns the changes to ForeignClusters after the clusters of one way of discovery (LabelDiscoveryType) were found. own is the ID of
-// this cluster.
+// Compare returns the changes to ForeignClusters after a search for the clusters of one discovery type (LabelDiscoveryType). own is the ID of this
+// cluster.
 //
-// A ForeignCluster that somebody else created is never changed. One that discovery created follows the announced address, until it asks for
-// something: its address is then that of whoever made it ask. It is deleted when the cluster is announced no longer, unless it is in use or asks
-// for something.
+// A ForeignCluster that discovery did not create is never changed. If discovery created it, its address is updated to the announced one until it
+// requests a peering: from then on, the user who requested it owns the address. It is deleted when the cluster is no longer announced, unless it is
+// in use or requests a peering.
 func Compare(found []Cluster, existing []corev1beta1.ForeignCluster, way, own string) Changes {
 	var out Changes
 	kept := 0
@@ -69,13 +69,13 @@ func newForeignCluster(cluster *Cluster, way string) corev1beta1.ForeignCluster 
 
 func seconds(d time.Duration) int32 { return int32(d / time.Second) } //nolint:gosec // at most maxTTL
 
-// inUse reports whether a ForeignCluster has a peering or asks for one.
+// inUse reports whether a ForeignCluster has a peering or requests one.
 func inUse(fc *corev1beta1.ForeignCluster) bool {
 	modules := &fc.Status.Modules
 	return len(fc.Finalizers) > 0 || modules.Authentication.Enabled || modules.Networking.Enabled || modules.Offloading.Enabled || asks(fc)
 }
 
-// asks reports whether somebody made a ForeignCluster ask for a peering, or for its end.
+// asks reports whether the spec of a ForeignCluster requests a peering, or its end.
 func asks(fc *corev1beta1.ForeignCluster) bool {
 	return fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes || fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo
 }

@@ -22,7 +22,7 @@ func local() *Advertisement {
 
 var start = time.Unix(1_800_000_000, 0)
 
-// TestAnnouncementsExpire: a cluster counts until the TTL of its records is over, each announcement begins it anew, and a goodbye ends it.
+// TestAnnouncementsExpire: a cluster is known until the TTL of its records expires. Each announcement restarts the TTL, and a withdrawal ends it.
 func TestAnnouncementsExpire(t *testing.T) {
 	var cache Cache
 	known := func(at time.Duration) int {
@@ -75,8 +75,8 @@ func TestTheCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnswers: a host answers what it was asked, once, with what the sender would ask for next; a resolver that knows nothing of multicast DNS
-// gets its ID and its question back, and short TTLs.
+// TestAnswers: a host answers each question once, and adds the records that the sender would query next. An ordinary resolver gets its ID and its
+// question back, and short TTLs.
 func TestAnswers(t *testing.T) {
 	records := milan().Records(LocalDomain)
 	ask := func(kind Type, name string, unicast bool) *Message {
@@ -114,8 +114,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestForeignClustersShowWhatIsFound: a found cluster gets one, its address follows, and its end takes it back. ForeignClusters of others, of
-// another way of discovery, and those in use stay as they are.
+// TestForeignClustersShowWhatIsFound: a found cluster gets a ForeignCluster, which follows its address and is deleted when the announcement ends.
+// ForeignClusters of users, of another discovery type, and those in use are not changed.
 func TestForeignClustersShowWhatIsFound(t *testing.T) {
 	const here, there = "https://198.51.100.7:443", "https://203.0.113.7:443"
 	found := func(id string, urls ...string) Cluster { return Cluster{ID: id, URLs: urls, TTL: 90 * time.Second} }
@@ -179,8 +179,8 @@ func TestForeignClustersShowWhatIsFound(t *testing.T) {
 	}
 }
 
-// TestNobodyJoinsAnAnnouncement: in the local network, a host that adds a host or an address of its own to the announcement of another one is
-// not used, and neither is the announcement. In a domain, a cluster may have several.
+// TestNobodyJoinsAnAnnouncement: in the local network, a host may add its own name or address to the announcement of another cluster. Then the whole
+// announcement is not used. In a domain, a cluster may have several addresses.
 func TestNobodyJoinsAnAnnouncement(t *testing.T) {
 	honest := local()
 	for name, added := range map[string]func(string) Record{

@@ -30,8 +30,8 @@ const (
 	CNAME = dnsmessage.TypeCNAME
 )
 
-// classMask removes the top bit of a class. In multicast DNS it means that the record replaces others (RFC 6762, section 10.2), and in a
-// question that a unicast response is preferred (section 5.4).
+// classMask removes the top bit of a class. In a record of multicast DNS, that bit means that the record replaces others (RFC 6762, section 10.2). In
+// a question, it means that a unicast response is preferred (section 5.4).
 const (
 	classMask       = 0x7fff
 	unicastResponse = 0x8000
@@ -43,7 +43,7 @@ type Record struct {
 	// Name is the owner, in lower case, with a final dot.
 	Name string
 	Type Type
-	// TTL is the number of seconds for which the record is valid. In multicast DNS, 0 takes the record back.
+	// TTL is the number of seconds for which the record is valid. In multicast DNS, 0 withdraws the record.
 	TTL uint32
 	// Target is the name that a PTR, SRV or CNAME record leads to, in lower case, with a final dot.
 	Target string
@@ -67,11 +67,12 @@ type Question struct {
 // Message is a DNS message.
 type Message struct {
 	ID uint16
-	// Response is whether it is a response, Truncated whether records are missing because they did not fit.
+	// Response means that the message is a response, not a query. Truncated means that records are missing, because they did not fit into the
+	// datagram.
 	Response, Truncated bool
-	// Recurse is whether the server is to ask others if it must.
+	// Recurse asks the server for a recursive lookup.
 	Recurse bool
-	// Flush is whether the records of a response replace others, see Pack.
+	// Flush means that the records of a response replace others: see Pack.
 	Flush bool
 	// Failure is the error code of a response; empty for success.
 	Failure              string
@@ -196,15 +197,15 @@ func (r *Record) body(parser *dnsmessage.Parser) (known bool, err error) {
 	}
 }
 
-// Query returns the message that asks for the records of a name. unicast asks multicast responders for a response at the address of the sender;
-// ordinary servers are told instead to ask others if they must.
+// Query returns the message that asks for the records of a name. unicast asks multicast responders for a response at the address of the sender; for
+// ordinary servers, the same bit requests a recursive lookup.
 func Query(id uint16, name string, kind Type, unicast bool) ([]byte, error) {
 	m := Message{ID: id, Recurse: !unicast, Questions: []Question{{Name: canonical(name), Type: kind, Unicast: unicast}}}
 	return m.Pack()
 }
 
-// AnswersTo returns the records of a response that answer a question: those of the name itself, and of the names that it is an alias of. It
-// returns an error if the message does not belong to the question. Records of other names are left out, whatever they say.
+// AnswersTo returns the records of a response that answer a question: those of the name itself, and of the names that it is an alias of. It returns
+// an error if the message does not belong to the question. Records of other names are ignored.
 func (m *Message) AnswersTo(id uint16, name string, kind Type) ([]Record, error) {
 	name = canonical(name)
 	switch {

@@ -7,7 +7,7 @@ import (
 )
 
 // Pack returns the bytes of a message, which Parse reads back. A response is authoritative. With Flush, its records other than PTR replace all
-// that the receivers know under their names.
+// records of the same name in the caches of the receivers.
 func (m *Message) Pack() ([]byte, error) {
 	out := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: m.ID, Response: m.Response, Authoritative: m.Response, Truncated: m.Truncated, RecursionDesired: m.Recurse,
@@ -48,7 +48,7 @@ func (r *Record) resource(flush bool) (dnsmessage.Resource, error) {
 		return dnsmessage.Resource{}, fmt.Errorf("%q is no DNS name: %w", r.Name, err)
 	}
 	out := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: name, Type: r.Type, Class: dnsmessage.ClassINET, TTL: r.TTL}}
-	if flush && r.Type != PTR { // many hosts have a PTR record of the same name, each its own
+	if flush && r.Type != PTR { // several hosts have a PTR record of the same name, and the record of one must not replace those of the others
 		out.Header.Class |= cacheFlush
 	}
 	target := dnsmessage.Name{}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Advertisement is what a cluster announces about itself.
+// Advertisement holds the data that a cluster announces about itself.
 type Advertisement struct {
 	// ID is the cluster ID.
 	ID string
@@ -19,7 +19,7 @@ type Advertisement struct {
 	Port      uint16
 	// Fingerprint is that of the key of the authentication service; empty to announce none.
 	Fingerprint string
-	// TTL is for how many seconds the records are valid.
+	// TTL is the validity of the records, in seconds.
 	TTL uint32
 }
 
@@ -42,7 +42,7 @@ func Advertise(id, address string) (*Advertisement, error) {
 		return out, nil //nolint:nilerr // it is a host name
 	}
 	if err := CheckAddress(ip, nil); err != nil {
-		return nil, fmt.Errorf("others can't use %s: %w", address, err)
+		return nil, fmt.Errorf("other clusters can't use %s: %w", address, err)
 	}
 	out.Addresses = []netip.Addr{ip}
 	return out, nil
@@ -77,7 +77,7 @@ func (a *Advertisement) Records(domain string) []Record {
 	return records
 }
 
-// ZoneText returns records as lines of a zone file (RFC 1035, section 5), as any DNS server takes them.
+// ZoneText returns records as lines of a zone file (RFC 1035, section 5), for any DNS server.
 func ZoneText(records []Record) string {
 	var b strings.Builder
 	for _, record := range records {

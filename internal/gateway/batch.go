@@ -22,7 +22,8 @@ func batch() error {
 		if !changed {
 			return nil
 		}
-		// A thread started meanwhile has inherited the policy of the thread that started it, maybe the old one: check again.
+		// A thread that was started meanwhile has inherited the policy of its parent, which may be the old policy. So check all threads
+		// again.
 	}
 }
 

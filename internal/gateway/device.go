@@ -21,7 +21,7 @@ type Device struct {
 	Peers []DevicePeer
 }
 
-// DevicePeer is a WireGuard peer in a Device: one key of the far gateway.
+// DevicePeer is a WireGuard peer in a Device: one key of the peer's gateway.
 type DevicePeer struct {
 	Key      dataplane.PublicKey
 	Endpoint netip.AddrPort
@@ -44,7 +44,7 @@ func ReadDevice() (Device, error) {
 		return Device{}, nil
 	}
 	if err != nil {
-		return Device{}, fmt.Errorf("asking WireGuard on %s: %w", dataplane.TunnelLink, err)
+		return Device{}, fmt.Errorf("reading the state of WireGuard on %s: %w", dataplane.TunnelLink, err)
 	}
 	device := Device{Port: uint16(read.ListenPort)}
 	for _, p := range read.Peers {
@@ -81,7 +81,7 @@ func (d *Device) Traffic() (received, sent int64) {
 	return received, sent
 }
 
-// InUse returns the implementation of WireGuard that the other container uses. It is empty while unknown.
+// InUse returns the implementation of WireGuard that the other container uses; empty while unknown.
 func InUse(directory string) Implementation {
 	text, err := os.ReadFile(filepath.Join(directory, implementationFile))
 	if err != nil {

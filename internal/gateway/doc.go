@@ -1,5 +1,6 @@
-// Package gateway implements the control side of a gateway pod. It creates the link of the tunnel, pings the peer through the
-// tunnel, answers probes about the state of this replica, and computes the status of the Connection.
+// Package gateway implements the control side of a gateway pod. It creates the link of the tunnel, pings the peer through the tunnel, answers probes
+// about the state of this replica, and computes the status of the Connection. Its Choice probes the replicas of other gateways to find the active
+// one.
 //
 // A pod has two containers. Container "wireguard" owns the link, uses no API and answers pings and probes. Container "gateway"
 // takes the decisions. Traffic does not depend on the second container, and neither do the answers by which others judge the

@@ -12,7 +12,7 @@ import (
 const (
 	ping = "PING"
 	pong = "PONG"
-	// bye announces that its sender is about to end, and that another replica is available. It gets no answer.
+	// bye announces that its sender is about to shut down and that another replica is available. Receivers do not answer it.
 	bye = "BYE"
 )
 

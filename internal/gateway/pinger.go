@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// outstanding is how many of the latest pings may still be answered; answers to older pings do not count.
+// outstanding is the number of latest pings whose answers count. The pinger ignores answers to older pings.
 const outstanding = 32
 
 // PingStats is the result of the pings to the peer through the tunnel.
@@ -25,7 +25,8 @@ type PingStats struct {
 	Pings, Pongs uint64
 }
 
-// Silence returns the time since the latest answer, or 0 before the first one and if the answer arrived after now was read.
+// Silence returns the time since the latest answer. It returns 0 if there is no answer yet, or if the latest answer arrived after the caller read
+// now.
 func (p PingStats) Silence(now time.Time) time.Duration {
 	if p.Last.IsZero() {
 		return 0
@@ -66,7 +67,7 @@ type Pinger struct {
 // NewPinger returns a Pinger that has not sent any ping.
 func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts, now: make(chan struct{}, 1)} }
 
-// PingNow sends a ping at once, in addition to the regular ones: the tunnel may just have come up. It never blocks.
+// PingNow sends a ping at once, in addition to the regular ones, for example because the tunnel may just have come up. It never blocks.
 func (p *Pinger) PingNow() {
 	select {
 	case p.now <- struct{}{}:
@@ -81,7 +82,7 @@ func (p *Pinger) Pause() {
 	p.paused = true
 }
 
-// Leave tells the other side that this replica is about to end, so that the peer need not detect it by a timeout.
+// Leave notifies the other side that this replica is about to end, so that the peer need not detect it by a timeout.
 func (p *Pinger) Leave() error {
 	text, err := json.Marshal(pingMessage{ClusterID: p.opts.ClusterID, Type: bye, Time: time.Now()})
 	if err != nil {
@@ -94,7 +95,7 @@ func (p *Pinger) Leave() error {
 		return nil // no socket, so the peer is unreachable
 	}
 	if _, err := socket.WriteToUDPAddrPort(text, netip.AddrPortFrom(p.opts.Far.Addr(), p.opts.Local)); err != nil {
-		return fmt.Errorf("taking leave of the peer: %w", err)
+		return fmt.Errorf("notifying the peer of the shutdown: %w", err)
 	}
 	return nil
 }

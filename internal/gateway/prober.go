@@ -25,7 +25,7 @@ type ProberOptions struct {
 	Changed func()
 }
 
-// Prober asks replicas of gateways for their state.
+// Prober probes replicas of gateways for their state.
 type Prober struct {
 	opts ProberOptions
 
@@ -35,8 +35,8 @@ type Prober struct {
 
 // asked holds the last answer of a replica and the nonce of the latest probe sent to it.
 type asked struct {
-	heard network.ProbeResult
-	nonce uint64
+	result network.ProbeResult
+	nonce  uint64
 }
 
 // NewProber returns a Prober without any replica to probe.
@@ -65,7 +65,7 @@ func (p *Prober) Results() map[netip.Addr]network.ProbeResult {
 	defer p.mu.Unlock()
 	out := make(map[netip.Addr]network.ProbeResult, len(p.replicas))
 	for replica, known := range p.replicas {
-		out[replica] = known.heard
+		out[replica] = known.result
 	}
 	return out
 }
@@ -74,7 +74,7 @@ func (p *Prober) Results() map[netip.Addr]network.ProbeResult {
 func (p *Prober) Run(ctx context.Context) error {
 	socket, err := listen(ctx, ":0", "")
 	if err != nil {
-		return fmt.Errorf("opening a socket to ask replicas of gateways: %w", err)
+		return fmt.Errorf("opening a socket to probe replicas of gateways: %w", err)
 	}
 	defer closeWith(ctx, socket)()
 	go p.receive(socket)
@@ -92,7 +92,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// questions creates a new probe for each replica. From then on, answers to older probes do not count.
+// questions creates a new probe for each replica. From then on, the prober ignores answers to older probes.
 func (p *Prober) questions() map[netip.Addr][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +140,8 @@ func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) b
 	default:
 		return false
 	}
-	before := known.heard
-	known.heard = network.ProbeResult{Answer: answer.Answer, At: now}
+	before := known.result
+	known.result = network.ProbeResult{Answer: answer.Answer, At: now}
 	// The replica entered its state after the previous answer, so it had left the state in between.
 	return before.At.IsZero() || before.State != answer.State || answer.For < now.Sub(before.At)
 }

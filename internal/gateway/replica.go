@@ -38,14 +38,15 @@ func PublishStatus(directory string, port uint16, status ReplicaStatus, now time
 			return err
 		}
 	}
-	// The kernel stamps files with the time of its last tick, which may be before the start of the responder.
+	// The time of the file says when the state was announced. The kernel would set it to the time of its last tick, which may be before the start of
+	// the responder. The responder would then ignore the file, so the time is set here.
 	if err := os.Chtimes(path, now, now); err != nil {
-		return fmt.Errorf("telling that the replica lives: %w", err)
+		return fmt.Errorf("writing the status of the replica: %w", err)
 	}
 	if !changed {
 		return nil
 	}
-	return tellOfChange(port)
+	return notifyResponder(port)
 }
 
 // PublishedStatus returns the last announced ReplicaStatus and its time; both are zero if there was none.
@@ -56,30 +57,30 @@ func PublishedStatus(directory string) (ReplicaStatus, time.Time, error) {
 		return ReplicaStatus{}, time.Time{}, nil
 	}
 	if err != nil {
-		return ReplicaStatus{}, time.Time{}, fmt.Errorf("looking at the status of the replica: %w", err)
+		return ReplicaStatus{}, time.Time{}, fmt.Errorf("reading the status of the replica: %w", err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return ReplicaStatus{}, time.Time{}, fmt.Errorf("reading the status of the replica: %w", err)
 	}
-	var told ReplicaStatus
-	if err := json.Unmarshal(text, &told); err != nil {
+	var reported ReplicaStatus
+	if err := json.Unmarshal(text, &reported); err != nil {
 		return ReplicaStatus{}, time.Time{}, fmt.Errorf("reading the status of the replica in %s: %w", path, err)
 	}
-	return told, info.ModTime(), nil
+	return reported, info.ModTime(), nil
 }
 
 // answer returns the answer to a probe. As long as the agent is alive, that is the announced state. An announcement from before
 // the start of this process does not count: its agent may have ended together with the previous process, and this process
 // restarts faster than an agent does. An active replica stays active without its agent while pings of the peer arrive, because
 // then traffic does too. In all other cases the replica is on standby.
-func answer(told ReplicaStatus, at, began, lastPing, now time.Time) network.Answer {
+func answer(reported ReplicaStatus, at, began, lastPing, now time.Time) network.Answer {
 	until := at.Add(agentSilence)
 	if at.Before(began) && until.After(began) {
 		until = began
 	}
-	if now.After(until) && (told.State != network.Active || now.Sub(lastPing) > agentSilence) {
+	if now.After(until) && (reported.State != network.Active || now.Sub(lastPing) > agentSilence) {
 		return network.Answer{State: network.Standby, For: now.Sub(until)}
 	}
-	return network.Answer{State: told.State, For: max(now.Sub(told.Since), 0)}
+	return network.Answer{State: reported.State, For: max(now.Sub(reported.Since), 0)}
 }

@@ -18,9 +18,9 @@ const resolveAgain = 30 * time.Second
 // resolveTimeout limits one lookup.
 const resolveTimeout = 5 * time.Second
 
-// maxResolved is the maximum number of addresses of one host name. The peer controls its DNS, and the gateway tries all addresses in turn, so a
-// long answer would keep it from the address that works. Of a longer answer the first addresses count: IPv4 before IPv6, then in ascending order.
-// This order depends only on the addresses, so that a name server that rotates its answers causes no changes.
+// maxResolved is the maximum number of addresses of one host name. The peer controls its DNS, and the gateway tries all addresses in turn, so
+// with a long answer it would take long to reach the address that works. The gateway uses only the first maxResolved addresses: IPv4 before IPv6,
+// then in ascending order. This order depends only on the addresses, so that a name server that rotates its answers causes no changes.
 const maxResolved = 16
 
 // Resolver resolves the addresses of an endpoint (IP addresses and host names) to addresses that can be dialed. A result stays
@@ -35,7 +35,7 @@ type Resolver struct {
 	found map[string]resolution
 }
 
-// resolution is the result of a lookup: the addresses that count, and how many there were.
+// resolution is the result of a lookup: the addresses to use, and the number of all addresses in the answer.
 type resolution struct {
 	addresses []netip.Addr
 	total     int
@@ -51,10 +51,10 @@ func NewResolver(changed func()) *Resolver {
 	}
 }
 
-// Endpoints returns the known addresses at which a peer is dialed, in the order of its hosts. A changed list of hosts starts a lookup
-// in the background (see Run). Endpoints leaves out every address that must not be dialed (see network.Peer.CheckDialed), whether
-// the endpoint contains it or a host name resolves to it, and those of a host name beyond maxResolved. refused describes the first of them;
-// empty: there is none.
+// Endpoints returns the known addresses at which a peer is dialed, in the order of its hosts. A changed list of hosts starts a lookup in the
+// background (see Run). Endpoints leaves out every address that must not be dialed (see network.Peer.CheckDialed), whether it is in the
+// endpoint or the result of a lookup. It also leaves out the addresses of a host name beyond maxResolved. refused describes the first address
+// that was left out. It is empty if there is none.
 func (r *Resolver) Endpoints(peer *network.Peer) (endpoints []netip.AddrPort, refused string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

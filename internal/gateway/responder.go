@@ -19,7 +19,7 @@ const (
 	// answersAgain is the time during which a client gets another answer to its probe when the state changes. It is longer than
 	// the interval at which any client probes.
 	answersAgain = time.Second
-	// askersMost limits the number of remembered clients. A client beyond that gets the new state with its next probe.
+	// askersMost is the maximum number of remembered clients. Further clients get a new state only with the answer to their next probe.
 	askersMost = 4096
 )
 
@@ -50,18 +50,18 @@ func (r *responder) servePings(ctx context.Context, address, link string) error 
 	})
 }
 
-// serveProbes answers probes about the state of this replica until ctx ends. When the agent signals a change (see tellOfChange),
+// serveProbes answers probes about the state of this replica until ctx ends. When the agent signals a change (see notifyResponder),
 // it also answers all recent probes again, because the routes of a whole cluster depend on the new state.
 func (r *responder) serveProbes(ctx context.Context, address string) error {
 	askers := map[netip.AddrPort]asker{}
 	return serve(ctx, address, "", func(text []byte, from netip.AddrPort, reply reply) {
-		told, at, err := PublishedStatus(r.directory)
+		reported, at, err := PublishedStatus(r.directory)
 		if err != nil {
 			return // while the agent's file is unreadable, the state is unknown
 		}
 		now := time.Now()
 		say := func(question []byte, to netip.AddrPort) bool {
-			text, err := answerProbe(question, answer(told, at, r.began, time.Unix(0, r.lastPing.Load()), now))
+			text, err := answerProbe(question, answer(reported, at, r.began, time.Unix(0, r.lastPing.Load()), now))
 			if err == nil {
 				reply(text, to)
 			}
@@ -89,25 +89,25 @@ func (r *responder) serveProbes(ctx context.Context, address string) error {
 	})
 }
 
-// tellOfChange makes the responder on a port of this pod re-read the announced state. It sends an empty datagram from the
+// notifyResponder makes the responder on a port of this pod re-read the announced state. It sends an empty datagram from the
 // loopback address.
-func tellOfChange(port uint16) error {
+func notifyResponder(port uint16) error {
 	socket, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)))
 	if err != nil {
-		return fmt.Errorf("telling of a change: %w", err)
+		return fmt.Errorf("notifying of a change: %w", err)
 	}
 	defer socket.Close() //nolint:errcheck // nothing is read from it
 	if _, err := socket.Write(nil); err != nil {
-		return fmt.Errorf("telling of a change: %w", err)
+		return fmt.Errorf("notifying of a change: %w", err)
 	}
 	return nil
 }
 
-// reply sends a datagram. A client that does not receive it asks again.
+// reply sends a datagram. A client that does not receive it repeats the request.
 type reply func(text []byte, to netip.AddrPort)
 
-// serve calls heard for each datagram received, with a function to send replies.
-func serve(ctx context.Context, address, link string, heard func(text []byte, from netip.AddrPort, reply reply)) error {
+// serve calls receive for each datagram received, with a function to send replies.
+func serve(ctx context.Context, address, link string, receive func(text []byte, from netip.AddrPort, reply reply)) error {
 	socket, err := listen(ctx, address, link)
 	if err != nil {
 		return fmt.Errorf("listening on UDP %s: %w", address, err)
@@ -129,6 +129,6 @@ func serve(ctx context.Context, address, link string, heard func(text []byte, fr
 			}
 			continue
 		}
-		heard(buffer[:n], from, send)
+		receive(buffer[:n], from, send)
 	}
 }

@@ -29,18 +29,18 @@ type Session struct {
 	local    uint16
 	// closed is true after Close: WireGuard must no longer have the peer.
 	closed bool
-	// left is true after the far replica announced that it is about to end.
+	// left is true after the peer's active replica announced that it is about to end.
 	left bool
-	// anew is true while the peer has to be replaced: WireGuard must remove it and then get it again.
+	// anew is true while the WireGuard peer has to be removed and added again.
 	anew bool
-	// counted is the number of bytes received through the tunnel at the last Step, and is only kept (counting) while no pong
-	// arrives. received is the last time at which that number had grown, or at which Step was called again after a pause.
+	// counted is the number of bytes received through the tunnel at the last Step. It is only maintained while no pong arrives (counting).
+	// received is the last time at which that number had grown, or at which Step was called again after a pause.
 	counted  int64
 	counting bool
 	received time.Time
 }
 
-// NewSession returns a Session that has not begun.
+// NewSession returns a Session that has taken no decision yet.
 func NewSession(timing network.Timing, port func() uint16) *Session {
 	return &Session{timing: timing, port: port}
 }
@@ -53,7 +53,7 @@ type Input struct {
 	Private dataplane.PrivateKey
 	// Endpoints are the addresses that a client may dial, the best first.
 	Endpoints []netip.AddrPort
-	// Device is the current state of WireGuard; it may be slightly old while pongs arrive. PingStats holds the latest ping results.
+	// Device is the state of WireGuard when it was last read. It is read less often while pongs arrive. PingStats holds the latest ping results.
 	Device    Device
 	PingStats PingStats
 	// Self is the name of this pod. Siblings holds the last answer of each other pod of this gateway, with one entry for each.
@@ -70,12 +70,12 @@ func (s *Session) Rotating() bool { return s.rotation.Next != dataplane.PublicKe
 // Replica returns the state of this replica.
 func (s *Session) Replica() network.Replica { return s.replica }
 
-// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. told is the last
-// announcement of that agent. Call Adopt before Step. It returns true if the caller should call it again later, because an answer
-// through the tunnel may still arrive: on a busy host as late as Timing.Deaf, and a new session would interrupt the traffic.
-func (s *Session) Adopt(in Input, told ReplicaStatus) (wait bool) {
+// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. reported is the last state that
+// this agent announced. Call Adopt before Step. Adopt returns true if the caller should call it again later. Then an answer through the
+// tunnel may still arrive, on a busy host only after Timing.Deaf, and a new session would interrupt the traffic.
+func (s *Session) Adopt(in Input, reported ReplicaStatus) (wait bool) {
 	peer, ok := in.Device.carrying()
-	if s.begun || !ok || told.State != network.Active {
+	if s.begun || !ok || reported.State != network.Active {
 		return false
 	}
 	if s.adopting.IsZero() {
@@ -85,7 +85,7 @@ func (s *Session) Adopt(in Input, told ReplicaStatus) (wait bool) {
 		return in.Now.Sub(s.adopting) < s.timing.Deaf
 	}
 	s.begun = true
-	s.replica = network.Replica{State: network.Active, Since: told.Since, Peered: true, Made: in.PingStats.Last.Add(-time.Nanosecond)}
+	s.replica = network.Replica{State: network.Active, Since: reported.Since, Peered: true, Made: in.PingStats.Last.Add(-time.Nanosecond)}
 	s.rotation = network.Rotation{Present: peer.Key}
 	s.private = in.Private
 	s.local = in.Device.Port
@@ -138,8 +138,8 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 	return again, first || before.Session != s.replica.Session || before.Peered != s.replica.Peered || rotation != s.rotation || private != s.private
 }
 
-// Pause returns the time since the last Step, or 0 before the first one. It is long if this process had no processor: then it could not hear the
-// peer, and the silence says nothing about the tunnel.
+// Pause returns the time since the last Step, or 0 before the first one. A long pause means that this process got no CPU time. It then could not
+// receive packets of the peer, so missing answers do not mean that the tunnel is broken.
 func (s *Session) Pause(now time.Time) time.Duration {
 	if s.stepped.IsZero() {
 		return 0
@@ -164,13 +164,13 @@ func (s *Session) count(in Input) {
 	s.counting = silent
 }
 
-// PeerLeft records that the far replica is about to end. The next Step of a client dials another replica.
+// PeerLeft records that the peer's active replica is about to end. The next Step of a client dials another replica.
 func (s *Session) PeerLeft() { s.left = true }
 
 // Close ends the session for good: Tunnels no longer includes the peer, so the peer has to find another replica.
 func (s *Session) Close() { s.closed = true }
 
-// Tunnels returns the configurations that WireGuard must get, in this order. The last one is to stay.
+// Tunnels returns the configurations that WireGuard must get, in this order. The last configuration stays in place.
 func (s *Session) Tunnels() []network.Tunnel {
 	last := network.Tunnel{PrivateKey: s.private, ListenPort: s.local}
 	none := last

@@ -285,8 +285,8 @@ func TestEndpointChanges(t *testing.T) {
 	l.is(l.session.Replica().State, elsewhere, 20002)
 }
 
-// TestLatePongsKeepTheSession: while packets arrive through the tunnel, late pongs do not cause a new session, up to a limit: a peer that receives nothing
-// from this side also sends.
+// TestLatePongsKeepTheSession: while packets arrive through the tunnel, late pongs do not cause a new session, up to a limit: a peer that receives
+// nothing from this side also sends.
 func TestLatePongsKeepTheSession(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -321,8 +321,8 @@ func TestLatePongsKeepTheSession(t *testing.T) {
 	}
 }
 
-// TestAgentWithoutProcessorTime: an agent that does not get processor time receives no pongs. It keeps the session and waits for pongs again, but no longer
-// than Deaf.
+// TestAgentWithoutProcessorTime: an agent that does not get processor time receives no pongs. It keeps the session and waits for pongs again, but no
+// longer than Deaf.
 func TestAgentWithoutProcessorTime(t *testing.T) {
 	working := func(t *testing.T) *lab {
 		l := newLab(t, network.Client)

@@ -16,12 +16,12 @@ import (
 
 const (
 	// errorAfter is how long a tunnel that worked may be silent before its Connection reports an error. Dialing again takes less
-	// time, so a successful redial does not show.
+	// time, so the Connection reports no error if a redial succeeds.
 	errorAfter = 3 * time.Second
 	// conditionConnected is the type of the condition that mirrors the status value of a Connection, for clients that read
 	// conditions.
 	conditionConnected = "Connected"
-	// staleFactor, multiplied by the update interval, is the age at which even an unchanged latency is written again.
+	// A replica writes even an unchanged latency again when its age is staleFactor times the update interval.
 	staleFactor = 6
 )
 
@@ -34,7 +34,7 @@ type Observation struct {
 	// Works reports whether the peer answers pings in time.
 	Works bool
 	MTU   int
-	// Peer is the ID of the other cluster. Refused says which of its addresses must not be dialed, and why; empty: there is none.
+	// Peer is the ID of the other cluster. Refused says which of its addresses must not be dialed, and why. It is empty if there is none.
 	Peer, Refused string
 	// Interval is the minimum time between two updates of the latency.
 	Interval time.Duration
@@ -84,12 +84,12 @@ func mustWriteLatency(before *networkingv1beta1.ConnectionLatency, s Observation
 	if before == nil {
 		return true
 	}
-	told, err := time.ParseDuration(before.Value)
+	reported, err := time.ParseDuration(before.Value)
 	age := s.Now.Sub(before.Timestamp.Time)
 	if err != nil || age < 0 || age >= staleFactor*s.Interval {
 		return true
 	}
-	return age >= s.Interval && (s.PingStats.RTT-told).Abs() > max(told/5, time.Millisecond)
+	return age >= s.Interval && (s.PingStats.RTT-reported).Abs() > max(reported/5, time.Millisecond)
 }
 
 // rounded keeps about three significant digits.

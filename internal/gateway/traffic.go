@@ -2,15 +2,15 @@ package gateway
 
 import "liqo.io/liqo/internal/dataplane"
 
-// Meter adds up the bytes that went through the tunnel since its first observation. WireGuard counts for each entry of a peer, and a new key or
-// a new session is a new entry that starts at 0. The sums of a Meter never decrease. The zero value is ready for use.
+// Meter adds up the bytes that went through the tunnel since its first observation. WireGuard has separate counters for each peer entry, and
+// creates a new entry, with counters at 0, for a new key or session. The sums of a Meter never decrease. The zero value is ready for use.
 type Meter struct {
 	last           map[dataplane.PublicKey]DevicePeer
 	received, sent int64
 }
 
-// Observe takes a state of WireGuard into account. The bytes in the first one are from before the Meter, and do not count. A device that lacks a
-// known entry counts nothing for it: the entry was removed, or WireGuard could not be read.
+// Observe adds the traffic since the previous observation. The first observation adds nothing, because its bytes are from before the Meter. A known
+// entry that is missing in d adds nothing: it was removed, or WireGuard could not be read.
 func (m *Meter) Observe(d Device) {
 	first := m.last == nil
 	if first {

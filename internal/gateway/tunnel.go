@@ -39,7 +39,7 @@ const (
 	lingerMost    = 12 * time.Second
 )
 
-// implementationFile is the file in Directory with the name of the implementation in use.
+// implementationFile is a file in Directory. It contains the WireGuard implementation in use: kernel or userspace.
 const implementationFile = "implementation"
 
 // TunnelOptions are the options of RunTunnel.
@@ -140,9 +140,37 @@ func makeLink(wanted Implementation, mtu int) (Implementation, error) {
 	}
 }
 
-// memoryLimit limits the memory of WireGuard in user space under full load, in bytes. The environment variable GOMEMLIMIT
-// overrides it. Half of it halves the throughput. Without a limit the process uses twice as much, and throughput is no higher.
+// memoryLimit limits the memory of WireGuard in user space under full load, in bytes. The environment variable GOMEMLIMIT overrides it. With half of
+// this limit, the throughput is half as high. Without a limit, the process uses twice as much memory, and the throughput is no higher.
 const memoryLimit = 128 << 20
+
+// tunDevice is the device with which WireGuard in user space creates its link.
+const tunDevice = "/dev/net/tun"
+
+// openTUN returns why the process cannot open tunDevice; nil if it can.
+func openTUN() error {
+	file, err := os.OpenFile(tunDevice, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// tunError explains why the link of WireGuard in user space could not be created. opened is the result of openTUN.
+func tunError(err, opened error) error {
+	const cure = "load the kernel module wireguard on the node (modprobe wireguard), since the tunnel then needs no such device, or keep gateways off the node: " +
+		"value networking.gatewayTemplates.pod.nodeSelector"
+	switch {
+	case errors.Is(opened, unix.EPERM), errors.Is(opened, unix.EACCES):
+		return fmt.Errorf("creating link %s: WireGuard in user space needs device %s, and the container runtime of this node permits no access to it, for example crun (runc does): %s: %w",
+			dataplane.TunnelLink, tunDevice, cure, opened)
+	case errors.Is(opened, unix.ENOENT), errors.Is(opened, unix.ENODEV), errors.Is(opened, unix.ENXIO):
+		return fmt.Errorf("creating link %s: WireGuard in user space needs device %s, which the kernel of this node does not provide: %s, or load the kernel module tun: %w",
+			dataplane.TunnelLink, tunDevice, cure, opened)
+	default:
+		return fmt.Errorf("creating link %s with device %s: %w", dataplane.TunnelLink, tunDevice, err)
+	}
+}
 
 // openUserSpace creates the TUN device and its configuration socket. The returned function serves both until its context ends.
 func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, error) {
@@ -155,16 +183,16 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 	if err := batch(); err != nil { // the tunnel works without it
 		log.Warn("Failed to set scheduling policy SCHED_BATCH: the tunnel has a lower throughput", "error", err)
 	}
-	// Open the socket first, so that it exists when the agent is notified of the link.
+	// Open the socket first, so that it exists when the agent detects the link.
 	socket, err := ipc.UAPIOpen(dataplane.TunnelLink)
 	if err != nil {
 		return nil, fmt.Errorf("opening the configuration socket of %s: %w", dataplane.TunnelLink, err)
 	}
 	dev, err := tun.CreateTUN(dataplane.TunnelLink, mtu)
 	if err != nil {
-		return nil, fmt.Errorf("making TUN device %s (is /dev/net/tun there?): %w", dataplane.TunnelLink, err)
+		return nil, tunError(err, openTUN())
 	}
-	if err := keep(dev.File()); err != nil {
+	if err := persist(dev.File()); err != nil {
 		return nil, errors.Join(fmt.Errorf("making TUN device %s outlive its process: %w", dataplane.TunnelLink, err), dev.Close())
 	}
 	listener, err := ipc.UAPIListen(dataplane.TunnelLink, socket)
@@ -203,13 +231,13 @@ func openUserSpace(mtu int, log *slog.Logger) (func(context.Context) error, erro
 		case err := <-failed: // the process ends; closing a device that hangs could block
 			return err
 		case <-wg.Wait():
-			return fmt.Errorf("serving TUN device %s: it was closed", dataplane.TunnelLink)
+			return fmt.Errorf("serving TUN device %s: the device was closed", dataplane.TunnelLink)
 		}
 	}, nil
 }
 
-// keep makes a TUN device outlive its process (TUNSETPERSIST): meanwhile packets wait or are lost, but addresses and routes stay.
-func keep(file *os.File) error {
+// persist makes a TUN device outlive its process (TUNSETPERSIST): meanwhile packets wait or are lost, but addresses and routes stay.
+func persist(file *os.File) error {
 	raw, err := file.SyscallConn() // file.Fd would make the file blocking
 	if err != nil {
 		return err

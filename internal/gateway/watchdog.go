@@ -33,7 +33,7 @@ func watch(ctx context.Context, interval, timeout time.Duration, check func()) e
 			return nil
 		case <-answered:
 		case <-time.After(timeout):
-			return fmt.Errorf("asking WireGuard whether it lives: it did not answer within %s, which takes a new process", timeout)
+			return fmt.Errorf("checking whether WireGuard responds: no answer within %s, so its process must be restarted", timeout)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("waited 10 s for %s", what)
 }
 
-// freePort is a UDP port of 127.0.0.1 that nobody uses.
+// freePort returns an unused UDP port of 127.0.0.1.
 func freePort(t *testing.T) netip.AddrPort {
 	t.Helper()
 	socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
@@ -59,11 +59,11 @@ func TestPingsAreAnsweredWithoutTheAgent(t *testing.T) {
 	if stats := pinger.PingStats(); stats.Pongs != 0 || !stats.Last.IsZero() {
 		t.Fatalf("nobody answers, yet: %+v", stats)
 	}
-	far := newResponder(t.TempDir())
+	far, began := newResponder(t.TempDir()), time.Now()
 	start(t, func(ctx context.Context) error { return far.servePings(ctx, at.String(), "") })
 	eventually(t, "answers", func() bool { return pinger.PingStats().Pongs > 3 })
 	stats := pinger.PingStats()
-	if stats.RTT <= 0 || stats.RTT > time.Second || stats.Last.Before(stats.Sent) || stats.Pongs > stats.Pings {
+	if stats.RTT <= 0 || stats.RTT > time.Since(began) || stats.Last.Before(stats.Sent) || stats.Pongs > stats.Pings {
 		t.Errorf("stats %+v", stats)
 	}
 	if rtt := <-heard; rtt <= 0 {
@@ -161,7 +161,8 @@ func TestProbesReportTheStateOfTheReplica(t *testing.T) {
 	}
 }
 
-// TestChangesAreSentToRecentProbers: the sender of a recent probe gets a change without another probe. Senders of old probes, or from other addresses, do not.
+// TestChangesAreSentToRecentProbers: the sender of a recent probe gets a change without another probe. Senders of old probes, or from other
+// addresses, do not.
 func TestChangesAreSentToRecentProbers(t *testing.T) {
 	at, directory := freePort(t), t.TempDir()
 	replica := newResponder(directory)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Detect returns the kind of cluster that matches the facts, and the evidence for it. It checks specific kinds first: kubeadm also creates
-// the clusters of kind.
+// Detect returns the distribution or cloud service that matches the facts, and the evidence for it. It checks specific ones first, because kubeadm
+// also creates the clusters of kind.
 func Detect(facts Facts) (provider Provider, evidence string) {
 	for _, sign := range [...]struct {
 		provider Provider
@@ -30,7 +30,7 @@ func Detect(facts Facts) (provider Provider, evidence string) {
 			return sign.provider, evidence
 		}
 	}
-	return Generic, "nothing in it tells a special one"
+	return Generic, "no sign of a specific distribution"
 }
 
 func firstSign(signs ...func(Facts) string) func(Facts) string {
@@ -84,13 +84,13 @@ func apiGroup(group string) func(Facts) string {
 	}
 }
 
-// Doubt returns the evidence against the requested provider, or an empty string. It accepts any cluster as a generic one, and a cluster of
-// kind as one of kubeadm, because kubeadm creates those too.
+// Doubt returns the evidence against the requested provider, or an empty string. It accepts any cluster as generic, and a cluster of
+// kind as a kubeadm cluster, because kind uses kubeadm.
 func Doubt(asked Provider, facts Facts) string {
 	found, evidence := Detect(facts)
 	switch {
 	case asked == found, asked == Generic, found == Generic, asked == Kubeadm && found == Kind:
 		return ""
 	}
-	return fmt.Sprintf("%s is asked for, but this looks like %s: %s", asked, found, evidence)
+	return fmt.Sprintf("%s is requested, but the cluster looks like %s: %s", asked, found, evidence)
 }

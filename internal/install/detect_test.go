@@ -27,7 +27,7 @@ func TestDetect(t *testing.T) {
 		{"eks by its nodes", "label eks.amazonaws.com/nodegroup=a of node n1", EKS, Facts{Nodes: node("aws:///eu-west-1a/i-1", map[string]string{"eks.amazonaws.com/nodegroup": "a"})}},
 		{"gke", "version v1.34.1-gke.1829001 of the API server", GKE, Facts{ServerVersion: "v1.34.1-gke.1829001"}},
 		{"kubeadm on Google's machines", "ConfigMap kubeadm-config in namespace kube-system", Kubeadm, Facts{ServerVersion: "v1.34.1", Network: kubeadm, Nodes: node("gce://p/z/n", nil)}},
-		{"anything else", "nothing in it tells a special one", Generic, Facts{ServerVersion: "v1.34.1", Nodes: node("hcloud://1", nil)}},
+		{"anything else", "no sign of a specific distribution", Generic, Facts{ServerVersion: "v1.34.1", Nodes: node("hcloud://1", nil)}},
 	} {
 		got, evidence := Detect(test.facts)
 		if got != test.want || evidence != test.evidence {
@@ -45,7 +45,7 @@ func TestProviderThatDiffersFromDetection(t *testing.T) {
 		want  string
 	}{
 		{Kind, kind, ""}, {Generic, kind, ""}, {Kubeadm, kind, ""}, {K3s, Facts{}, ""},
-		{K3s, kind, "k3s is asked for, but this looks like kind: spec.providerID kind://docker/rome/n1 of node n1"},
+		{K3s, kind, "k3s is requested, but the cluster looks like kind: spec.providerID kind://docker/rome/n1 of node n1"},
 	} {
 		if diff := cmp.Diff(test.want, Doubt(test.asked, test.facts)); diff != "" {
 			t.Errorf("%s: %s", test.asked, diff)

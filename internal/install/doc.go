@@ -5,7 +5,8 @@ package install
 // Release is the name of the Helm release, in the namespace of the installation.
 const Release = "liqo"
 
-// Provider is a kind of cluster. It determines how address ranges are found and which special values are needed.
+// Provider is the Kubernetes distribution or cloud service of a cluster, such as kubeadm or EKS. It is not a provider of a peering. It determines
+// how address ranges are found and which special values are needed.
 type Provider string
 
 // The supported providers.
@@ -42,7 +43,7 @@ const MinimumVersion = "1.30"
 // maintained, and the first long-term one with all nftables features that Liqo uses.
 const MinimumKernel = "5.10"
 
-// ResourceGroups are the API groups of Liqo's custom resources, including those of earlier generations.
+// ResourceGroups are the API groups of Liqo's custom resources, including groups of earlier versions.
 var ResourceGroups = [...]string{
 	"core.liqo.io", "authentication.liqo.io", "ipam.liqo.io", "networking.liqo.io", "offloading.liqo.io", "sharing.liqo.io",
 }

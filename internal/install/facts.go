@@ -24,7 +24,7 @@ type Facts struct {
 	// Nodes are the ordinary nodes, without virtual nodes. NodesUnknown means that the nodes cannot be read.
 	Nodes        []Node
 	NodesUnknown bool
-	// Ports are the ports that foreign pods use on their nodes.
+	// Ports are the ports that pods outside of Liqo use on their nodes.
 	Ports []Port
 	// Cloud holds the facts from the API of the cloud provider.
 	Cloud Cloud

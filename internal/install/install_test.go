@@ -23,7 +23,7 @@ func TestDiscoverNetworks(t *testing.T) {
 		want     Networks
 	}{
 		{"flags win", Generic, []string{"10.8.0.0/16"}, "10.9.0.0/16", all,
-			Networks{[]string{"10.8.0.0/16"}, "what was asked for", []string{"10.9.0.0/16"}, "what was asked for"}},
+			Networks{[]string{"10.8.0.0/16"}, "the request", []string{"10.9.0.0/16"}, "the request"}},
 		{"what the cluster declares", Kubeadm, nil, "", all,
 			Networks{[]string{"10.1.0.0/16"}, "ConfigMap kubeadm-config", []string{"10.6.0.0/16", "fd00::/108"}, "ServiceCIDR objects"}},
 		{"arguments", Kubeadm, nil, "", NetworkFacts{ControllerManagerArgs: all.ControllerManagerArgs},
@@ -75,7 +75,7 @@ func good() (Request, Facts) {
 	}
 }
 
-// ports are those of the chart, as its values are read: numbers are floats.
+// ports are the default ports of the chart. The numbers are floats, as in parsed YAML.
 var ports = map[string]any{"networking": map[string]any{
 	"genevePort": float64(6091),
 	"fabric":     map[string]any{"config": map[string]any{"healthProbeBindAddressPort": int64(8081), "metricsAddressPort": 8082}},
@@ -89,12 +89,12 @@ func TestPreflight(t *testing.T) {
 	}{
 		{"all is well", func(*Request, *Facts) {}, nil},
 		{"old", func(_ *Request, f *Facts) { f.ServerVersion = "v1.29.9" }, []string{"v1.29.9 is older than 1.30: upgrade the cluster"}},
-		{"no Kubernetes", func(_ *Request, f *Facts) { f.ServerVersion = "" }, []string{"not understood"}},
+		{"no Kubernetes", func(_ *Request, f *Facts) { f.ServerVersion = "" }, []string{"not a valid version"}},
 		{"may not", func(_ *Request, f *Facts) { f.Denied = []string{"create namespaces"} }, []string{"may not create namespaces: use a user"}},
 		{"elsewhere", func(_ *Request, f *Facts) { f.InstalledID, f.InstalledNamespace = "rome", "other" }, []string{"in namespace other already"}},
 		{"same again", func(r *Request, f *Facts) { f.InstalledID, f.InstalledNamespace, r.ClusterID = "rome", "liqo", "rome" }, nil},
 		{"another ID", func(r *Request, f *Facts) { f.InstalledID, f.InstalledNamespace, r.ClusterID = "rome", "liqo", "milan" },
-			[]string{"has the ID rome already, and milan is asked for"}},
+			[]string{"has the ID rome already, and milan is requested"}},
 		{"bad ID", func(r *Request, _ *Facts) { r.ClusterID = "Rome_1" }, []string{`cluster ID "Rome_1"`}},
 		{"own address", func(r *Request, _ *Facts) { r.APIServerURL = "https://127.0.0.1:6443" }, []string{"leads peers to themselves"}},
 		{"own address, on purpose", func(r *Request, _ *Facts) { r.APIServerURL, r.SkipAPIServerCheck = "https://127.0.0.1:6443", true }, nil},
@@ -103,7 +103,7 @@ func TestPreflight(t *testing.T) {
 		{"overlap", func(r *Request, _ *Facts) { r.ServiceCIDR = "10.244.8.0/24" }, []string{"overlaps 10.244.0.0/16 (ConfigMap kubeadm-config)"}},
 		{"host bits", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"10.1.2.3/16"} }, []string{"write 10.1.0.0/16"}},
 		{"not a range", func(r *Request, _ *Facts) { r.ReservedSubnets = []string{"10.0.0.0"} }, []string{"value ipam.reservedSubnets, is not a CIDR"}},
-		{"six only", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56"} }, []string{"IPv6 addresses only (fd00:10::/56, what was asked for)"}},
+		{"six only", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56"} }, []string{"IPv6 addresses only (fd00:10::/56, the request)"}},
 		{"six and four", func(r *Request, _ *Facts) { r.PodCIDRs = []string{"fd00:10::/56", "10.1.0.0/16"} }, nil},
 		{"six only, without a network", func(r *Request, _ *Facts) {
 			*r = r.WithValues(map[string]any{"ipam": map[string]any{"podCIDRs": []any{"fd00:10::/56"}}}).WithAgents(map[string]any{"networking": map[string]any{"enabled": false}})
@@ -119,7 +119,7 @@ func TestPreflight(t *testing.T) {
 			[]string{"pod default/b has the address 192.168.3.4, which is not in the pod CIDR 10.244.0.0/16 (ConfigMap kubeadm-config): give all ranges of the pods with --pod-cidr"}},
 		{"the other family is not asked for", func(_ *Request, f *Facts) { f.Network.PodAddresses = []PodAddress{{"default/a", "fd00::1"}} }, nil},
 		{"Pod Security", func(_ *Request, f *Facts) { f.PodSecurity = "restricted" },
-			[]string{"namespace liqo enforces the Pod Security level restricted, which keeps the agents of the network from running: kubectl label --overwrite namespace liqo"}},
+			[]string{"namespace liqo enforces the Pod Security level restricted, which does not admit the agents of the network: kubectl label --overwrite namespace liqo"}},
 		{"Pod Security, without a network", func(r *Request, f *Facts) { f.PodSecurity, r.NoNetwork = "baseline", true }, nil},
 		{"going back", func(r *Request, f *Facts) { f.InstalledVersion, r.Version = "v1.3.0", "v1.2.9" },
 			[]string{"version v1.3.0 is installed, and v1.2.9 is older: use the liqoctl of that version"}},
@@ -134,7 +134,7 @@ func TestPreflight(t *testing.T) {
 		{"old kernels", func(_ *Request, f *Facts) {
 			f.Nodes = append(f.Nodes, Node{Name: "b", Kernel: "4.18.0-553.el8.x86_64", OS: "linux"}, Node{Name: "c", Kernel: "4.18.0-553.el8.x86_64"},
 				Node{Name: "d", Kernel: "5.4.0-150-generic"}, Node{Name: "e", Kernel: "5.10.0"}, Node{Name: "f", Kernel: "5.4-rc1"}, Node{Name: "g", Kernel: "odd"})
-		}, []string{"kernel 4.18.0-553.el8.x86_64 of node b, c is older than 5.10: upgrade it, or try nevertheless with --disable-kernel-version-check",
+		}, []string{"kernel 4.18.0-553.el8.x86_64 of node b, c is older than 5.10: upgrade it, or install despite this with --disable-kernel-version-check",
 			"kernel 5.4.0-150-generic of node d", "kernel 5.4-rc1 of node f"}},
 		{"old kernels, on purpose", func(r *Request, f *Facts) { f.Nodes[0].Kernel, r.SkipKernelCheck = "4.18.0", true }, nil},
 		{"old kernels, without a network", func(r *Request, f *Facts) { f.Nodes[0].Kernel, r.NoNetwork = "4.18.0", true }, nil},
@@ -142,12 +142,12 @@ func TestPreflight(t *testing.T) {
 			*r = r.WithAgents(ports)
 			f.Ports = []Port{{6091, "UDP", "kube-system/cni-a"}, {6091, "UDP", "kube-system/cni-b"}, {6091, "UDP", "kube-system/cni-c"}, {6091, "UDP", "kube-system/cni-d"},
 				{6091, "UDP", "kube-system/cni-e"}, {6091, "TCP", "other/a"}, {8081, "TCP", "other/b"}, {8082, "TCP", "other/c"}}
-		}, []string{"port 6091/UDP of the nodes is held by pod kube-system/cni-a, kube-system/cni-b, kube-system/cni-c, 2 more: choose another one: --set networking.genevePort=<port>",
-			"port 8081/TCP of the nodes is held by pod other/b: choose another one: --set networking.fabric.config.healthProbeBindAddressPort=<port>"}},
+		}, []string{"port 6091/UDP of the nodes is in use by pod kube-system/cni-a, kube-system/cni-b, kube-system/cni-c, 2 more: choose another one: --set networking.genevePort=<port>",
+			"port 8081/TCP of the nodes is in use by pod other/b: choose another one: --set networking.fabric.config.healthProbeBindAddressPort=<port>"}},
 		{"ports for metrics", func(r *Request, f *Facts) {
 			*r = r.WithAgents(Merge(ports, map[string]any{"metrics": map[string]any{"enabled": true}}))
 			f.Ports = []Port{{8082, "TCP", "other/c"}}
-		}, []string{"port 8082/TCP of the nodes is held by pod other/c"}},
+		}, []string{"port 8082/TCP of the nodes is in use by pod other/c"}},
 		{"ports, without a network", func(r *Request, f *Facts) {
 			*r = r.WithAgents(ports)
 			r.NoNetwork, f.Ports = true, []Port{{6091, "UDP", "kube-system/cni-a"}}
@@ -263,8 +263,8 @@ func TestValuesOfProviders(t *testing.T) {
 		}, map[string]any{"discovery": clusterID("rome-1", map[string]any{"liqo.io/provider": "aks", "topology.kubernetes.io/region": "westeurope", "a": "b"}),
 			"apiServer": map[string]any{"address": "https://rome.azmk8s.io:443"},
 			"ipam":      map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}}}},
-		{"EKS, whose classic load balancers carry no UDP", func(r *Request, _ *Facts) { r.Provider = EKS },
-			map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "eks"}), "apiServer": address, "ipam": ranges,
+		{"EKS, whose classic load balancers carry no UDP, and which signs no certificates for users", func(r *Request, _ *Facts) { r.Provider = EKS },
+			map[string]any{"authentication": map[string]any{"identity": "token"}, "discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "eks"}), "apiServer": address, "ipam": ranges,
 				"networking": map[string]any{"gatewayTemplates": map[string]any{"server": map[string]any{"service": map[string]any{
 					"annotations": map[string]any{"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}}}}}}},
 		{"highly available, measured, and generous", func(r *Request, _ *Facts) {
@@ -283,7 +283,7 @@ func TestValuesOfProviders(t *testing.T) {
 	}
 }
 
-// TestHowPeersReachIt: an installation says by which type of Service peers reach it, and who chose that.
+// TestHowPeersReachIt: the parameters of an installation show the type of the Services that peers reach, and the source of that choice.
 func TestHowPeersReachIt(t *testing.T) {
 	before := func(auth string) map[string]any { return setting(auth, authServiceType...) }
 	for name, test := range map[string]struct {
@@ -304,7 +304,7 @@ func TestHowPeersReachIt(t *testing.T) {
 	}
 }
 
-// TestUpgradeKeepsGivenValues: an installation keeps its values although detection finds others now, unless the user requests a change.
+// TestUpgradeKeepsGivenValues: an upgrade keeps the values of the installation, even if detection finds others now, unless the user requests a change.
 func TestUpgradeKeepsGivenValues(t *testing.T) {
 	request, facts := good()
 	facts.InstalledID = "milan"
@@ -416,7 +416,7 @@ func TestGivenValuesAreChecked(t *testing.T) {
 		"ipam":      map[string]any{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16"},
 	}
 	problems := CheckRequest(request.WithValues(given), facts)
-	if len(problems) != 1 || !strings.Contains(problems[0].String(), "has the ID rome already, and milan is asked for") {
+	if len(problems) != 1 || !strings.Contains(problems[0].String(), "has the ID rome already, and milan is requested") {
 		t.Errorf("problems %v", problems)
 	}
 	if diff := cmp.Diff(request, request.WithValues(nil)); diff != "" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Networks holds the address ranges of a cluster. The sources say where each range comes from, for the user to judge.
+// Networks holds the address ranges of a cluster. The sources describe where each range was found, so that the user can judge it.
 type Networks struct {
 	PodCIDRs      []string
 	PodSource     string
@@ -47,8 +47,8 @@ type NetworkFacts struct {
 // PodAddress is an address and the pod that has it, as "namespace/name".
 type PodAddress struct{ Pod, Address string }
 
-// DiscoverNetworks picks the best source for each range. The user's request wins, then the installation, whose ranges its peers know. A
-// provider's fixed ranges and guesses come last. A range without any source stays empty.
+// DiscoverNetworks picks the best source for each range. The user's request comes first, then the installation, whose ranges its peers know. The
+// fixed ranges of a distribution and guesses come last. A range without any source stays empty.
 func DiscoverNetworks(request Request, facts Facts) Networks {
 	network := facts.Network
 	args, k3s := arguments(network.ControllerManagerArgs), arguments(network.K3sArgs)
@@ -84,7 +84,7 @@ func DiscoverNetworks(request Request, facts Facts) Networks {
 
 // Sources outside the cluster's objects.
 const (
-	asked = "what was asked for"
+	asked = "the request"
 	has   = "the installation"
 )
 
@@ -192,11 +192,11 @@ func checkNetworks(n Networks, facts NetworkFacts, reserved []string, joined boo
 			strings.Join(n.PodCIDRs, ", "), n.PodSource), "install without it: --set networking.enabled=false"})
 	}
 	if len(n.PodCIDRs) == 0 {
-		out = append(out, Problem{"the pod CIDR of the cluster is not told by any of its objects",
+		out = append(out, Problem{"no object of the cluster contains its pod CIDR",
 			"give it with --pod-cidr, as the CNI or the kube-controller-manager (--cluster-cidr) is configured"})
 	}
 	if len(n.ServiceCIDRs) == 0 {
-		out = append(out, Problem{"the service CIDR of the cluster is not told by any of its objects",
+		out = append(out, Problem{"no object of the cluster contains its service CIDR",
 			"give it with --service-cidr, as the API server (--service-cluster-ip-range) is configured"})
 	}
 	var ranges []source
@@ -220,7 +220,7 @@ func checkNetworks(n Networks, facts NetworkFacts, reserved []string, joined boo
 		}
 	}
 	out = append(out, outside(n, facts)...)
-	// A reserved subnet may contain other ranges, for example as the range of the data centre, so only its syntax is checked.
+	// A reserved subnet may contain other ranges, for example if it is the range of the whole data centre. So only its syntax is checked.
 	for _, text := range reserved {
 		if _, problem := parse(text, "flag --reserved-subnets or value ipam.reservedSubnets"); problem != nil {
 			out = append(out, *problem)
@@ -245,8 +245,8 @@ func outside(n Networks, facts NetworkFacts) []Problem {
 	return out
 }
 
-// holds reports whether one of the ranges contains the address. It also returns true if no range is of the address family of the address:
-// such addresses are not checked.
+// holds reports whether one of the ranges contains the address. It also returns true if all ranges have the other address family, because such
+// addresses are not checked.
 func holds(ranges []string, address netip.Addr) bool {
 	family := false
 	for _, text := range ranges {

@@ -42,7 +42,7 @@ func checkNodes(request Request, facts Facts) []Problem {
 	}
 	for _, kernel := range kernels {
 		out = append(out, Problem{fmt.Sprintf("kernel %s of node %s is older than %s", kernel, strings.Join(old[kernel], ", "), MinimumKernel),
-			"upgrade it, or try nevertheless with --disable-kernel-version-check"})
+			"upgrade it, or install despite this with --disable-kernel-version-check"})
 	}
 	return out
 }
@@ -56,7 +56,7 @@ func release(kernel string) string {
 	return strings.TrimRight(kernel[:end], ".")
 }
 
-// checkPorts returns a problem for each port that the agents need on every node and that a foreign pod uses.
+// checkPorts returns a problem for each port that the agents need on every node and that a pod outside of Liqo uses.
 func checkPorts(request Request, taken []Port) []Problem {
 	if request.NoNetwork {
 		return nil
@@ -81,7 +81,7 @@ func checkPorts(request Request, taken []Port) []Problem {
 			holders = append(holders[:shown], fmt.Sprintf("%d more", more))
 		}
 		if len(holders) > 0 {
-			out = append(out, Problem{fmt.Sprintf("port %d/%s of the nodes is held by pod %s", need.number, need.protocol, strings.Join(holders, ", ")),
+			out = append(out, Problem{fmt.Sprintf("port %d/%s of the nodes is in use by pod %s", need.number, need.protocol, strings.Join(holders, ", ")),
 				fmt.Sprintf("choose another one: --set %s=<port>", need.key)})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // Parameter is a parameter of an installation, for display to the user.
 type Parameter struct {
 	Name, Value string
-	// Source says where the value comes from. Flag is the flag that overrides it.
+	// Source describes where the value was found. Flag is the flag that overrides it.
 	Source, Flag string
 }
 
@@ -25,19 +25,19 @@ func (p Parameter) String() string {
 	return line
 }
 
-// Parameters returns the discovered and chosen parameters of the request. It reads them from the values for the chart. The evidence says
-// how the provider was detected.
+// Parameters returns the discovered and chosen parameters of the request. It reads them from the values for the chart. evidence says how the
+// distribution was detected.
 func Parameters(request Request, facts Facts, values map[string]any, networks Networks, evidence string) []Parameter {
 	id := text(values, "discovery", "config", "clusterID")
 	out := []Parameter{
 		{"Provider", string(request.Provider), evidence, ""},
-		{"Cluster ID", id, origin(id, "a random choice", told{request.ClusterID, asked}, told{facts.InstalledID, has}, told{dnsLabel(facts.Cloud.Name), cloudOf(request)}), "--cluster-id"},
+		{"Cluster ID", id, origin(id, "a random choice", statement{request.ClusterID, asked}, statement{facts.InstalledID, has}, statement{dnsLabel(facts.Cloud.Name), cloudOf(request)}), "--cluster-id"},
 		{"Pod CIDR", strings.Join(networks.PodCIDRs, ", "), networks.PodSource, "--pod-cidr"},
 		{"Service CIDR", strings.Join(networks.ServiceCIDRs, ", "), networks.ServiceSource, "--service-cidr"},
 	}
 	address := text(values, "apiServer", "address")
-	source := origin(address, "", told{request.APIServerURL, asked}, told{text(facts.Installed, "apiServer", "address"), has},
-		told{facts.Cloud.APIServerURL, cloudOf(request)}, told{facts.KubeconfigServer, "the kubeconfig"})
+	source := origin(address, "", statement{request.APIServerURL, asked}, statement{text(facts.Installed, "apiServer", "address"), has},
+		statement{facts.Cloud.APIServerURL, cloudOf(request)}, statement{facts.KubeconfigServer, "the kubeconfig"})
 	if address == "" {
 		address, source = "found by the controller manager among the endpoints of Service kubernetes", ""
 	}
@@ -62,18 +62,18 @@ func reachedBy(request Request, facts Facts, values map[string]any) Parameter {
 		shown = fmt.Sprintf("%s for the authentication service, %s for new gateways", auth, gateways)
 	}
 	usual := cmp.Or(serviceType(Request{Provider: request.Provider}, Facts{}), defaultServiceType)
-	source := origin(auth, "the values given", told{request.ServiceType, asked}, told{text(facts.Installed, authServiceType...), has},
-		told{usual, "the default for " + string(request.Provider)})
+	source := origin(auth, "the values given", statement{request.ServiceType, asked}, statement{text(facts.Installed, authServiceType...), has},
+		statement{usual, "the default for " + string(request.Provider)})
 	return Parameter{"Reached by", shown, source, "--service-type"}
 }
 
-type told struct{ value, by string }
+type statement struct{ value, by string }
 
-// origin returns the first source of the value, or otherwise if no source has it.
-func origin(value, otherwise string, tellers ...told) string {
-	for _, teller := range tellers {
-		if teller.value != "" && teller.value == value {
-			return teller.by
+// origin returns the name of the first source that contains the value. If none contains it, origin returns the text in otherwise.
+func origin(value, otherwise string, sources ...statement) string {
+	for _, source := range sources {
+		if source.value != "" && source.value == value {
+			return source.by
 		}
 	}
 	return otherwise

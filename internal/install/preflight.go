@@ -39,8 +39,8 @@ func CheckRequest(request Request, facts Facts) []Problem {
 			fmt.Sprintf("upgrade that installation (-n %s) or uninstall it", facts.InstalledNamespace)})
 	}
 	if facts.InstalledID != "" && request.ClusterID != "" && facts.InstalledID != request.ClusterID {
-		out = append(out, Problem{fmt.Sprintf("the cluster has the ID %s already, and %s is asked for (--cluster-id or value discovery.config.clusterID)", facts.InstalledID, request.ClusterID),
-			"leave that out, or unpeer and uninstall first, since every peering carries the ID"})
+		out = append(out, Problem{fmt.Sprintf("the cluster has the ID %s already, and %s is requested (--cluster-id or value discovery.config.clusterID)", facts.InstalledID, request.ClusterID),
+			"leave that out, or unpeer and uninstall first, because every peering depends on the ID"})
 	}
 	if request.ClusterID != "" {
 		if err := ValidateClusterID(request.ClusterID); err != nil {
@@ -68,26 +68,26 @@ func CheckRequest(request Request, facts Facts) []Problem {
 func CheckCluster(request Request, facts Facts) []Problem {
 	var out []Problem
 	if v, err := version.ParseGeneric(facts.ServerVersion); err != nil {
-		out = append(out, Problem{fmt.Sprintf("the API server reports version %q, which is not understood", facts.ServerVersion),
+		out = append(out, Problem{fmt.Sprintf("the API server reports version %q, which is not a valid version", facts.ServerVersion),
 			"check that the kubeconfig leads to a Kubernetes API server"})
 	} else if v.LessThan(version.MustParseGeneric(MinimumVersion)) {
 		out = append(out, Problem{fmt.Sprintf("Kubernetes %s is older than %s", facts.ServerVersion, MinimumVersion), "upgrade the cluster"})
 	}
 	for _, permission := range facts.Denied {
 		out = append(out, Problem{fmt.Sprintf("the user of the kubeconfig may not %s", permission),
-			"use a user bound to the ClusterRole cluster-admin, since the chart makes roles, definitions and webhooks"})
+			"use a user bound to the ClusterRole cluster-admin, because the chart creates roles, custom resource definitions and webhooks"})
 	}
 	if problem := checkUpgrade(facts.InstalledVersion, request.Version); problem != nil {
 		out = append(out, *problem)
 	}
 	if !request.NoNetwork && (facts.PodSecurity == "baseline" || facts.PodSecurity == "restricted") {
-		out = append(out, Problem{fmt.Sprintf("namespace %s enforces the Pod Security level %s, which keeps the agents of the network from running", request.Namespace, facts.PodSecurity),
+		out = append(out, Problem{fmt.Sprintf("namespace %s enforces the Pod Security level %s, which does not admit the agents of the network", request.Namespace, facts.PodSecurity),
 			fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, or install without the network: --set networking.enabled=false", request.Namespace)})
 	}
 	return append(append(out, checkNodes(request, facts)...), checkPorts(request, facts.Ports)...)
 }
 
-// checkUpgrade rejects a downgrade: an older version may not be able to read what a newer version wrote.
+// checkUpgrade rejects a downgrade, because an older version may not be able to read objects that a newer version wrote.
 func checkUpgrade(from, to string) *Problem {
 	before, err := version.ParseSemantic(from)
 	if err != nil {
@@ -102,12 +102,12 @@ func checkUpgrade(from, to string) *Problem {
 
 // checkCloud rejects a kubeconfig that leads to another cluster than the cloud provider reported.
 func checkCloud(request Request, facts Facts) *Problem {
-	told, here := facts.Cloud.APIServerURL, hostOf(facts.KubeconfigServer)
-	if told == "" || request.SkipAPIServerCheck || strings.EqualFold(hostOf(told), here) ||
+	reported, here := facts.Cloud.APIServerURL, hostOf(facts.KubeconfigServer)
+	if reported == "" || request.SkipAPIServerCheck || strings.EqualFold(hostOf(reported), here) ||
 		slices.ContainsFunc(facts.Cloud.APIServerNames, func(name string) bool { return strings.EqualFold(name, here) }) {
 		return nil
 	}
-	return &Problem{fmt.Sprintf("the kubeconfig leads to %s, but %s says that the API server of %s is %s", facts.KubeconfigServer, cloudOf(request), facts.Cloud.Name, told),
+	return &Problem{fmt.Sprintf("the kubeconfig leads to %s, but %s says that the API server of %s is %s", facts.KubeconfigServer, cloudOf(request), facts.Cloud.Name, reported),
 		"check that both are the same cluster; --disable-api-server-sanity-check takes it for granted"}
 }
 

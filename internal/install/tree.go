@@ -28,8 +28,8 @@ func Merge(layers ...map[string]any) map[string]any {
 	return out
 }
 
-// DropNulls returns the values without the nulls that remove no default. A null removes its key. Helm removes the defaults of the chart, so
-// it needs those nulls. It would pass the other nulls to the chart, which refuses them: they only removed keys of earlier layers.
+// DropNulls returns the values with only those nulls that remove a default of the chart: Helm needs them. The other nulls only removed keys of
+// earlier layers. Helm would pass them to the chart, which refuses them.
 func DropNulls(values, defaults map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, value := range values {

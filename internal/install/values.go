@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// LabelProvider is the cluster label with the provider. The virtual nodes for the cluster carry it.
+// LabelProvider is the cluster label that holds the distribution or cloud service of the cluster, such as eks or kubeadm. The virtual nodes for the
+// cluster carry it.
 const LabelProvider = "liqo.io/provider"
 
 // Request holds the options of the user for an installation.
@@ -38,7 +39,7 @@ type Request struct {
 	// SharingPercentage is the percentage of the free resources that peers may use. nil means the default of the chart.
 	SharingPercentage *int
 	// ServiceType is the type of the Services of the authentication service and of new gateways. If it is empty, the type of the installation
-	// applies, or else the default of the provider, or else that of the chart.
+	// applies, or else the default of the distribution, or else the default of the chart.
 	ServiceType string
 	// HighlyAvailable runs two replicas of each component that must survive a failure.
 	HighlyAvailable bool
@@ -103,6 +104,7 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 		setting(serviceType(request, facts, authServiceType...), authServiceType...),
 		setting(serviceType(request, facts, gatewayServiceType...), gatewayServiceType...),
 		setting(udpBalancer(request, facts), udpBalancerOfAWS...),
+		setting(identity(request, facts), identityOfConsumers...),
 		setting(request.EnableMetrics, "metrics", "enabled"),
 		setting(request.Provider == OpenShift, "openshiftConfig", "enabled"),
 	)
@@ -129,7 +131,7 @@ func twoOfEach() map[string]any {
 	)
 }
 
-// clusterID returns the requested ID, or else the ID of the installation, the name in the cloud, or a generated one.
+// clusterID returns the requested ID, or else the ID of the installation, or else the name in the cloud, or else a generated ID.
 func clusterID(request Request, facts Facts, seed uint64) string {
 	for _, id := range []string{request.ClusterID, facts.InstalledID, dnsLabel(facts.Cloud.Name)} {
 		if id != "" {
@@ -191,6 +193,17 @@ func udpBalancer(request Request, facts Facts) string {
 		return ""
 	}
 	return "nlb"
+}
+
+// identityOfConsumers is the chart value that selects the credential of consumers: certificate or token.
+var identityOfConsumers = []string{"authentication", "identity"}
+
+// identity returns token as the credential of consumers for EKS, which signs no certificates for users, unless the installation has this setting.
+func identity(request Request, facts Facts) string {
+	if request.Provider != EKS || at(facts.Installed, identityOfConsumers...) != nil {
+		return ""
+	}
+	return "token"
 }
 
 // apiServer returns the requested URL, or else that of the installation, of the cloud, or of the kubeconfig. It ignores a kubeconfig URL

@@ -1,6 +1,6 @@
-// Package ipam plans the address ranges of a cluster: its own ranges, the ranges under which peers appear here, and the addresses
-// by which peers reach a host, service or pod. It is pure: every plan is computed from all objects, and no other state is kept
-// between plans. A value that an object already has never changes.
+// Package ipam plans the address ranges of a cluster: its own ranges, the ranges under which it sees its peers, and the addresses
+// at which peers reach a host, service or pod. It computes every plan from all objects, and keeps no other state between plans. A
+// value that an object already has never changes.
 //
 // Only IPv4 is planned; for IPv6, the plan contains an error that says so.
 package ipam
@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// Problem says why an object cannot be served, or what is wrong with the value that it has. The zero value means no problem.
+// Problem is the reason why an object gets no range or address, or a problem with its current one. The zero value means no problem.
 type Problem struct {
 	// Reason is one of package reasons.
 	Reason string
@@ -29,8 +29,8 @@ func problem(reason, format string, args ...any) Problem {
 	return Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// older orders objects for planning: first those that already have a value, then by api.CompareAge. So if two objects collide,
-// the later one gets the problem.
+// older orders objects for planning: objects that already have a value come first, then older objects (api.CompareAge). So if two objects conflict,
+// the later one in this order gets the problem.
 func older(a, b *metav1.ObjectMeta, aGiven, bGiven bool) int {
 	rank := func(given bool) int {
 		if given {

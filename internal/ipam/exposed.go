@@ -13,8 +13,8 @@ import (
 	"liqo.io/liqo/internal/reasons"
 )
 
-// unreachable adds a problem to each plan with an address through which peers reach nothing, because the network ignores such an
-// IP. IPs that are unreachable on purpose (label LabelHostUnreachable) are left out.
+// unreachable adds a problem to each plan whose IP the network ignores, so that peers reach nothing through its address. It leaves out IPs that
+// are unreachable on purpose (label LabelHostUnreachable).
 func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
 	var pods []netip.Prefix
 	var external netip.Prefix
@@ -52,7 +52,7 @@ func unreachable(objects IPObjects, plans map[types.NamespacedName]IPPlan) {
 			continue // a user's IP gives that node another address
 		case taken:
 			plan.Problem = problem(reasons.Duplicate,
-				"spec.ip %s is exposed by IP %s already, under which its answers come: use the status.ip of that one, or delete one of the two", real, other)
+				"spec.ip %s is already exposed by IP %s, so its answers have the status.ip of that object: use that status.ip, or delete one of the two", real, other)
 		default:
 			exposing[real] = key
 			continue

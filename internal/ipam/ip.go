@@ -22,11 +22,10 @@ type IPObjects struct {
 
 // IPPlan is the plan for an IP.
 type IPPlan struct {
-	// Addr is its address, and CIDR the range that contains it. Both are invalid if the IP can have none.
+	// Addr is the address of the IP, and CIDR the range that contains it. Both are invalid if the IP can have none.
 	Addr netip.Addr
 	CIDR netip.Prefix
-	// Problem is zero if all is well. With an address, it says what the address collides with, or why peers reach nothing through
-	// it.
+	// Problem is zero if there is none. For an IP with an address, it describes a conflict of the address, or the reason why peers cannot use it.
 	Problem Problem
 }
 
@@ -46,9 +45,9 @@ func NetworkOf(ip *ipamv1alpha1.IP, external types.NamespacedName) types.Namespa
 // Network. The preallocated addresses at the beginning of the range (at least the first address) and the last address are never
 // given.
 //
-// The search starts at a place that depends on the namespace and name of the IP. So a released address is unlikely to be given to
-// the next IP, for which peers might still send packets meant for the old one. And an IP that is recreated, even after the loss
-// of all objects, is likely to get the address that it had.
+// The search starts at a place that depends on the namespace and name of the IP, for two reasons. A released address is unlikely to be given to
+// the next IP, which might get packets that peers still send to the old one. And a recreated IP is likely to get its old address again, even
+// after the loss of all objects.
 //
 // No two IPs have the same address. The plan depends only on the objects, not on their order. Planning again with the given
 // addresses changes nothing.
@@ -95,9 +94,9 @@ func keep(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 	owner, conflict := owners[plan.Addr]
 	switch {
 	case conflict:
-		plan.Problem = problem(reasons.Conflict, "status.ip %s is also that of IP %s: delete one of the two and create it again", plan.Addr, owner)
+		plan.Problem = problem(reasons.Conflict, "status.ip %s is also the status.ip of IP %s: delete one of the two and create it again", plan.Addr, owner)
 	case s == nil || !s.cidr.IsValid():
-		plan.Problem = problem(reasons.WaitingForNetwork, "status.ip %s is from Network %s, which is not there or has no range", plan.Addr, from)
+		plan.Problem = problem(reasons.WaitingForNetwork, "status.ip %s is from Network %s, which does not exist or has no range", plan.Addr, from)
 	case !s.cidr.Contains(plan.Addr):
 		plan.Problem = problem(reasons.Conflict, "status.ip %s is not in %s, the range of Network %s: delete the IP and create it again", plan.Addr, s.cidr, from)
 	case !plan.CIDR.IsValid():
@@ -113,7 +112,7 @@ func give(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 	}
 	switch {
 	case s == nil:
-		return IPPlan{Problem: problem(reasons.WaitingForNetwork, "waiting for Network %s, which is not there", from)}
+		return IPPlan{Problem: problem(reasons.WaitingForNetwork, "waiting for Network %s, which does not exist", from)}
 	case s.why != "":
 		return IPPlan{Problem: problem(reasons.Invalid,
 			"spec.networkRef names Network %s, which %s: name one of this cluster that may be remapped, or none", from, s.why)}
@@ -123,14 +122,13 @@ func give(ip *ipamv1alpha1.IP, from types.NamespacedName, s *source, owners map[
 	addr, ok := s.find(keyOf(&ip.ObjectMeta), owners)
 	if !ok {
 		return IPPlan{Problem: problem(reasons.Exhausted,
-			"no address of %s, the range of Network %s, is free: %d are given and %d are kept back; delete IPs that are not needed, or install with a larger range (chart value ipam.externalCIDR)",
+			"no address of %s, the range of Network %s, is free: %d are in use and %d are reserved; delete IPs that are not needed, or install with a larger range (chart value ipam.externalCIDR)",
 			s.cidr, from, s.given, size(s.cidr)-s.usable)}
 	}
 	return IPPlan{Addr: addr, CIDR: s.cidr}
 }
 
-// checkAddress refuses addresses that no host, service or pod can have: peers must not get access to addresses meant for the host
-// itself.
+// checkAddress refuses addresses that no host, service or pod can have, such as loopback addresses: peers must not get access to them.
 func checkAddress(text string) Problem {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || !addr.Is4() {
@@ -148,9 +146,9 @@ func checkAddress(text string) Problem {
 
 // source is a Network that gives addresses.
 type source struct {
-	// cidr is its range; invalid while it has none.
+	// cidr is the range of the Network; invalid while it has none.
 	cidr netip.Prefix
-	// why says why the Network gives no addresses; empty if it does.
+	// why is the reason why the Network provides no addresses; empty if it provides them.
 	why string
 	// first is the first address that can be given, as a number. usable is the number of addresses from there on.
 	first, usable uint64

@@ -57,7 +57,7 @@ func showIPs(plan map[types.NamespacedName]IPPlan) []string {
 
 func TestIPs(t *testing.T) {
 	small := net("external-cidr 10.70.0.0/29 10.70.0.0/29", 0)
-	small.Spec.PreAllocated = 4 // 4, 5 and 6 are left: 7 is the last one
+	small.Spec.PreAllocated = 4 // .4, .5 and .6 are free: .7 is the last address of the range
 	waiting := net("external-cidr 10.70.0.0/29", 0)
 	wide, pods := net("external-cidr 10.70.0.0/24 10.70.0.0/24", 0), net("pod-cidr 10.1.0.0/16 10.1.0.0/16", 0)
 	node := func(ip ipamv1alpha1.IP) ipamv1alpha1.IP {
@@ -82,13 +82,13 @@ func TestIPs(t *testing.T) {
 			networks: []ipamv1alpha1.Network{small},
 			ips:      []ipamv1alpha1.IP{ip("a/1 10.0.0.1 10.70.0.4", 3), ip("a/2 10.0.0.2", 0), ip("a/3 10.0.0.3 10.70.0.6", 3), ip("a/4 10.0.0.4", 1)},
 			want:     []string{"a/1 10.70.0.4", "a/2 10.70.0.5", "a/3 10.70.0.6", "a/4 none Exhausted"},
-			says:     []string{"10.70.0.0/29, the range of Network liqo/external-cidr", "3 are given and 5 are kept back", "ipam.externalCIDR"},
+			says:     []string{"10.70.0.0/29, the range of Network liqo/external-cidr", "3 are in use and 5 are reserved", "ipam.externalCIDR"},
 		},
 		"two with one address": {
 			networks: []ipamv1alpha1.Network{small},
 			ips:      []ipamv1alpha1.IP{ip("a/young 10.0.0.1 10.70.0.4", 3), ip("a/old 10.0.0.2 10.70.0.4", 0)},
 			want:     []string{"a/old 10.70.0.4", "a/young 10.70.0.4 Conflict"},
-			says:     []string{"also that of IP a/old"},
+			says:     []string{"also the status.ip of IP a/old"},
 		},
 		"an address of another range": {
 			networks: []ipamv1alpha1.Network{small},
@@ -126,7 +126,7 @@ func TestIPs(t *testing.T) {
 				withheld(ip("a/withheld 10.0.0.1 10.70.0.8", 1)), leaving(ip("a/leaving 10.0.0.1 10.70.0.9", 1)), node(ip("a/not-the-systems 10.0.0.2 10.70.0.10", 2)), ip("a/2 10.0.0.2 10.70.0.11", 1),
 			},
 			want: []string{"a/2 10.70.0.11", "a/leaving 10.70.0.9", "a/not-the-systems 10.70.0.10 Duplicate", "a/old 10.70.0.6", "a/withheld 10.70.0.8", "b/young 10.70.0.5 Duplicate", "c/1 10.70.0.7 Duplicate", "liqo/node-a 10.70.0.4"},
-			says: []string{"spec.ip 10.0.0.1 is exposed by IP a/old already"},
+			says: []string{"spec.ip 10.0.0.1 is already exposed by IP a/old"},
 		},
 		"a pod of ours": {
 			networks: []ipamv1alpha1.Network{wide, pods},
@@ -159,8 +159,8 @@ func TestIPs(t *testing.T) {
 	}
 }
 
-// TestReleasedAddressesAreReusedLate: an address depends on the name of its object: a released address is not the next one assigned, and a recreated object
-// gets its former address.
+// TestReleasedAddressesAreReusedLate: an address depends on the name of its object: a released address is not the next one assigned, and a recreated
+// object gets its former address.
 func TestReleasedAddressesAreReusedLate(t *testing.T) {
 	networks := []ipamv1alpha1.Network{net("external-cidr 10.70.0.0/16 10.70.0.0/16", 0)}
 	address := func(name string) netip.Addr {
@@ -256,7 +256,7 @@ func FuzzIPs(f *testing.F) {
 		for i, b := range data[:min(len(data), 300)] {
 			objects.IPs = append(objects.IPs, ip(fmt.Sprintf("a/%d 10.0.0.1", i), int(b)))
 		}
-		for range 3 { // one after the other, keeping what was given
+		for range 3 { // plan several times, with the addresses of the previous plan
 			plan := IPs(objects)
 			checkIPLaws(t, objects, plan)
 			for i := range objects.IPs {

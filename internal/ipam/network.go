@@ -24,7 +24,7 @@ func DefaultPools() []netip.Prefix {
 
 // Host is an address in use around the cluster, such as that of a node or an API server. No chosen range contains it.
 type Host struct {
-	// Name says in messages whose address it is.
+	// Name describes, in messages, the owner of the address.
 	Name string
 	Addr netip.Addr
 }
@@ -40,12 +40,12 @@ type NetworkObjects struct {
 
 // NetworkPlan is the plan for a Network.
 type NetworkPlan struct {
-	// CIDR is its range; invalid if it can have none.
+	// CIDR is the range of the Network; invalid if it can have none.
 	CIDR netip.Prefix
-	// Instead says why the chosen range is not the wanted one: "overlaps 10.70.0.0/16 (Network liqo/external-cidr)". It is empty
-	// if it is the wanted one, or if the range was not chosen in this plan.
+	// Instead is the reason why the plan chose another range than the requested one: "overlaps 10.70.0.0/16 (Network liqo/external-cidr)". It is
+	// empty if the Network gets the requested range, or if it had a range before.
 	Instead string
-	// Problem is zero if all is well. With a range, it says what the range collides with.
+	// Problem is zero if there is none. For a Network with a range, it describes a conflict of the range.
 	Problem Problem
 }
 
@@ -79,10 +79,10 @@ type taken struct {
 // free range of the same length in the pools, starting after the wanted one. Wanted ranges take precedence over chosen ones, and
 // Networks of this cluster over those of peers.
 //
-// A range that only the peer named (label ipam.liqo.io/network-negotiated) determines nothing but its length. The plan always
-// chooses its place in the pools, away from the hosts. Neither the range that the peer names, nor how often the peer changes it,
-// has an influence on the place. If such a Network already has a range outside the pools, or one that overlaps another need of
-// this cluster, its problem says so. These Networks come after all others.
+// If only the peer named a range (label ipam.liqo.io/network-negotiated), the plan uses only its length. It always chooses the remapped range in the
+// pools, away from the addresses of hosts. Neither the addresses that the peer names, nor the number of its changes, influence the choice. If such a
+// Network already has a range outside the pools, or one that overlaps addresses that this cluster needs, the plan reports a problem. The plan handles
+// these Networks after all others.
 //
 // Two ranges never overlap, except shared and reserved ranges of this cluster. The plan depends only on the objects, not on their
 // order. Planning again with the given ranges changes nothing.
@@ -124,9 +124,8 @@ func Networks(objects NetworkObjects) map[types.NamespacedName]NetworkPlan {
 	return out
 }
 
-// neighbourhood is the assumed prefix length of the network of a host. Neither the size of the network of a node or of an API
-// server is known, nor the addresses of its routers, resolvers and storage. Avoiding too large a range only means that a peer
-// gets another range.
+// neighbourhood is the assumed prefix length of the network of a host. The actual size of the network of a node or of an API server is unknown, and
+// so are the addresses of its routers, resolvers and storage. If the assumed network is too large, a peer only gets another range.
 const neighbourhood = 16
 
 // neighbourhoods returns the private networks that the hosts may be part of.
@@ -167,7 +166,7 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 	for _, n := range elsewhere {
 		instead, from := n.hindrance(inUse), n.wanted
 		if n.negotiated {
-			from = somewhere(n, objects)
+			from = searchStart(n, objects)
 		}
 		chosen, ok := next(from, slices.Concat(near, inUse), pools)
 		if !ok {
@@ -184,20 +183,20 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 	}
 }
 
-// hindrance says why a Network does not get the range that it wants; empty if it gets it.
+// hindrance returns the reason why a Network does not get its requested range; empty if it gets that range.
 func (n *network) hindrance(inUse []taken) string {
 	if in := overlapped(n.wanted, inUse); in != nil {
 		return fmt.Sprintf("overlaps %s (%s)", in.prefix, in.name)
 	}
 	if n.negotiated {
-		return "was named by the peer alone, which must not choose the addresses that lead to it"
+		return "was named by the peer alone, which must not choose the addresses that are routed to it"
 	}
 	return ""
 }
 
-// somewhere returns a range of the wanted length. The search for the ranges of this peer starts after it in the pools. It is
-// always the same for all ranges of this peer. It depends on what only this cluster knows: the UIDs of its own Networks.
-func somewhere(n *network, objects NetworkObjects) netip.Prefix {
+// searchStart returns the start of the search in the pools: a range of the requested length, the same for all ranges of one peer. It depends on the
+// UIDs of this cluster's own Networks, which peers do not know.
+func searchStart(n *network, objects NetworkObjects) netip.Prefix {
 	var known []string
 	for i := range objects.Networks {
 		if own := &objects.Networks[i]; own.Labels[ipamv1alpha1.LabelNetworkType] != "" {
@@ -254,14 +253,16 @@ func next(wanted netip.Prefix, inUse []taken, pools []netip.Prefix) (netip.Prefi
 	return netip.Prefix{}, false
 }
 
-// overlapped returns the first range in use that overlaps prefix; nil if there is none.
+// overlapped returns the range in use that overlaps prefix; nil if there is none. Of several, it returns the one with the lowest address, so that
+// messages do not depend on the age of Networks.
 func overlapped(prefix netip.Prefix, inUse []taken) *taken {
+	var lowest *taken
 	for i := range inUse {
-		if inUse[i].prefix.Overlaps(prefix) {
-			return &inUse[i]
+		if in := &inUse[i]; in.prefix.Overlaps(prefix) && (lowest == nil || in.prefix.Compare(lowest.prefix) < 0) {
+			lowest = in
 		}
 	}
-	return nil
+	return lowest
 }
 
 // at returns the range of a Network that is fixed or already has a range.
@@ -291,7 +292,7 @@ func (n *network) settle(before []taken, hosts []Host, pools []netip.Prefix) Net
 	}
 	if n.negotiated && !within(pools, plan.CIDR) {
 		plan.Problem = problem(reasons.Conflict,
-			"%s is in none of the pools %s, and only the peer named it: delete the Network, another range is chosen", plan.CIDR, listed(pools))
+			"%s is in none of the pools %s, and only the peer named it: delete the Network, then Liqo chooses another range", plan.CIDR, listed(pools))
 		return plan
 	}
 	for _, prefix := range unusable() {

@@ -102,7 +102,7 @@ func TestNetworks(t *testing.T) {
 		pools    []netip.Prefix
 		hosts    []Host
 		want     []string
-		// says is part of the message of a problem, or of what was in the way.
+		// says holds parts of the message of a problem, or of the reason for another range.
 		says []string
 	}{
 		"an installation": {networks: all(), want: ours},
@@ -211,6 +211,14 @@ func TestNetworks(t *testing.T) {
 			},
 			says: []string{"write 10.0.0.0/16", "IPv6", "write it as address/bits", "has only 4 addresses", "another length"},
 		},
+		"the range with the lowest address is named, whichever is older": {
+			networks: []ipamv1alpha1.Network{
+				net("l/pod 10.200.0.0/16 10.200.0.0/16", 1), net("l/external 10.70.0.0/16 10.70.0.0/16", 2), net("p/big 10.0.0.0/8", 3),
+			},
+			pools: pools("10.0.0.0/8"),
+			want:  []string{"l/pod 10.200.0.0/16", "l/external 10.70.0.0/16", "p/big none Exhausted"},
+			says:  []string{"10.0.0.0/8 overlaps 10.70.0.0/16"},
+		},
 		"two that were given the same": {
 			networks: []ipamv1alpha1.Network{net("a/pod 10.0.0.0/16 10.0.0.0/16", 1), net("b/pod 10.1.0.0/16 10.0.0.0/16", 2)},
 			want:     []string{"a/pod 10.0.0.0/16", "b/pod 10.0.0.0/16 Conflict"},
@@ -239,8 +247,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestNegotiatedNetworks: a range that only the peer reported is never mapped to itself, overlaps no address of a host, and is moved when this cluster needs
-// its place.
+// TestNegotiatedNetworks: a range that only the peer reported never keeps its own addresses as its view. The view overlaps no address of a host, and is moved
+// when this cluster needs its range.
 func TestNegotiatedNetworks(t *testing.T) {
 	local := []ipamv1alpha1.Network{pods("pod-cidr 10.244.0.0/16"), fixed("service-cidr 10.96.0.0/12"), reserved("reserved 10.64.0.0/11")}
 	hosts := []Host{{"node rome-1", netip.MustParseAddr("172.16.1.2")}, {"the API server", netip.MustParseAddr("10.130.0.7")}}
@@ -264,7 +272,7 @@ func TestNegotiatedNetworks(t *testing.T) {
 			}
 		}
 	}
-	// No room elsewhere than around the API server: still not over it.
+	// If only ranges near the API server are free, one of them is chosen, but none that contains its address.
 	if got := plan(pools("10.130.0.0/24"), "evil/a 10.20.0.0/25"); got.CIDR != netip.MustParsePrefix("10.130.0.128/25") {
 		t.Errorf("beside the API server: %+v", got)
 	}
@@ -304,7 +312,7 @@ func TestLawsOfNetworks(t *testing.T) {
 			if diff := cmp.Diff(plan, Networks(shuffled), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 				t.Fatalf("seed %d: the order of the objects matters:\n%s", seed, diff)
 			}
-			for i := range networks { // some statuses are written, some are not
+			for i := range networks { // as if the process had stopped after some of the writes
 				if p := plan[keyOf(&networks[i].ObjectMeta)]; p.CIDR.IsValid() && r.IntN(4) > 0 {
 					networks[i].Status.CIDR = p.CIDR.String()
 				}

@@ -30,7 +30,7 @@ func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 	switch {
 	case template.Metadata.Namespace != "" && template.Metadata.Namespace != ip.Namespace:
 		return nil, nil, problem(reasons.Invalid,
-			"spec.serviceTemplate.metadata.namespace is %s: leave it empty, the Service is always made in the IP's own namespace %s",
+			"spec.serviceTemplate.metadata.namespace is %s: leave it empty, because the Service is always created in the IP's own namespace %s",
 			template.Metadata.Namespace, ip.Namespace)
 	case len(spec.Selector) > 0:
 		return nil, nil, problem(reasons.Invalid, "spec.serviceTemplate.spec.selector selects pods: remove it, spec.ip is the only endpoint")

@@ -25,7 +25,7 @@ func TestService(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		ip *ipamv1alpha1.IP
-		// service is its name, ports are those of the endpoints; says is the problem.
+		// service is the expected name of the Service, ports the expected ports of the endpoints, says part of the expected problem.
 		service string
 		ports   []string
 		says    string

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// unusable returns the ranges that no network between clusters may use: "this" network, loopback, link-local (the addresses of
-// the tunnel itself are link-local), multicast, and ranges that are reserved forever (RFC 6890). Special covers the same ranges
-// for single addresses.
+// unusable returns the ranges that no network between clusters may use (RFC 6890): "this" network, loopback, link-local, multicast, and the
+// reserved range 240.0.0.0/4. The tunnel itself has link-local addresses. Special covers the same ranges for single addresses.
 func unusable() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
@@ -21,8 +20,8 @@ func PrivateRanges() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16")}
 }
 
-// Private reports whether a cluster may use a whole range on the word of a peer alone: it is private, or shared address space
-// (RFC 6598), which cloud providers use for pods.
+// Private reports whether this cluster accepts a range that only a peer named: all of it is private, or shared address space (RFC 6598), which
+// cloud providers use for pods.
 func Private(p netip.Prefix) bool {
 	return within(append(PrivateRanges(), netip.MustParsePrefix("100.64.0.0/10")), p)
 }
@@ -40,7 +39,7 @@ func Special(a netip.Addr) string {
 	case !a.Is4():
 		return "not an IPv4 address: IPv6 is not supported by this version"
 	case a.As4()[0] == 0:
-		return "an address of this very host (0.0.0.0/8)"
+		return "an address of the host itself (0.0.0.0/8)"
 	case a.IsLoopback():
 		return "a loopback address"
 	case a.IsLinkLocalUnicast():

@@ -34,7 +34,7 @@ const graceful = 12 * time.Second
 // Running runs a program until ctx ends, and restarts it whenever it ends by itself.
 func Running(ctx context.Context, program []string, log *slog.Logger) error {
 	if len(program) == 0 {
-		return errors.New("keeping a program running: none is named")
+		return errors.New("supervising a program: no program is given")
 	}
 	for rest := firstRest; ; {
 		began := time.Now()

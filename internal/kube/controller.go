@@ -9,15 +9,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An object whose reconciliation fails is retried after firstRetry, then after twice the previous delay each time, but at most after LongestRetry. As in
-// controller-runtime, there is no limit that all objects of a controller share: it would delay them the more, the longer many of them fail.
+// An object whose reconciliation fails is retried after firstRetry, then after twice the previous delay each time, but at most after LongestRetry. As
+// in controller-runtime, there is no limit that all objects of a controller share: while many objects fail, such a limit would delay all of them.
 const (
 	firstRetry   = 5 * time.Millisecond
 	LongestRetry = 30 * time.Second
 )
 
 // NewController returns a builder for a controller that retries failures at least every LongestRetry. The default of controller-runtime waits up to
-// 1000 s, so a peer that was unreachable for an hour would be reconnected up to a quarter of an hour late. Options are optional; a RateLimiter in them is kept.
+// 1000 s, so a peer that was unreachable for an hour would be reconnected up to a quarter of an hour late. Options may be omitted. A RateLimiter in
+// them is used as it is.
 func NewController(mgr ctrl.Manager, name string, options ...controller.Options) *ctrl.Builder {
 	var o controller.Options
 	if len(options) > 0 {

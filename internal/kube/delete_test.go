@@ -8,11 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func TestDeleteSparesARecreatedObjectOnAPIServer(t *testing.T) {
-	c := apitesting.Client(t, apitesting.APIServer(t))
+	c := apitest.Client(t, apitest.APIServer(t))
 	named := func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
 	}

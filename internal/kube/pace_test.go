@@ -1,13 +1,15 @@
 package kube
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestPace: whatever the rate of the changes, an object is written PaceBurst times at once and then once per PaceInterval. Other objects do not wait for it.
+// TestPace: whatever the rate of the changes, an object is written PaceBurst times at once and then once per PaceInterval. Other objects do not wait
+// for it.
 func TestPace(t *testing.T) {
 	busy, calm := types.NamespacedName{Name: "busy"}, types.NamespacedName{Name: "calm"}
 	var p Pace
@@ -37,11 +39,35 @@ func TestPace(t *testing.T) {
 	if p.Forget(busy); p.Take(busy, start.Add(seconds*time.Second)) != 0 {
 		t.Error("a recreated object waits for its predecessor")
 	}
-	// After a calm time the whole burst is there again.
+	// After a pause, PaceBurst writes are possible at once again.
 	later := start.Add(time.Hour)
 	for i := range PaceBurst {
 		if rest := p.Take(busy, later); rest != 0 {
 			t.Fatalf("write %d waits %v", i+1, rest)
 		}
+	}
+}
+
+// TestPaceForgetsIdleObjects: records of objects that are no longer written are removed even without a call of Forget, so that they do not fill the memory.
+func TestPaceForgetsIdleObjects(t *testing.T) {
+	var p Pace
+	start := time.Unix(1_700_000_000, 0)
+	const objects, each = 10_000, 10 * time.Millisecond
+	most := 0
+	for i := range objects {
+		p.Take(types.NamespacedName{Name: strconv.Itoa(i)}, start.Add(time.Duration(i)*each))
+		most = max(most, len(p.full))
+	}
+	if limit := int((PaceBurst+1)*PaceInterval/each) + 1; most > limit {
+		t.Errorf("%d records, want at most %d", most, limit)
+	}
+	busy := types.NamespacedName{Name: "busy"}
+	end := start.Add(time.Hour)
+	for range PaceBurst {
+		p.Take(busy, end)
+	}
+	p.swept = time.Time{}
+	if p.Take(types.NamespacedName{Name: "other"}, end.Add(time.Millisecond)); p.Take(busy, end.Add(time.Millisecond)) == 0 {
+		t.Error("a busy object was forgotten")
 	}
 }

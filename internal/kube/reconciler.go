@@ -84,7 +84,7 @@ func (r *Reconciler[T]) finalize(ctx context.Context, obj T) error {
 	return r.Finalize(ctx, obj)
 }
 
-// addFinalizer writes the finalizer before the creation of anything that outlives the object.
+// addFinalizer adds the finalizer before Sync creates anything that outlives the object.
 func (r *Reconciler[T]) addFinalizer(ctx context.Context, obj, before T) error {
 	if r.Finalizer == "" || !controllerutil.AddFinalizer(obj, r.Finalizer) {
 		return nil
@@ -124,7 +124,7 @@ func (r *Reconciler[T]) summarize(obj T, err error) {
 	meta.SetStatusCondition(r.Conditions(obj), condition)
 }
 
-// log writes into the verbose log what the object waits for. It also logs why the object is invalid, unless a condition says so.
+// log logs what the object waits for, at a verbose level. It also logs why the object is invalid, unless a condition reports that.
 func (r *Reconciler[T]) log(ctx context.Context, err error) {
 	var w *wait
 	var i *invalid

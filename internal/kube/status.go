@@ -11,16 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PatchStatus writes the status of obj if it differs from the status of before, which is the same object as it was read. It is no
-// error if the object no longer exists.
+// PatchStatus writes the status of obj if it differs from the status of before, which is the object as it was read. It returns no error if the object
+// no longer exists.
 func PatchStatus(ctx context.Context, c client.Client, obj, before client.Object) error {
 	if equality.Semantic.DeepEqual(statusOf(obj), statusOf(before)) {
 		return nil
 	}
 	patch := client.MergeFrom(before)
 	if reflect.ValueOf(statusOf(before)).IsZero() {
-		// The object may have no status yet: then a patch of the differences would lack required fields with a value of false,
-		// zero or empty.
+		// The object may have no status yet. Then a patch of the differences would omit required fields whose value is false, zero or empty.
 		whole, err := json.Marshal(map[string]any{"status": statusOf(obj)})
 		if err != nil {
 			return fmt.Errorf("marshalling the status of %s: %w", describe(c, obj), err)

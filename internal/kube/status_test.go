@@ -8,11 +8,11 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func TestFirstStatusIsWrittenWholeOnAPIServer(t *testing.T) {
-	c := apitesting.Client(t, apitesting.APIServer(t))
+	c := apitest.Client(t, apitest.APIServer(t))
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 	if err := c.Create(t.Context(), fc); err != nil {
 		t.Fatal(err)

@@ -89,8 +89,8 @@ type Emit func(d *Definition, value float64, labels ...string)
 // scrapeTimeout limits how long the computation at a scrape may take, for example while it waits for a cache.
 const scrapeTimeout = 2 * time.Second
 
-// Computed is a collector that computes its metrics at each scrape: it calls itself with the function that takes the values. Several
-// components may report values of the same metric, with different labels.
+// Computed is a collector that computes its metrics at each scrape. It reports each value through emit. Several components may report values of the
+// same metric, with different labels.
 type Computed func(ctx context.Context, emit Emit)
 
 // Describe implements prometheus.Collector. It sends nothing: the registry would refuse a second collector of the same metric.
@@ -105,8 +105,13 @@ func (c Computed) Collect(out chan<- prometheus.Metric) {
 
 // EmitCertificate reports when a certificate expires and for how long it was issued. The labels are those of CertificateExpiry.
 func EmitCertificate(emit Emit, certificate *x509.Certificate, now time.Time, labels ...string) {
-	emit(CertificateExpiry, certificate.NotAfter.Sub(now).Seconds(), labels...)
-	emit(CertificateLifetime, certificate.NotAfter.Sub(certificate.NotBefore).Seconds(), labels...)
+	EmitLifetime(emit, certificate.NotBefore, certificate.NotAfter, now, labels...)
+}
+
+// EmitLifetime reports the same values as EmitCertificate for a token. The token is valid between from and until.
+func EmitLifetime(emit Emit, from, until, now time.Time, labels ...string) {
+	emit(CertificateExpiry, until.Sub(now).Seconds(), labels...)
+	emit(CertificateLifetime, until.Sub(from).Seconds(), labels...)
 }
 
 // Build returns the collector of BuildInfo for a program.

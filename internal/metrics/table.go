@@ -160,13 +160,13 @@ var (
 	}
 	CertificateExpiry = &Definition{
 		Name: "liqo_certificate_expiry_seconds", Type: Gauge, Labels: certificateLabels(),
-		Help: "Seconds until a certificate expires, negative afterwards. The labels name the object whose certificate it is: an Identity with a provider, " +
-			"the Node that a virtual kubelet serves, or the Secret of the webhooks.",
+		Help: "Seconds until a certificate, or the token in place of one, expires, negative afterwards. The labels name its object: an Identity with a provider, " +
+			"the Node that a virtual kubelet serves, or the Secret of the webhooks. An access key of AWS does not expire and has no series.",
 		Programs: []string{ControllerManager, VirtualKubelet}, Series: perCertificate,
 	}
 	CertificateLifetime = &Definition{
 		Name: "liqo_certificate_lifetime_seconds", Type: Gauge, Labels: certificateLabels(),
-		Help:     "Seconds for which a certificate was issued. It is due for renewal after two thirds of them.",
+		Help:     "Seconds for which the certificate or token was issued. Its renewal is due after two thirds of them, and overdue after three quarters.",
 		Programs: []string{ControllerManager, VirtualKubelet}, Series: perCertificate,
 	}
 	VirtualNodeReady = &Definition{

@@ -29,10 +29,10 @@ func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 		i := slices.IndexFunc(host.Dependencies, func(d Dependency) bool { return d.Prefix.Overlaps(r.View) })
 		switch {
 		case r.Identity() && !ipam.Private(r.View):
-			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s of cluster %q is not led there: it is not private, and only the peer named it", r.View, p.ClusterID)})
+			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s is not routed to cluster %q: it is not private, and only the peer named it", r.View, p.ClusterID)})
 		case i >= 0:
 			d := host.Dependencies[i]
-			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s, where cluster %q is seen, is not led there: it overlaps %s (%s); add that to ipam.reservedSubnets and delete the Network of the range, another one is chosen", r.View, p.ClusterID, d.Prefix, d.Name)})
+			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s, under which this cluster sees cluster %q, is not routed there: it overlaps %s (%s); add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range", r.View, p.ClusterID, d.Prefix, d.Name)})
 		default:
 			views = append(views, r.View)
 		}
@@ -61,8 +61,8 @@ func nodeRules(f *Facts, views []netip.Prefix) []dataplane.Rule {
 			destinations = append(destinations, view)
 		}
 	}
-	// Earlier versions had one rule for every address. Use the priority before it: at the same priority, the kernel would take that rule for
-	// one of these, and not accept it again.
+	// Earlier versions installed one rule for all addresses, at f.rulePriority(). These rules use the priority before it: at the same priority, the
+	// kernel would treat the old rule and a new one as duplicates, and reject one of them.
 	priority := max(f.rulePriority()-1, 1)
 	var rules []dataplane.Rule
 	for _, pods := range disjoint(f.Pods) {

@@ -14,6 +14,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/dataplane/conformance"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -112,7 +113,8 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestPlansDoNotGrowWithPods is also the table of what a gateway and a node hold: see docs/design/0003-network.md.
+// TestPlansDoNotGrowWithPods: plans do not depend on the number of pods inside the pod CIDRs of their nodes. Each pod outside of them adds one route per
+// gateway replica, as docs/design/0003-network.md says.
 func TestPlansDoNotGrowWithPods(t *testing.T) {
 	plan := func(pods, strays int) string {
 		rome, _ := apart()
@@ -124,27 +126,27 @@ func TestPlansDoNotGrowWithPods(t *testing.T) {
 	if diff := cmp.Diff(plan(1, 0), plan(500, 0)); diff != "" {
 		t.Errorf("500 pods inside the CIDRs of their nodes change plans:\n%s", diff)
 	}
-	if none, some := strings.Count(plan(1, 0), "\nroute "), strings.Count(plan(500, 7), "\nroute "); some != none+2*7 { // in each of two replicas
+	if none, some := strings.Count(plan(1, 0), "\nroute "), strings.Count(plan(500, 7), "\nroute "); some != none+2*7 { // one more route per pod in each of two replicas
 		t.Errorf("%d routes with 7 pods outside the CIDRs of their nodes, want %d", some, none+2*7)
 	}
 }
 
-// TestNodesKnowTheirOwnPods: with a CNI that assigns addresses itself, the pod range of a node in Kubernetes means nothing. A node keeps its own pods from
-// sending into the overlay, and takes no other address for one of its pods.
+// TestNodesKnowTheirOwnPods: if the CNI assigns addresses by itself, a node does not rely on the pod CIDR that Kubernetes assigned to it. The node still
+// prevents its own pods from sending into the overlay, and does not treat pods of other nodes as its own.
 func TestNodesKnowTheirOwnPods(t *testing.T) {
 	o := objects(t)
-	own := runningPods(0, 1)[0] // of rome-1
+	own := runningPods(0, 1)[0] // on node rome-1
 	o.Pods = append(o.Pods, own)
 	f, _ := Gather(&o)
 	state := CompileNode(&f, Host{Name: "rome-1", MTU: 1500}, FirstChoice(&f))
-	pass := func(source string) bool { // to the gateway
+	pass := func(source string) bool { // whether a packet to the overlay port of the gateway passes
 		p := &passage{state: &state, packet: Packet{Source: addr(source), Destination: addr("10.10.1.100"), Transport: dataplane.UDP, Port: DefaultOverlayPort}, in: podLink}
 		return p.filter(dataplane.Prerouting)
 	}
 	if pass(own.Status.PodIP) {
 		t.Errorf("%s may write into the overlay", own.Status.PodIP)
 	}
-	// Another node's address in the pod network, as Calico chose it.
+	// The address of a pod on another node, although Kubernetes assigned its range to rome-1.
 	if !pass("10.10.1.77") {
 		t.Error("what comes from another node is taken for a pod of this one")
 	}
@@ -175,9 +177,9 @@ func TestPlansGrowWithPeersAndNodes(t *testing.T) {
 	}
 	for _, at := range []struct{ peers, nodes int }{{1, 2}, {10, 2}, {1, 100}, {10, 100}} {
 		node, gateway := count(at.peers, at.nodes)
-		// A node: two routes and one member for each peer. A gateway: its peer's two ranges and the end of a table, two routes for each node
-		// and two for each other peer; members are nodes and other gateways.
-		// Other peers' ranges are there twice: nodes of the peer get there through the gateway's own node.
+		// Want of a node: two routes and one member for each peer. Want of a gateway: two routes for its peer's ranges and one for the end of the table, two
+		// routes for each node, and four for each other peer. The routes for other peers exist twice, since packets from nodes of the peer go through the
+		// gateway's own node. Members of a gateway are the nodes and the other gateways.
 		want := []int{2 * at.peers, at.peers, 3 + 2*at.nodes + 4*(at.peers-1), at.nodes + at.peers - 1}
 		got := []int{len(node.Routes), len(node.Neighbours), len(gateway.Routes), len(gateway.Neighbours)}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -221,7 +223,7 @@ func TestPlansAreValid(t *testing.T) {
 
 func check(t *testing.T, f Facts, s dataplane.State) {
 	t.Helper()
-	if err := dataplane.Validate(s, dataplane.Ours()); err != nil {
+	if err := conformance.Validate(s, dataplane.Ours()); err != nil {
 		t.Fatalf("%v\nfacts: %+v\n%s", err, f, dataplane.Text(s))
 	}
 }
@@ -248,7 +250,7 @@ func TestTunnelMTU(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
-	// A server knows its own addresses by its status.
+	// A server knows the addresses that clients dial from its own status.
 	o := objects(t)
 	meta := o.GatewayClients[0].ObjectMeta
 	o.GatewayClients = nil

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The tunnel decides which replica of a gateway is active, not a lease. Gateways hold no state of flows, so two active replicas do no harm,
-// and the election does not need the API server. The far gateway has one session, and the replica with that session is active.
+// The tunnel decides which replica of a gateway is active, not a lease. Gateways hold no state of flows, so two active replicas do no harm, and the
+// election does not need the API server. The peer's gateway has one session, and the replica with that session is active.
 
 // State is the state of a replica.
 type State string
@@ -20,7 +20,7 @@ const (
 	Active  State = "active"
 )
 
-// Answer is a replica's answer to a question on ProbePort. It contains a duration and no timestamp, so clocks need not agree.
+// Answer is a replica's answer to a probe on ProbePort. It contains a duration and no timestamp, so clocks need not agree.
 type Answer struct {
 	State State `json:"state"`
 	// For is how long the replica has been in State, in nanoseconds.
@@ -33,8 +33,7 @@ type ProbeResult struct {
 	At time.Time
 }
 
-// since returns when the replica entered its state, by the clock of the receiver. It is too late by the time that the answer took to
-// arrive.
+// since returns the time when the replica entered its state, by the clock of the receiver. The result is late by the transmission time of the answer.
 func (h ProbeResult) since() time.Time { return h.At.Add(-h.For) }
 
 // alive reports whether the answer is newer than t.Silence.
@@ -53,8 +52,9 @@ type Timing struct {
 	// third attempt waits twice as long and later ones four times as long, because the round trip may be long and is unknown before the
 	// first pong.
 	Redial time.Duration
-	// Again replaces Redial until Yield if the round trip is known. The client waits at least three times the round trip, and a sixteenth
-	// more after each failed attempt. A Service may lead to a server that is down for a while, so many short attempts are best.
+	// Again replaces Redial if the round trip is known, until Yield has passed. The client waits at least three times the round trip, and an eighth
+	// more after each failed attempt. Many short attempts are best here: the Service may send some of them to a server that is down. After a
+	// handshake the server is known to run, and a late pong means a busy host or link. The client then waits at least Redial for the first pong.
 	Again time.Duration
 	// Silence is the time without an answer after which a sibling counts as gone. It is also how long a standby client waits for a sibling
 	// to dial. Rank is the extra time that a standby client waits for each sibling that comes before it.
@@ -63,9 +63,8 @@ type Timing struct {
 	Yield time.Duration
 	// Forget is how long a server with siblings keeps a session without a pong.
 	Forget time.Duration
-	// ProbeInterval is the interval at which siblings ask each other. Watch is the interval at which nodes and other gateways ask the replicas of a
-	// gateway with several replicas. It is longer because there are many nodes, and a replica reports a change to everyone who asked within
-	// the last second.
+	// ProbeInterval is the interval at which replicas of one gateway probe each other. Watch is the interval at which nodes and other gateways probe
+	// them. It is longer because there are many nodes, and because a replica reports a change to all clients that probed it within the last second.
 	ProbeInterval, Watch time.Duration
 }
 
@@ -124,12 +123,12 @@ func (r Replica) Next(role Role, s Observation, t Timing) (Replica, time.Time) {
 	return r.client(s, t)
 }
 
-// Answer returns the replica's answer to a question on ProbePort.
+// Answer returns the replica's answer to a probe on ProbePort.
 func (r Replica) Answer(now time.Time) Answer { return Answer{State: r.State, For: now.Sub(r.Since)} }
 
-// Endpoint returns the endpoint that a client dials in this session; false if there is none. The client tries the endpoints one after the
-// other. It starts with the one that worked last, and tries that one again after each other endpoint. Another server may answer there by
-// now, while other endpoints may be unreachable.
+// Endpoint returns the endpoint that a client dials in this session; false if there is none. The client tries the endpoints one after the other. It
+// starts with the endpoint that worked last, and tries that one again after each other endpoint: the server may be reachable there again, while the
+// other endpoints may never be.
 func (r Replica) Endpoint(endpoints []netip.AddrPort) (netip.AddrPort, bool) {
 	if len(endpoints) == 0 {
 		return netip.AddrPort{}, false
@@ -149,9 +148,9 @@ func (r Replica) endpoint() int {
 	return r.best + tries/2
 }
 
-// server returns the next state of a server, which is active while pongs arrive. All servers have the peer in WireGuard. A server with
-// siblings that lost its client must drop the session. Otherwise, its pings would draw the client's session away from the server that the
-// client switched to.
+// server returns the next state of a server, which is active while pongs arrive. All servers have the peer in WireGuard. If a server has siblings and
+// gets no more packets of its client, the client may have switched to a sibling. The server must then drop its session: its pings would otherwise
+// make the client's WireGuard send to this server again.
 func (r Replica) server(s Observation, t Timing) (Replica, time.Time) {
 	r.Peered = true
 	r = r.into(either(r.works(s, t), Active, Standby), s.Now)
@@ -197,25 +196,25 @@ func (r Replica) client(s Observation, t Timing) (Replica, time.Time) {
 	return r, r.Made.Add(r.attempt(s, t))
 }
 
-// dial starts to dial.
+// dial returns the replica in state Dialing, and when its first attempt ends.
 func (r Replica) dial(s Observation, t Timing) (Replica, time.Time) {
 	r.dialing, r.vain = s.Now, 0
 	return r.into(Dialing, s.Now).redial(s.Now), s.Now.Add(r.attempt(s, t))
 }
 
-// works reports whether a pong arrived in this session, recently enough. On a busy host, pongs are late behind other traffic. So received
-// traffic counts too, until t.Deaf after the last pong.
+// works reports whether the tunnel works: a pong arrived in this session, and not too long ago. On a busy host, pongs are late behind other traffic.
+// So received traffic counts too, until t.Deaf after the last pong.
 func (r Replica) works(s Observation, t Timing) bool {
-	heard := s.Pong
+	observed := s.Pong
 	if s.Now.Sub(s.Pong) < t.Deaf {
-		heard = latest(s.Pong, s.Received)
+		observed = latest(s.Pong, s.Received)
 	}
-	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(heard) < either(len(s.Siblings) > 0, t.Lost, t.Alone)
+	return r.Peered && s.Pong.After(r.Made) && s.Now.Sub(observed) < either(len(s.Siblings) > 0, t.Lost, t.Alone)
 }
 
-// shouldYield reports whether a sibling takes precedence, so that this client must stop. Of two active clients, the newer one stays, because
-// the server has its session. An answer makes its sender look newer, by the time it took to arrive; so at least one of the two stops. Of
-// two dialing clients, the first by name stays.
+// shouldYield reports whether a sibling takes precedence, so that this client must stop. Of two active clients, the one that became active later
+// stays, because the server has its session. The answer of a sibling takes time to arrive, which makes the sibling look newer. So at least one of the
+// two stops. Of two dialing clients, the first by name stays.
 func (r Replica) shouldYield(s Observation, t Timing) bool {
 	for name, h := range s.Siblings {
 		if !h.alive(s.Now, t) {
@@ -243,7 +242,7 @@ func (r Replica) backoff(s Observation, t Timing) time.Duration {
 		}
 	}
 	if r.yielded && rank > 0 {
-		rank++ // the others do not know of the yield, and wait for this replica
+		rank++ // the siblings do not know that this replica yielded, and wait for it
 	}
 	return t.Silence + time.Duration(rank)*t.Rank
 }
@@ -252,7 +251,11 @@ func (r Replica) backoff(s Observation, t Timing) time.Duration {
 func (r Replica) attempt(s Observation, t Timing) time.Duration {
 	if s.RTT > 0 && s.Now.Sub(r.dialing) < t.Yield {
 		again := max(t.Again, 3*s.RTT)
-		return again + time.Duration(r.vain)*again/16
+		again += time.Duration(r.vain) * again / 8
+		if s.Handshake.After(r.Made) {
+			return max(again, t.Redial)
+		}
+		return again
 	}
 	return max(t.Redial, 2*s.RTT) << min(max(r.vain-1, 0), 2)
 }
@@ -295,8 +298,8 @@ func (s Observation) anyAlive(t Timing) bool {
 	return false
 }
 
-// Choose returns the address of the gateway pod that other hosts route to. It prefers the pod that became active last, then the present
-// one, then a pod that answers, then the likeliest one. answers are by address. The result is not valid only if there are no candidates.
+// Choose returns the address of the gateway pod that other hosts route to. It prefers the pod that became active last, then the present one, then a
+// pod that answers, then the pod that first returns. answers are by address. Without candidates, the result is the zero Addr.
 func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]ProbeResult, now time.Time, t Timing) netip.Addr {
 	if len(candidates) == 0 {
 		return netip.Addr{}
@@ -324,7 +327,7 @@ func Choose(candidates []Candidate, present netip.Addr, answers map[netip.Addr]P
 	return first(candidates).IP
 }
 
-// first returns the candidate to use while nothing is known: a ready one if possible, and the oldest of these.
+// first returns the candidate to use while no candidate has answered: the oldest ready one, or the oldest one if none is ready.
 func first(candidates []Candidate) Candidate {
 	return slices.MinFunc(candidates, func(a, b Candidate) int {
 		if a.Ready != b.Ready {

@@ -15,10 +15,10 @@ func TestElectionSettles(t *testing.T) {
 	for seed := range uint64(300) {
 		w := newTunnelWorld(seed, 1+int(seed%3), 1+int(seed/3%3))
 		w.trouble(0, 0.05, 0.4)
-		for _, side := range [][]*replica{w.clients, w.servers} { // one of each survives at least
+		for _, side := range [][]*replica{w.clients, w.servers} { // at least one replica of each side survives
 			side[w.random.IntN(len(side))].dead = false
 		}
-		// What was lost at the end of the trouble may still cost a session a moment later; after ten seconds nothing is left of it.
+		// Losses at the end of the trouble may still interrupt a session later, but not after ten seconds.
 		began, settled := w.now, w.now
 		for w.now.Sub(began) < 30*time.Second {
 			w.run(tick)
@@ -34,27 +34,34 @@ func TestElectionSettles(t *testing.T) {
 	t.Logf("settled within %s at worst", worst)
 }
 
-// TestTakeOver: with the default timing a lost replica is replaced, and everybody routes to the other one, within a second; within 1.4 s
-// while the Service still leads to a server that is gone, half of the time, and of two replicas after troubles that are over: TCP sends again
-// after 0.2, 0.6 and 1.4 s and then after 3. Of more, those that dialed in vain wait for each other, which takes until 1.8 s.
+// TestTakeOver: with the default timing, another replica replaces a lost one, and everybody routes to it, within want. The usual limit is 1 s. The limit of 1.4
+// s follows from TCP, which retransmits after 0.2, 0.6, 1.4 and 3 s; it applies after earlier faults, on busy hosts, and while the Service still routes to a
+// dead server. In that last case each attempt reaches the dead server with a probability of one half, so a few cases may take longer. With three clients, those
+// that dialed without success wait for each other, for up to 1.8 s.
 func TestTakeOver(t *testing.T) {
 	for _, test := range []struct {
 		side            Role
 		replicas        int
 		stale, troubled bool
-		want            time.Duration
+		// busy is the additional transmission time of packets to the other side, starting with the loss.
+		busy time.Duration
+		want time.Duration
+		// late is the percentage of cases that may take longer than want.
+		late int
 	}{
-		{Client, 2, false, false, time.Second},
-		{Server, 2, false, false, time.Second},
-		{Server, 2, true, false, 1400 * time.Millisecond},
-		{Client, 2, false, true, 1400 * time.Millisecond},
-		{Server, 2, false, true, 1400 * time.Millisecond},
-		{Client, 3, false, false, time.Second},
-		{Client, 3, false, true, 1800 * time.Millisecond},
-		{Server, 3, false, true, 1400 * time.Millisecond},
+		{Client, 2, false, false, 0, time.Second, 0},
+		{Server, 2, false, false, 0, time.Second, 0},
+		{Server, 2, true, false, 0, 1400 * time.Millisecond, 2},
+		{Server, 2, true, false, 30 * time.Millisecond, 1400 * time.Millisecond, 5},
+		{Client, 2, false, false, 60 * time.Millisecond, 1400 * time.Millisecond, 0},
+		{Client, 2, false, true, 0, 1400 * time.Millisecond, 0},
+		{Server, 2, false, true, 0, 1400 * time.Millisecond, 0},
+		{Client, 3, false, false, 0, time.Second, 0},
+		{Client, 3, false, true, 0, 1800 * time.Millisecond, 0},
+		{Server, 3, false, true, 0, 1400 * time.Millisecond, 0},
 	} {
 		side := test.side
-		worst := time.Duration(0)
+		var all []time.Duration
 		for seed := range uint64(200) {
 			w := newTunnelWorld(seed, test.replicas, test.replicas)
 			if test.troubled {
@@ -74,14 +81,19 @@ func TestTakeOver(t *testing.T) {
 					w.crash(r)
 				}
 			}
+			w.far = test.busy
 			began := w.now
 			for w.works() != "" && w.now.Sub(began) < 10*time.Second {
 				w.run(tick)
 			}
-			worst = max(worst, w.now.Sub(began))
+			all = append(all, w.now.Sub(began))
 		}
-		if t.Logf("%s lost of %d, stale %t, troubled %t: replaced within %s at worst", side, test.replicas, test.stale, test.troubled, worst); worst > test.want {
-			t.Errorf("a lost %s of %d is replaced within %s at worst, want %s", side, test.replicas, worst, test.want)
+		slices.Sort(all)
+		worst := all[len(all)*(100-test.late)/100-1]
+		t.Logf("%s lost of %d, stale %t, troubled %t, busy %s: replaced within %s, half of the time within %s, and within %s at worst", side, test.replicas,
+			test.stale, test.troubled, test.busy, worst, all[len(all)/2], all[len(all)-1])
+		if worst > test.want {
+			t.Errorf("a lost %s of %d is replaced within %s, want %s", side, test.replicas, worst, test.want)
 		}
 	}
 }
@@ -125,7 +137,7 @@ func TestWorkingTunnelStays(t *testing.T) {
 	}
 }
 
-// TestFarPeersConnect: a client that does not know the distance of the server yet gives it enough time to answer.
+// TestFarPeersConnect: a client that does not know the round trip time yet gives a distant server enough time to answer.
 func TestFarPeersConnect(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newTunnelWorld(seed, 1+int(seed%2), 1+int(seed/2%2))
@@ -137,7 +149,7 @@ func TestFarPeersConnect(t *testing.T) {
 	}
 }
 
-// TestSplitBrainHeals: two clients that cannot reach each other both dial. When they can again, one of them gives up.
+// TestSplitBrainHeals: two clients that cannot reach each other both dial. When they can reach each other again, one of them stops.
 func TestSplitBrainHeals(t *testing.T) {
 	for seed := range uint64(100) {
 		w := newTunnelWorld(seed, 2, 1+int(seed%2))
@@ -158,7 +170,7 @@ func TestSplitBrainHeals(t *testing.T) {
 	}
 }
 
-// TestSingleReplicaDialsAtOnce: it dials at once, and never gives up.
+// TestSingleReplicaDialsAtOnce: a client without siblings dials at once, and never stops dialing.
 func TestSingleReplicaDialsAtOnce(t *testing.T) {
 	start := time.Unix(1000, 0)
 	r, _ := Replica{}.Next(Client, Observation{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
@@ -172,7 +184,7 @@ func TestSingleReplicaDialsAtOnce(t *testing.T) {
 			t.Fatalf("it gave up after %s", now.Sub(start))
 		}
 	}
-	if dialed := r.Session - sessions; dialed < 30 || dialed > 32 { // twice in the first second, and every two seconds in the end
+	if dialed := r.Session - sessions; dialed < 30 || dialed > 32 { // two attempts in the first second, later one every two seconds
 		t.Errorf("it dialed %d times in a minute", dialed)
 	}
 	server, _ := Replica{}.Next(Server, Observation{Now: start, Self: "a"}, DefaultTiming(interval, lossThreshold))
@@ -202,7 +214,7 @@ func TestEndpointsTakeTurns(t *testing.T) {
 	if !ok || one != endpoints[0] || two != endpoints[1] {
 		t.Errorf("%s, then %s", one, two)
 	}
-	// Number 2 works, and later does not any more: it is the first to be tried again, and every other time.
+	// Endpoint 2 worked and then stopped working: the client tries it first, and again after each other endpoint.
 	seen := Observation{Now: time.Unix(1000, 0), Self: "a"}
 	r, _ := Replica{}.Next(Client, seen, DefaultTiming(interval, lossThreshold))
 	for r.Session < 2 {

@@ -11,8 +11,8 @@ import (
 type Cluster struct {
 	ID    string
 	Facts Facts
-	// Active has the addresses of the gateway pods that nodes route to, by cluster ID of the peer. For a missing peer, Explain takes the
-	// likeliest pod.
+	// Active has the addresses of the gateway pods that nodes route to, by cluster ID of the peer. For a peer that is not in Active, Explain uses
+	// FirstChoice.
 	Active map[string]netip.Addr
 	// Problems are the problems that Gather returned.
 	Problems []Problem
@@ -32,11 +32,11 @@ type End struct {
 // Explanation describes the path of a packet from one end to the other and of its answer.
 type Explanation struct {
 	From, To End
-	// Address is the address under which From sees To, so the one to call.
+	// Address is the address under which From sees To. Programs at From must call this address.
 	Address netip.Addr
 	// Seen is the address under which To sees From.
 	Seen netip.Addr
-	// There and Back are the hops of the packet and of its answer, as far as they got.
+	// There and Back are the hops of the packet and of its answer. If the path is broken, they end at the fault.
 	There, Back []Hop
 	// Fault is where and why the path is broken; nil if it works.
 	Fault *Fault
@@ -71,7 +71,7 @@ func Explain(clusters []Cluster, from, to End) Explanation {
 	w := &walk{clusters: clusters}
 	c := w.cluster(from.Cluster)
 	if c == nil || w.cluster(to.Cluster) == nil {
-		e.Fault = &Fault{Cluster: either(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its facts are not known here; give its kubeconfig too (--remote-kubeconfig), or its folder"}
+		e.Fault = &Fault{Cluster: either(c == nil, from.Cluster, to.Cluster), Object: "cluster", Text: "its network is unknown, because its objects were not read; give its kubeconfig too (--remote-kubeconfig), or its folder"}
 		return e
 	}
 	node, ok := c.Facts.Node(from.Node)
@@ -102,12 +102,12 @@ func Explain(clusters []Cluster, from, to End) Explanation {
 	case home == nil:
 		e.Fault = w.fault
 	case home.packet.Source != sent.Destination || home.packet.Destination != sent.Source:
-		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + home.node.Name, Text: fmt.Sprintf("the answer to %s comes as %s: whoever asked does not take it; compare the Configurations of both clusters: each must have the ranges of the other", sent, home.packet)}
+		e.Fault = &Fault{Cluster: from.Cluster, Object: "Node " + home.node.Name, Text: fmt.Sprintf("the answer to %s arrives as %s, so the client discards it; compare the Configurations of both clusters: each must have the ranges of the other", sent, home.packet)}
 	}
 	return e
 }
 
-// answer sends a packet back from the point where another one arrived.
+// answer follows the answering packet, which starts where the request arrived.
 func (w *walk) answer(end *arrival, packet Packet) *arrival {
 	return w.leave(end.cluster, end.node, packet, end.in, false)
 }
@@ -152,7 +152,7 @@ func (w *walk) between(c, far *Cluster, address netip.Addr) netip.Addr {
 		object := "IP object with spec.ip " + address.String()
 		for _, e := range far.Facts.Unexposed {
 			if e.Real == address {
-				w.broken(far, "IP "+e.Object, "label networking.liqo.io/host-unreachable=true keeps %s from peers: take it off", address)
+				w.broken(far, "IP "+e.Object, "label networking.liqo.io/host-unreachable=true hides %s from peers: remove the label", address)
 				return netip.Addr{}
 			}
 		}
@@ -189,7 +189,7 @@ func (c *Cluster) active() map[string]netip.Addr {
 	return choice
 }
 
-// gateway returns the replica with that address.
+// gateway returns the gateway replica with an address, and its peer.
 func (c *Cluster) gateway(ip netip.Addr) (Peer, Candidate, bool) {
 	for _, p := range c.Facts.Peers {
 		for _, candidate := range p.Candidates {

@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// TestWalks: the ways of a packet in the contract, section 4.7, with the text of each explanation as a golden file.
+// TestWalks compares the explanations of typical paths with golden files.
 func TestWalks(t *testing.T) {
 	outside := End{Cluster: "milan", Name: "printer", Address: addr("192.0.2.7")}
 	service := End{Cluster: "rome", Name: "default/kubernetes", Address: addr("10.96.0.1")}
@@ -68,7 +68,7 @@ func remote(node int, host byte) func([]Cluster) End {
 // cure matches the end of a fault's text: an instruction.
 var cure = regexp.MustCompile(`[;:] (add|call|compare|connect|correct|create|delete|give|run|see|start|take|wait) `)
 
-// TestFaults finds what is broken, and the text says where and how to repair it.
+// TestFaults: for each broken path, the text contains the location and the fix.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -83,10 +83,10 @@ func TestFaults(t *testing.T) {
 		{"no gateway pod", func(all []Cluster) { all[0].Facts.Peers[0].Candidates = nil }, "cluster rome: GatewayClient liqo-tenant-milan/milan: no pod of the gateway"},
 		{"no gateway pod there", func(all []Cluster) { all[1].Facts.Peers[0].Candidates = nil }, "cluster milan: GatewayServer liqo-tenant-rome/rome: no pod of the gateway"},
 		{"not connected", func(all []Cluster) { all[0].Facts.Peers[0].Connection = "Error" }, `cluster rome: Connection liqo-tenant-milan/gw-milan: status.value is "Error"`},
-		{"two servers", func(all []Cluster) { all[0].Facts.Peers[0].Role = Server }, "cluster milan: Server of cluster rome: the gateways of both clusters are a Server"},
-		{"a wrong range here", func(all []Cluster) { all[0].Facts.Peers[0].Pods[0].Real = prefix("10.99.0.0/16") }, `cluster rome: Configuration liqo-tenant-milan/milan: translating address 10.200.2.7 told by cluster "milan"`},
-		{"a wrong range there", func(all []Cluster) { all[1].Facts.Peers[0].Pods[0].Real = prefix("10.99.0.0/16") }, "cluster milan: Configuration liqo-tenant-rome/rome: the tunnel takes no packet from 10.200.1.5"},
-		{"a wrong view there", func(all []Cluster) { all[1].Facts.Peers[0].Pods[0].Real = prefix("10.200.128.0/17") }, "cluster milan: Configuration liqo-tenant-rome/rome: the tunnel takes no packet from 10.200.1.5"},
+		{"two servers", func(all []Cluster) { all[0].Facts.Peers[0].Role = Server }, "cluster milan: Server of cluster rome: both clusters have a Server"},
+		{"a wrong range here", func(all []Cluster) { all[0].Facts.Peers[0].Pods[0].Real = prefix("10.99.0.0/16") }, `cluster rome: Configuration liqo-tenant-milan/milan: translating address 10.200.2.7 reported by cluster "milan"`},
+		{"a wrong range there", func(all []Cluster) { all[1].Facts.Peers[0].Pods[0].Real = prefix("10.99.0.0/16") }, "cluster milan: Configuration liqo-tenant-rome/rome: the tunnel drops packets from 10.200.1.5"},
+		{"a wrong view there", func(all []Cluster) { all[1].Facts.Peers[0].Pods[0].Real = prefix("10.200.128.0/17") }, "cluster milan: Configuration liqo-tenant-rome/rome: the tunnel drops packets from 10.200.1.5"},
 		{"a node without its CIDR", func(all []Cluster) { all[1].Facts.Nodes[1].Pods = nil }, "cluster milan: Pod liqo-tenant-rome/gw-rome-0: the gateway drops"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestFaults(t *testing.T) {
 			if e.Fault == nil || !strings.HasPrefix(e.Fault.String(), test.want) {
 				t.Errorf("fault %v, want %q", e.Fault, test.want)
 			}
-			if e.Fault != nil && !cure.MatchString(e.Fault.Text) && e.Fault.Text != "status.remote is empty" { // that is a text of this test
+			if e.Fault != nil && !cure.MatchString(e.Fault.Text) && e.Fault.Text != "status.remote is empty" { // the second text was set by this test
 				t.Errorf("no cure in %q", e.Fault)
 			}
 			if !strings.Contains(e.String(), "broken: ") {
@@ -154,10 +154,10 @@ func randomWorld(r *rand.Rand) []Cluster {
 	return all
 }
 
-// free are two ranges that overlap none of the taken ones, nor do those behind them: views of several pod CIDRs follow each other.
+// free returns two ranges that do not overlap the taken ones. The range after each of them is free too, since the views of several pod CIDRs are consecutive.
 func free(r *rand.Rand, taken []netip.Prefix) (two []string) {
 	for len(two) < 2 {
-		// Few to choose from, so that views are often other clusters' real ranges.
+		// The choice is small, so that views often equal real ranges of other clusters.
 		second := byte([]int{10, 14, 20, 70, 72, 74, 76, 78, 80, 200, 204, 206}[r.IntN(12)])
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, second, 0, 0}), 15)
 		if !overlaps(taken, p) {
@@ -167,7 +167,8 @@ func free(r *rand.Rand, taken []netip.Prefix) (two []string) {
 	return two
 }
 
-// TestWalkIsTranslation: in any world, the hosts translate packets as Translation says, and an answer, also an ICMP error on the way, returns to the sender.
+// TestWalkIsTranslation: in any world, the hosts translate packets as Translation says. Answers, and ICMP errors about packets on their way, return to the
+// sender.
 func TestWalkIsTranslation(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	for range 3000 {
@@ -180,7 +181,7 @@ func TestWalkIsTranslation(t *testing.T) {
 		switch r.IntN(4) {
 		case 0:
 			from = nodeEnd(&all[a], r.IntN(2))
-		case 1: // the pod at the same place as the gateway on the other side
+		case 1: // a pod with the same host part of the address as the gateway of the other side
 			gw, _ := all[a].candidate(&all[a].Facts.Peers[0])
 			if last := gw.IP.As4()[3]; !taken(&all[b], last) {
 				to = pod(&all[b], 0, last)
@@ -208,7 +209,7 @@ func TestWalkIsTranslation(t *testing.T) {
 		if seen, err := there.ToView(sent); err != nil || seen != e.Seen {
 			t.Fatalf("%v: sees %s, translation says %s\n%s", err, e.Seen, seen, e)
 		}
-		// The inverse, too.
+		// The inverse translation gives the original addresses.
 		if real, err := here.ToReal(view); err != nil || real != wire {
 			t.Fatalf("%v: %s is %s there, want %s", err, view, real, wire)
 		}
@@ -219,12 +220,12 @@ func TestWalkIsTranslation(t *testing.T) {
 	}
 }
 
-// taken tells whether a gateway of the cluster has this place on its node.
+// taken reports whether a gateway of the cluster has an address that ends in this byte.
 func taken(c *Cluster, last byte) bool {
 	return slices.ContainsFunc(c.Facts.Peers, func(p Peer) bool { return p.Candidates[0].IP.As4()[3] == last })
 }
 
-// checkError sends an ICMP error back and wants the sender to recognise its own packet in it.
+// checkError sends an ICMP error back, and checks that it quotes the packet as the sender sent it.
 func checkError(t *testing.T, all []Cluster, from End, e Explanation) {
 	t.Helper()
 	w := &walk{clusters: all}
@@ -249,8 +250,8 @@ func checkError(t *testing.T, all []Cluster, from End, e Explanation) {
 	}
 }
 
-// TestPeersReachNothingElse: packets of a hostile gateway that pass come from the peer's own views, and go to a pod, to an exposed address, or as an answer to
-// a node.
+// TestPeersReachNothingElse: even if the peer's gateway is hostile, only packets from the peer's own views pass. They reach only pods, exposed addresses, and
+// nodes that called the peer.
 func TestPeersReachNothingElse(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 1))
 	passed, passedErrors := 0, 0
@@ -322,8 +323,8 @@ func TestPeersReachNothingElse(t *testing.T) {
 	}
 }
 
-// TestPeersOnlyAnswerLiqosPods: a peer's pod can't call a pod of Liqo, whose metrics need no authentication. It answers the calls of such a pod, and calls
-// other pods.
+// TestPeersOnlyAnswerLiqosPods: a peer's pod can't call a pod of Liqo, whose metrics need no authentication. It answers the calls of such a pod, and
+// calls other pods.
 func TestPeersOnlyAnswerLiqosPods(t *testing.T) {
 	rome, milan := apart()
 	own, other, far := pod(&rome, 1, 6), pod(&rome, 1, 5), pod(&milan, 0, 5)
@@ -357,7 +358,7 @@ func TestHostileAddresses(t *testing.T) {
 	rome, _ := together()
 	translation, _ := rome.Facts.Translation("milan")
 	for told, why := range map[string]string{
-		"127.0.0.1": "a loopback address", "169.254.169.254": "a link-local address", "224.0.0.251": "a multicast address", "0.0.0.0": "this very host",
+		"127.0.0.1": "a loopback address", "169.254.169.254": "a link-local address", "224.0.0.251": "a multicast address", "0.0.0.0": "the host itself",
 		"255.255.255.255": "a reserved address", "fd00::1": "not an IPv4 address", "::ffff:10.200.1.1": "not an IPv4 address",
 		"172.16.0.1": "not in a range of that cluster", "10.96.0.1": "not in a range of that cluster", "8.8.8.8": "not in a range of that cluster",
 		"10.71.1.1": "not in a range of that cluster",

@@ -13,7 +13,7 @@ type Facts struct {
 	// Pods are the pod CIDRs of this cluster. External is its external CIDR; not valid if it has none yet.
 	Pods     []netip.Prefix
 	External netip.Prefix
-	// Services are the service CIDRs of this cluster. No plan contains them. They only tell what kind of address an address is.
+	// Services are the service CIDRs of this cluster. No plan contains them. They only serve to recognize addresses of Services.
 	Services []netip.Prefix
 	// Nodes are the real nodes, sorted by name.
 	Nodes []Node
@@ -26,8 +26,8 @@ type Facts struct {
 	Unexposed []Exposed
 	// OutOfCIDRPods are the pods whose address is outside the pod CIDRs of their node, sorted by address.
 	OutOfCIDRPods []OutOfCIDRPod
-	// System are the addresses of Liqo's own pods in the pod network, sorted. Peers may answer them, but not call them: peers call Services. The list is
-	// complete for a node in the facts of the node's own agent.
+	// System are the addresses of Liqo's own pods in the pod network, sorted. Peers may answer these pods, but must call the Services in front of
+	// them. Only the facts of a node's own agent have all such addresses on the node.
 	System []netip.Addr
 	// Options apply to the whole cluster.
 	Options Options
@@ -37,7 +37,7 @@ type Facts struct {
 type Options struct {
 	// OverlayPort is the UDP port of the overlay; 0: DefaultOverlayPort.
 	OverlayPort uint16
-	// RulePriority determines the priority of Liqo's policy routing rules on nodes, which is one less; 0: DefaultRulePriority.
+	// RulePriority minus one is the priority of Liqo's policy routing rules on nodes; 0: DefaultRulePriority.
 	RulePriority int
 	// FullMasquerade makes all traffic of a node, including that of its pods, reach peers with the node's address as its source.
 	FullMasquerade bool
@@ -59,8 +59,8 @@ const (
 	// TunnelOverhead and TunnelOverhead6 are the overhead of WireGuard in bytes, which reduces the MTU: over IPv4 and over IPv6.
 	TunnelOverhead  = 60
 	TunnelOverhead6 = 80
-	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the far gateway is reachable. ProbePort is the UDP
-	// port outside the tunnel that answers which replica is active.
+	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the peer's gateway is reachable. ProbePort is the UDP port
+	// outside the tunnel that answers which replica is active.
 	PingPort = 12345
 	// PongPort is the source port of pings, to which the answers go. One container sends the pings and another one answers them. So a
 	// restart of the agent does not make the tunnel look dead to the peer.
@@ -89,7 +89,7 @@ type Node struct {
 	// Pods are the pod CIDRs that Kubernetes assigned to the node and that are inside the pod CIDRs of the cluster.
 	Pods []netip.Prefix
 	// Running has the addresses of the node's pods if some of them are outside Pods; otherwise it is empty. In that case, the CNI assigns
-	// addresses by itself, and Pods may contain pods of other nodes. The list is complete in the facts of the node's own agent.
+	// addresses by itself, and Pods may contain pods of other nodes. Only the facts of the node's own agent have the complete list.
 	Running []netip.Addr
 }
 
@@ -111,7 +111,7 @@ type Peer struct {
 	Pods, External []ipam.Remap
 	// Negotiated: only the peer named its ranges, and no administrator of this cluster entered them; see Admitted.
 	Negotiated bool
-	// Gateway is the name of the GatewayServer or GatewayClient. Role tells which of the two it is.
+	// Gateway is the name of the GatewayServer or GatewayClient. Role is the kind of the gateway: server or client.
 	Gateway string
 	Role    Role
 	// MTU is the upper limit for the tunnel's MTU in the gateway's spec; 0: no limit. TunnelMTU is the MTU in use, as the Connection reports
@@ -130,7 +130,7 @@ type Peer struct {
 	Connection string
 }
 
-// Candidate is a pod of a gateway, so one of its replicas.
+// Candidate is a pod of a gateway: one of its replicas.
 type Candidate struct {
 	Pod  string
 	IP   netip.Addr

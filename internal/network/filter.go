@@ -8,12 +8,12 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// gatewayTable returns the filters of a gateway. They translate and check every packet without connection state: packets from the overlay
-// to the tunnel (out) and from the tunnel to the overlay (in). They drop every packet without a translation. So a peer reaches pods of this
-// cluster, addresses that IP objects expose, and nodes that called the peer, and nothing else.
+// gatewayTable returns the filters of a gateway. They translate and check every packet without connection state: packets from the overlay to the
+// tunnel (out) and from the tunnel to the overlay (in). They drop every packet without a translation. So a peer reaches only pods of this cluster,
+// addresses that IP objects expose, and nodes that called the peer.
 //
-// Routing knows only the views of the peer. So sources are translated before routing, and so are destinations of packets from the tunnel.
-// Destinations of packets to the tunnel are translated after routing. The peer's own addresses may exist in this cluster too, even as the
+// The routing tables contain only the views of the peer. So sources are translated before routing, and so are destinations of packets from the
+// tunnel. Destinations of packets to the tunnel are translated after routing. The peer's own addresses may exist in this cluster too, even as the
 // address of this pod.
 func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.Table {
 	toReal, toExternal := map[netip.Addr]netip.Addr{}, map[netip.Addr]netip.Addr{}
@@ -82,7 +82,7 @@ func gatewayTable(f *Facts, p *Peer, near, far netip.Addr, mtu int) *dataplane.T
 					Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Accept},
 				dropped,
 			}},
-			// ICMP errors of this pod itself. Like such a router, the pod has no address that peers know.
+			// This rule is for ICMP errors from this pod itself. Like the router above, the pod has no address that peers know.
 			{Name: "own", Rules: []dataplane.FilterRule{
 				jump(dataplane.Match{}, "out-quoted"),
 				{Rewrite: dataplane.Rewrite{Field: dataplane.SourceField, To: single(f.External.Masked().Addr())}, Verdict: dataplane.Return},

@@ -28,13 +28,13 @@ type Tunnel struct {
 	Peers []TunnelPeer
 }
 
-// TunnelPeer is one key of the far gateway.
+// TunnelPeer is one key of the peer's gateway.
 type TunnelPeer struct {
 	Key dataplane.PublicKey
 	// Endpoint is the endpoint to dial; not valid for servers, which learn it from the client's packets.
 	Endpoint netip.AddrPort
-	// Carries: the traffic goes to this key. Exactly one of several keys carries traffic; with the others, the gateway only performs
-	// handshakes.
+	// Carries means that WireGuard sends the traffic with this key. Exactly one of several keys carries traffic; with the others, the gateway only
+	// performs handshakes.
 	Carries bool
 }
 
@@ -80,8 +80,8 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 		Rules: []dataplane.Rule{
 			{Priority: DefaultRulePriority, InLink: dataplane.OverlayLink, Table: dataplane.OverlayTable},
 			{Priority: DefaultRulePriority + 1, InLink: dataplane.TunnelLink, Table: dataplane.TunnelTable},
-			// For ICMP errors of this pod itself to the peer's pods, for example that a packet is too big. Through the CNI, they would come
-			// back to this pod.
+			// This rule is for ICMP errors that this pod itself sends to the peer's pods, for example that a packet is too big. The CNI would route
+			// them back to this pod.
 			{Priority: DefaultRulePriority + 2, InLink: "lo", Table: dataplane.OverlayTable},
 		},
 	}
@@ -99,10 +99,10 @@ func CompileGateway(f *Facts, self Self, tunnel Tunnel, active map[string]netip.
 	return state
 }
 
-// throughNode routes packets that nodes of the peer send to other peers through the gateway's own node. Such packets arise from calls of a
-// node port whose endpoint runs at another provider of this cluster. The other peer does not know these nodes, and they have no address in
-// this cluster's external CIDR. So the own node masquerades them. Addresses that an IP object exposes are exempt: the other peer knows an
-// address for them, and answers to that.
+// throughNode routes packets that nodes of the peer send to other peers through the gateway's own node. A node of the peer sends such packets when a
+// client calls a node port there and the endpoint runs at another provider of this cluster. The other provider does not know that node, and the node
+// has no address in this cluster's external CIDR. So the gateway's own node masquerades the packets. Addresses that an IP object exposes are exempt:
+// the other provider knows an address for them, and answers to that.
 func throughNode(f *Facts, p *Peer, self Self, routes routes) []dataplane.Rule {
 	own, ok := f.Node(self.Node)
 	if !ok || len(f.Peers) < 2 {
@@ -160,7 +160,7 @@ func gatewayRoutes(f *Facts, self Self, active map[string]netip.Addr, routes rou
 			to(single(s.IP), n.IP)
 		}
 	}
-	// Exposed addresses of neither pods nor peers are reached through the gateway's own node: Services, and hosts outside the cluster.
+	// Exposed addresses of Services, and of hosts outside the cluster, are reached through the gateway's own node.
 	if own, ok := f.Node(self.Node); ok {
 		for _, e := range f.Exposed {
 			if e.Kind == KindHost {

@@ -36,7 +36,7 @@ func OnePort(e networkingv1beta1.ServerEndpoint) (networkingv1beta1.ServerEndpoi
 }
 
 // OneDialedPort reduces the endpoint that a client dials to a single port. It returns an error if port or addresses are missing, if the
-// protocol is not UDP, or if an IP address leads to no other host.
+// protocol is not UDP, or if an IP address never leads to another host, such as a loopback address.
 func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, error) {
 	port, err := onePort("spec.endpoint.ports", e.Port, e.Ports)
 	if err != nil {
@@ -44,7 +44,7 @@ func OneDialedPort(e networkingv1beta1.Endpoint) (networkingv1beta1.Endpoint, er
 	}
 	switch {
 	case port == 0 || len(e.Addresses) == 0:
-		return e, errors.New("spec.endpoint needs addresses and port: those of status.endpoint of the peer's GatewayServer")
+		return e, errors.New("spec.endpoint needs addresses and port: copy them from status.endpoint of the peer's GatewayServer")
 	case e.Protocol != "" && e.Protocol != corev1.ProtocolUDP:
 		return e, fmt.Errorf("spec.endpoint.protocol is %s: the tunnel is over UDP", e.Protocol)
 	}
@@ -63,27 +63,28 @@ func LiteralAddress(text string) (netip.Addr, bool) {
 	return a.Unmap(), err == nil
 }
 
-// CheckDialed returns an error if a gateway must not dial an address of this peer: it means something else on every host, or it lies inside
-// the tunnel itself. The peer chooses the address, also by what its host name resolves to.
+// CheckDialed returns an error if a gateway must not dial an address of this peer: the address has another meaning on every host, or it lies inside
+// the tunnel itself. The check is needed because the peer chooses the address, directly or through the DNS entry of its host name.
 func (p *Peer) CheckDialed(a netip.Addr) error {
 	switch a = a.Unmap(); {
 	case !dialable(a):
 		return notDialable(a)
 	case contains(p.Views(), a):
-		return fmt.Errorf("%s lies where cluster %q is seen here (%s), so the tunnel would run through itself: "+
-			"add it to ipam.reservedSubnets and delete the Network of that range, another one is made", a, p.ClusterID, join(p.Views()))
+		return fmt.Errorf("%s is in the range under which cluster %q is seen here (%s), so the tunnel would be routed through itself: "+
+			"add it to ipam.reservedSubnets and delete the Network of that range, which Liqo then creates again", a, p.ClusterID, join(p.Views()))
 	}
 	return nil
 }
 
 func notDialable(a netip.Addr) error {
-	return fmt.Errorf("%s means something else on every host: give an address at which other clusters reach the gateway", a)
+	return fmt.Errorf("%s has another meaning on every host: give an address at which other clusters reach the gateway", a)
 }
 
-// CheckMTU returns an error if mtu is not a valid limit for the MTU of a tunnel, in bytes; 0: no limit.
-func CheckMTU(mtu int) error {
+// CheckMTU returns an error if mtu is not a valid limit for the MTU of a tunnel, in bytes; 0: no limit. name is the field or the flag that the user
+// has set.
+func CheckMTU(name string, mtu int) error {
 	if mtu != 0 && (mtu < 576 || mtu > 65535) {
-		return fmt.Errorf("spec.mtu is %d: want 576 to 65535, or nothing to have it computed", mtu)
+		return fmt.Errorf("%s is %d: want 576 to 65535, or nothing to have it computed", name, mtu)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
@@ -16,21 +17,44 @@ import (
 // maxDialed is the maximum number of addresses of an endpoint. A peer tries them one after the other.
 const maxDialed = 8
 
-// Exposure is where peers reach the server of a tunnel.
+// Exposure is the endpoint at which peers reach the server of a tunnel, or the reason why there is none yet.
 type Exposure struct {
-	// Endpoint is nil as long as it is not known. Wait describes what is missing then.
+	// Endpoint is nil as long as it is unknown. Wait then describes what is missing.
 	Endpoint *networkingv1beta1.Endpoint
 	Wait     string
-	// InPlaceOf names what the node port replaces, if the Service has no load balancer; empty otherwise.
+	// InPlaceOf describes the load balancer that has no address, if Endpoint is the node port that replaces it; empty otherwise.
 	InPlaceOf string
 	// Again is the time after which the result changes by itself; 0: never.
 	Again time.Duration
 }
 
+// ExposureRules are the settings of the installation for the endpoints of its servers.
+type ExposureRules struct {
+	// Timeout is how long a load balancer may take to get an address. After it, peers dial the node port that Kubernetes gives each Service of that
+	// type.
+	Timeout time.Duration
+	// Addresses are the IP addresses or host names at which peers reach node ports; if empty, those of the nodes.
+	Addresses []string
+}
+
+// Check returns an error if peers would refuse an endpoint with these addresses.
+func (r ExposureRules) Check() error {
+	if n := len(r.Addresses); n > maxDialed {
+		return fmt.Errorf("it has %d addresses, but peers accept at most %d", n, maxDialed)
+	}
+	for _, text := range r.Addresses {
+		if a, ok := LiteralAddress(text); ok && !dialable(a) {
+			return notDialable(a)
+		} else if !ok && len(validation.IsDNS1123Subdomain(text)) > 0 {
+			return fmt.Errorf("%q is neither an IP address nor a host name", text)
+		}
+	}
+	return nil
+}
+
 // ExposureOf returns the endpoint at which clients outside the cluster reach a server. present is the endpoint that was reported last, waited is
-// how long the gateway has had none, and timeout is how long a load balancer may take to get an address. After it, peers dial the node port that
-// Kubernetes gives each Service of that type.
-func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited, timeout time.Duration) Exposure {
+// how long the gateway has had none.
+func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod, present *networkingv1beta1.Endpoint, waited time.Duration, rules ExposureRules) Exposure {
 	name := fmt.Sprintf("Service %s/%s", service.Namespace, service.Name)
 	if len(service.Spec.Ports) == 0 {
 		return Exposure{Wait: "waiting for a port of " + name}
@@ -41,6 +65,10 @@ func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod,
 			return Exposure{Wait: wait}
 		}
 		return Exposure{Endpoint: &networkingv1beta1.Endpoint{Addresses: addresses, Port: number, Protocol: port.Protocol}}
+	}
+	ofNodes, timeout := rules.Addresses, rules.Timeout
+	if len(ofNodes) == 0 {
+		ofNodes = nodeAddresses(nodes, pods)
 	}
 	switch service.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer:
@@ -56,13 +84,13 @@ func ExposureOf(service *corev1.Service, nodes []corev1.Node, pods []corev1.Pod,
 			exposed.Again = max(timeout-waited, time.Second)
 			return exposed
 		}
-		if byNode := at(port.NodePort, nodeAddresses(nodes, pods), ""); byNode.Endpoint != nil {
+		if byNode := at(port.NodePort, ofNodes, ""); byNode.Endpoint != nil {
 			byNode.InPlaceOf = balancer
 			return byNode
 		}
 		return exposed
 	case corev1.ServiceTypeNodePort:
-		return at(port.NodePort, nodeAddresses(nodes, pods), fmt.Sprintf("waiting for the node port of %s, and for nodes with an address", name))
+		return at(port.NodePort, ofNodes, fmt.Sprintf("waiting for the node port of %s, and for nodes with an address", name))
 	default:
 		var addresses []string
 		if service.Spec.ClusterIP != "" && service.Spec.ClusterIP != corev1.ClusterIPNone {
@@ -81,8 +109,8 @@ func balancerAddresses(service *corev1.Service) (addresses []string) {
 	return addresses
 }
 
-// byRank returns the nodes by which peers may reach a node port, the best first: those that run a ready one of the pods, then those that run
-// another one, then the rest.
+// byRank sorts the nodes through which peers may reach a node port, the best first: nodes with a ready pod, then nodes with a pod that is not ready,
+// then all other nodes.
 func byRank(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
 	rank := func(n *corev1.Node) int {
 		switch {
@@ -99,8 +127,8 @@ func byRank(nodes []corev1.Node, pods []corev1.Pod) []corev1.Node {
 	return reached
 }
 
-// nodeAddresses returns at most maxDialed addresses of nodes. External addresses come first, because a peer is usually in another network; the
-// same internal address may be another host there. Half of the places are for internal addresses, for peers in the same network.
+// nodeAddresses returns at most maxDialed addresses of nodes. External addresses come first, because a peer is usually in another network, where the
+// same internal address may belong to another host. Up to half of the addresses are internal ones, for peers in the same network.
 func nodeAddresses(nodes []corev1.Node, pods []corev1.Pod) []string {
 	var internal, external []string
 	for _, node := range byRank(nodes, pods) {

@@ -15,7 +15,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestExposure: where peers dial a server, for each type of Service. Without a load balancer, they dial its node port after the stated time.
+// TestExposure checks the endpoint that peers dial, for each type of Service. If a load balancer gets no address before the timeout, peers dial its node port.
 func TestExposure(t *testing.T) {
 	const timeout = 2 * time.Minute
 	nodes := []corev1.Node{testNode("z", true, "192.0.2.26", "198.51.100.26"), testNode("down", false, "192.0.2.99"), testNode("v6", true, "2001:db8::1")}
@@ -43,11 +43,21 @@ func TestExposure(t *testing.T) {
 		want    []string
 		wait    string
 		again   time.Duration
+		// instead holds the addresses that the administrator set for node ports.
+		instead []string
 	}{
-		"node port":               {service: service(corev1.ServiceTypeNodePort, 30500, "10.96.0.7"), port: 30500, want: byNode},
-		"node port not given yet": {service: service(corev1.ServiceTypeNodePort, 0, "10.96.0.7"), wait: "waiting for the node port of Service t/gw-milan"},
-		"cluster IP":              {service: service(corev1.ServiceTypeClusterIP, 0, "10.96.0.7"), port: 51840, want: []string{"10.96.0.7"}},
-		"no cluster IP":           {service: service(corev1.ServiceTypeClusterIP, 0, ""), wait: "waiting for the ClusterIP"},
+		"node port": {service: service(corev1.ServiceTypeNodePort, 30500, "10.96.0.7"), port: 30500, want: byNode},
+		"node port at other addresses": {
+			service: service(corev1.ServiceTypeNodePort, 30500, "10.96.0.7"), instead: []string{"10.99.0.11", "vpn.example"}, port: 30500, want: []string{"10.99.0.11", "vpn.example"},
+		},
+		"other addresses, and a load balancer": {
+			service: service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7", corev1.LoadBalancerIngress{IP: "203.0.113.5"}),
+			instead: []string{"10.99.0.11"}, port: 51840, want: []string{"203.0.113.5"},
+		},
+		"other addresses, no load balancer in time": {service: balancer, instead: []string{"10.99.0.11"}, waited: timeout, port: 30500, want: []string{"10.99.0.11"}},
+		"node port not given yet":                   {service: service(corev1.ServiceTypeNodePort, 0, "10.96.0.7"), wait: "waiting for the node port of Service t/gw-milan"},
+		"cluster IP":                                {service: service(corev1.ServiceTypeClusterIP, 0, "10.96.0.7"), port: 51840, want: []string{"10.96.0.7"}},
+		"no cluster IP":                             {service: service(corev1.ServiceTypeClusterIP, 0, ""), wait: "waiting for the ClusterIP"},
 		"load balancer": {
 			service: service(corev1.ServiceTypeLoadBalancer, 30500, "10.96.0.7", corev1.LoadBalancerIngress{IP: "203.0.113.5"}, corev1.LoadBalancerIngress{Hostname: "lb.example"}),
 			waited:  time.Hour, port: 51840, want: []string{"203.0.113.5", "lb.example"},
@@ -65,7 +75,7 @@ func TestExposure(t *testing.T) {
 			if c.present != 0 {
 				present = &networkingv1beta1.Endpoint{Port: c.present}
 			}
-			got := ExposureOf(c.service, nodes, pods, present, c.waited, timeout)
+			got := ExposureOf(c.service, nodes, pods, present, c.waited, ExposureRules{Timeout: timeout, Addresses: c.instead})
 			if !strings.Contains(got.Wait, c.wait) || (got.Wait == "") != (c.wait == "") || got.Again != c.again {
 				t.Errorf("wait %q, again %s, want %q, %s", got.Wait, got.Again, c.wait, c.again)
 			}
@@ -83,7 +93,24 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestNodeAddresses: peers are told addresses that answer, and no more than they accept.
+// TestExposureRulesAreThoseOfPeers: an administrator can set no address that peers refuse.
+func TestExposureRulesAreThoseOfPeers(t *testing.T) {
+	for text, good := range map[string]bool{
+		"10.99.0.11": true, "vpn.example.org": true, "10.99.0.11,10.99.0.12": true, "": false, "127.0.0.1": false, "0.0.0.0": false, "a_b": false,
+		"10.99.0.11:4242": false, "1.1.1.1,1.1.1.2,1.1.1.3,1.1.1.4,1.1.1.5,1.1.1.6,1.1.1.7,1.1.1.8,1.1.1.9": false,
+	} {
+		rules := ExposureRules{Addresses: strings.Split(text, ",")}
+		if err := rules.Check(); (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+		facts := &networkingv1beta1.NetworkFacts{Endpoint: &networkingv1beta1.Endpoint{Addresses: rules.Addresses, Port: 30500}}
+		if err := CheckFacts(facts); good && err != nil {
+			t.Errorf("a peer refuses %q: %v", text, err)
+		}
+	}
+}
+
+// TestNodeAddresses: peers get addresses of working nodes, and no more addresses than they accept.
 func TestNodeAddresses(t *testing.T) {
 	virtual, leaving := testNode("virtual", true, "10.0.0.9"), testNode("leaving", true, "192.0.2.77")
 	virtual.Labels = map[string]string{api.LabelType: api.TypeVirtualNode}

@@ -42,7 +42,7 @@ func (o *Owner) MetricsName() string {
 	return child + suffix
 }
 
-// UpdateMetricsService sets the fields of the existing Service have to the values in want. The labels and annotations of others stay.
+// UpdateMetricsService sets the fields of the existing Service have to the values in want. Labels and annotations that other programs set stay.
 func UpdateMetricsService(have, want *corev1.Service) {
 	have.Labels, have.Annotations = Layered(have.Labels, want.Labels), Layered(have.Annotations, want.Annotations)
 	if have.Spec.ClusterIP == "" {

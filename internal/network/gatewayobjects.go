@@ -152,7 +152,7 @@ func (o *Owner) Subjects() []rbacv1.Subject {
 // UpdateDeployment sets the fields of the existing Deployment have to the values in want. Where want has no value, the value from the API
 // server stays.
 func UpdateDeployment(have, want *appsv1.Deployment) {
-	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
+	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && containsAll(have.Spec, want.Spec) {
 		return
 	}
 	selector, restarted := have.Spec.Selector, have.Spec.Template.Annotations[annotationRestarted]
@@ -168,7 +168,7 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 // UpdateService sets the fields of the existing Service have to the values in want. Where want has no value, the assigned addresses, ports
 // and load balancer class stay.
 func UpdateService(have, want *corev1.Service) {
-	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && says(have.Spec, want.Spec) {
+	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && containsAll(have.Spec, want.Spec) {
 		return
 	}
 	given := have.Spec
@@ -194,8 +194,8 @@ func UpdateService(have, want *corev1.Service) {
 	}
 }
 
-// updateMeta updates the metadata of have, and reports whether the spec differs from the one that was last written. It removes labels and
-// annotations that were written earlier and are no longer wanted, and keeps those of others.
+// updateMeta updates the metadata of have, and reports whether the spec differs from the last spec that Liqo wrote. It removes labels and
+// annotations that Liqo wrote earlier and no longer wants. It keeps those of other programs.
 func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	hash := hashJSON(spec)
 	changed := have.Annotations[annotationRendered] != hash
@@ -223,8 +223,9 @@ type names struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// says reports whether have contains all values of want, compared as JSON. The API server may fill in whatever is empty in want.
-func says(have, want any) bool {
+// containsAll reports whether the object have already contains all values of want, compared as JSON. Fields that are empty in want are ignored,
+// because the API server may have set defaults for them.
+func containsAll(have, want any) bool {
 	var generic [2]any
 	for i, value := range []any{have, want} {
 		text, err := json.Marshal(value)

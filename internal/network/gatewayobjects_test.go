@@ -93,7 +93,7 @@ func TestUpdatesSettle(t *testing.T) {
 			t.Errorf("%d replicas, annotations %v", *have.Spec.Replicas, have.Spec.Template.Annotations)
 		}
 	}
-	// What the template no longer says goes.
+	// Values that were removed from the template are removed from the object.
 	less := want.DeepCopy()
 	less.Spec.Template.Spec.NodeSelector = nil
 	UpdateDeployment(have, less)
@@ -154,7 +154,7 @@ func TestServiceUpdates(t *testing.T) {
 	}
 	update(func() {})
 	class, dual := "example.org/default", corev1.IPFamilyPolicyPreferDualStack
-	have.Spec.LoadBalancerClass = &class // by whoever makes load balancers
+	have.Spec.LoadBalancerClass = &class // as a load balancer controller does
 	have.Annotations["theirs"], have.Labels["theirs"] = "1", "1"
 	update(func() {
 		spec.Endpoint.Port, spec.ServiceAnnotations, spec.ServiceLabels = 4501, map[string]string{"pool": "b"}, nil
@@ -231,7 +231,7 @@ func TestOnePort(t *testing.T) {
 		{given: networkingv1beta1.Endpoint{Port: 1}, refuse: "needs addresses and port"},
 		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Port: 1, Protocol: corev1.ProtocolTCP}, refuse: "protocol is TCP"},
 		{given: networkingv1beta1.Endpoint{Addresses: []string{"a"}, Ports: []int32{1, 2}}, refuse: "names 2 ports"},
-		{given: networkingv1beta1.Endpoint{Addresses: []string{"a", "127.0.0.1"}, Port: 1}, refuse: "spec.endpoint.addresses: 127.0.0.1 means something else"},
+		{given: networkingv1beta1.Endpoint{Addresses: []string{"a", "127.0.0.1"}, Port: 1}, refuse: "spec.endpoint.addresses: 127.0.0.1 has another meaning"},
 		{given: networkingv1beta1.Endpoint{Addresses: []string{" ::ffff:169.254.169.254"}, Port: 1}, refuse: "spec.endpoint.addresses: 169.254.169.254"},
 	} {
 		got, err := OneDialedPort(c.given)

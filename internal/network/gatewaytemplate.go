@@ -58,8 +58,8 @@ func NewServiceType(template *networkingv1beta1.WgGatewayServerTemplate) corev1.
 // renderedParts returns the keys of the template's spec that Render uses. It ignores others.
 func renderedParts() []string { return []string{"deployment", "service"} }
 
-// Render executes the Go templates in the strings of raw, the JSON of spec.template of a gateway template. In place of a number or a
-// boolean, a string with a template is converted to that type. A string with a template whose result is empty is left out. Errors name the
+// Render executes the Go templates in the strings of raw, the JSON of spec.template of a gateway template. Where Kubernetes expects a number or a
+// boolean, Render converts the result of the template to that type. It leaves out fields whose template has an empty result. Errors name the
 // position.
 func Render(raw []byte, data TemplateData) (*Rendered, error) {
 	var whole struct {
@@ -89,11 +89,11 @@ func Render(raw []byte, data TemplateData) (*Rendered, error) {
 	}
 	text, err := json.Marshal(filled)
 	if err != nil {
-		return nil, fmt.Errorf("marshalling what spec.template comes to: %w", err)
+		return nil, fmt.Errorf("marshalling the rendered spec.template: %w", err)
 	}
 	rendered := &Rendered{}
 	if err := yaml.UnmarshalStrict(text, rendered); err != nil {
-		return nil, fmt.Errorf("reading what spec.template.spec comes to: %w", err)
+		return nil, fmt.Errorf("reading the rendered spec.template.spec: %w", err)
 	}
 	return rendered, nil
 }
@@ -158,7 +158,7 @@ func fillTemplateText(text string, kind reflect.Type, path string, data Template
 	}
 	scalar, err := templateScalar(result, kind)
 	if err != nil {
-		return nil, false, fmt.Errorf("%s comes to %q: %w", path, result, err)
+		return nil, false, fmt.Errorf("%s renders to %q: %w", path, result, err)
 	}
 	return scalar, true, nil
 }

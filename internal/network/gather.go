@@ -97,7 +97,7 @@ func GatherTranslation(o *Objects, clusterID string) (Translation, []Problem, bo
 		}
 	}
 	if mine == nil {
-		g.wait(clusterID, "Configuration "+clusterID, "none gives cluster %q a place here yet: waiting for it and its status.remote", clusterID)
+		g.wait(clusterID, "Configuration "+clusterID, "no Configuration maps the ranges of cluster %q yet: waiting for it and its status.remote", clusterID)
 		return Translation{}, g.problems, false
 	}
 	g.exposed(views)
@@ -127,7 +127,7 @@ func (g *gathering) local() {
 		}
 		prefix, err := netip.ParsePrefix(n.Status.CIDR)
 		if err != nil || ipam.SpecialPrefix(prefix) != "" {
-			g.problem("", name, "status.cidr %q is no IPv4 range that a cluster may have: set spec.cidr right and make the Network anew", n.Status.CIDR)
+			g.problem("", name, "status.cidr %q is no IPv4 range that a cluster may have: delete the Network and create it again with a correct spec.cidr", n.Status.CIDR)
 			continue
 		}
 		switch prefix = prefix.Masked(); kind {
@@ -181,7 +181,7 @@ func (g *gathering) nodes() {
 	for i, n := range g.facts.Nodes {
 		for _, other := range g.facts.Nodes[:i] {
 			if n.IP == other.IP {
-				g.problem("", "Node "+n.Name, "status.addresses: InternalIP %s is that of Node %s too: give each node its own", n.IP, other.Name)
+				g.problem("", "Node "+n.Name, "status.addresses: InternalIP %s is also the InternalIP of Node %s: give each node its own", n.IP, other.Name)
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func byAge[T any, P interface {
 	return all
 }
 
-// clusterOf returns the ID of the peer that an object is about: the value of its label, or else its name.
+// clusterOf returns the ID of the peer to which an object belongs: the value of its label, or else its name.
 func clusterOf(o metav1.Object) string {
 	return cmp.Or(o.GetLabels()[api.LabelRemoteClusterID], o.GetName())
 }

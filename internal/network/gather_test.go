@@ -84,7 +84,7 @@ func runningPods(inside, outside int) []corev1.Pod {
 		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: fmt.Sprint("pod-", i)}, Spec: corev1.PodSpec{NodeName: node},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.10.%d.%d", third, host)}})
 	}
-	// These have no address of their own in the pod network, or not any more.
+	// A host-network pod, a finished pod and an offloaded pod have no address in this cluster's pod network.
 	host, done, far := pods[0].DeepCopy(), pods[0].DeepCopy(), pods[0].DeepCopy()
 	host.Spec.HostNetwork, host.Status.PodIP = true, "172.16.0.1"
 	done.Status.Phase, done.Status.PodIP = corev1.PodSucceeded, "10.10.8.8"
@@ -127,15 +127,16 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestPodsOfLiqo: they are those of the installation's namespace, the gateways and the virtual kubelets, as far as they have an address of their own.
+// TestPodsOfLiqo: System has the addresses of the pods in the namespace of the installation, of gateways and of virtual kubelets. Pods without an address of
+// their own are left out.
 func TestPodsOfLiqo(t *testing.T) {
-	o := objects(t) // with two gateways
+	o := objects(t) // contains two gateway pods
 	for name, change := range map[string]func(*corev1.Pod){
 		"10.10.1.21": func(p *corev1.Pod) { p.Namespace = "liqo" },
 		"10.10.1.22": func(p *corev1.Pod) {
 			p.Labels = map[string]string{offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet}
 		},
-		"10.10.1.23": func(*corev1.Pod) {}, // an application
+		"10.10.1.23": func(*corev1.Pod) {}, // a pod of a user
 		"10.10.1.24": func(p *corev1.Pod) { p.Namespace, p.Spec.HostNetwork = "liqo", true },
 		"10.10.1.25": func(p *corev1.Pod) { p.Namespace, p.Status.Phase = "liqo", corev1.PodSucceeded },
 		"172.16.0.9": func(p *corev1.Pod) { p.Namespace = "liqo" }, // outside the pod network
@@ -160,7 +161,7 @@ func TestGatherIsOrderless(t *testing.T) {
 	second.Namespace, second.CreationTimestamp = "liqo-tenant-other", metav1.Unix(5, 0)
 	o.Configurations = append(o.Configurations, *second)
 	o.IPs = append(o.IPs, userIP("a", "192.0.2.7", "10.70.0.9"), userIP("b", "192.0.2.7", "10.70.0.10"), userIP("c", "192.0.2.8", "10.70.0.9"))
-	// Twice what there may be once.
+	// Several objects where only one is used.
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Labels: o.GatewayClients[0].Labels}
 	for i, name := range []string{"x", "y"} {
 		meta.Name, meta.CreationTimestamp = name, metav1.Unix(int64(10-i), 0)
@@ -205,7 +206,7 @@ func userIP(name, real, external string) ipamv1alpha1.IP {
 	return ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}, Spec: ipamv1alpha1.IPSpec{IP: real}, Status: ipamv1alpha1.IPStatus{IP: external}}
 }
 
-// podsIP is the one that the system makes for a pod at a provider.
+// podsIP returns the IP object that Liqo creates for a pod at a provider.
 func podsIP(name, real, external string) ipamv1alpha1.IP {
 	ip := userIP(name, real, external)
 	ip.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, Controller: new(true)}}
@@ -218,7 +219,7 @@ func TestGatherReportsProblems(t *testing.T) {
 		change  func(o *Objects)
 		peers   int
 		waiting bool
-		want    string // object: beginning of the text
+		want    string // object: start of the text
 	}{
 		{"no Configuration status", func(o *Objects) { o.Configurations[0].Status.Remote = nil }, 0, true, "Configuration liqo-tenant-milan/milan: status.remote is empty"},
 		{"half a status", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.External = nil }, 0, true, "Configuration liqo-tenant-milan/milan: status.remote.cidr.external has 0 ranges for the 1"},
@@ -228,49 +229,49 @@ func TestGatherReportsProblems(t *testing.T) {
 		{"a second range that collides", func(o *Objects) {
 			c := &o.Configurations[0]
 			c.Spec.Remote.CIDR.Pod, c.Status.Remote.CIDR.Pod = append(c.Spec.Remote.CIDR.Pod, "10.20.0.0/16"), append(c.Status.Remote.CIDR.Pod, "10.96.0.0/16")
-		}, 1, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.20.0.0/16, seen here as 10.96.0.0/16, collides here"},
+		}, 1, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.20.0.0/16, seen here as 10.96.0.0/16, overlaps here"},
 		{"loopback as a range", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.Pod[0] = "127.0.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 127.0.0.0/16, seen here as 10.71.0.0/16, is a range that overlaps 127.0.0.0/8"},
 		{"the tunnel as a range", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.Pod[0] = "169.254.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 169.254.0.0/16"},
 		{"everything as a range", func(o *Objects) {
 			o.Configurations[0].Spec.Remote.CIDR.Pod[0], o.Configurations[0].Status.Remote.CIDR.Pod[0] = "0.0.0.0/0", "0.0.0.0/0"
 		}, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 0.0.0.0/0"},
-		{"seen on our pods", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.10.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.10.0.0/16, collides here with a range of this cluster"},
-		{"seen on our services", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.96.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.96.0.0/16, collides here"},
+		{"seen on our pods", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.10.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.10.0.0/16, overlaps here a range of this cluster"},
+		{"seen on our services", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.96.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.96.0.0/16, overlaps here"},
 		{"seen on our nodes", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "172.16.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 172.16.0.0/16, covers here an address of Node rome-1"},
 		{"another length", func(o *Objects) { o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.71.0.0/17" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.pod: range 10.10.0.0/16, seen here as 10.71.0.0/17, does not fit"},
 		{"its own ranges overlap", func(o *Objects) { o.Configurations[0].Spec.Remote.CIDR.External[0] = "10.10.0.0/16" }, 0, false, "Configuration liqo-tenant-milan/milan: remote.cidr.external: range 10.10.0.0/16, seen here as 10.73.0.0/16, overlaps 10.10.0.0/16"},
 		{"no gateway", func(o *Objects) { o.GatewayClients = nil }, 0, true, "Configuration liqo-tenant-milan/milan: waiting for a GatewayServer or GatewayClient"},
 		{"no endpoint", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = nil }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint has addresses []"},
-		{"an endpoint inside the tunnel", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 lies where cluster \"milan\" is seen here"},
-		{"an endpoint inside the tunnel, mapped", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"::ffff:10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 lies where cluster \"milan\" is seen here"},
-		{"an endpoint that is this host", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"a", "127.0.0.1"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 127.0.0.1 means something else on every host"},
+		{"an endpoint inside the tunnel", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 is in the range under which cluster \"milan\" is seen here"},
+		{"an endpoint inside the tunnel, mapped", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"::ffff:10.71.5.5"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 10.71.5.5 is in the range under which cluster \"milan\" is seen here"},
+		{"an endpoint that is this host", func(o *Objects) { o.GatewayClients[0].Spec.Endpoint.Addresses = []string{"a", "127.0.0.1"} }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.endpoint.addresses: 127.0.0.1 has another meaning on every host"},
 		{"an impossible MTU", func(o *Objects) { o.GatewayClients[0].Spec.MTU = 68 }, 0, false, "GatewayClient liqo-tenant-milan/milan: spec.mtu 68 is not between"},
 		{"no pod CIDR yet", func(o *Objects) { o.Networks[0].Status.CIDR = "" }, 0, true, "Network liqo/pod-cidr: status.cidr is empty"},
 		{"no external CIDR", func(o *Objects) { o.Networks = slices.Delete(o.Networks, 2, 3) }, 0, true, "Network liqo/external-cidr: waiting"},
 		{"no gateway pod", func(o *Objects) { o.Pods = nil }, 1, true, "GatewayClient liqo-tenant-milan/milan: waiting for a pod"},
 		{"a short key", func(o *Objects) { o.PublicKeys[0].Spec.PublicKey = []byte{1} }, 1, false, "PublicKey liqo-tenant-milan/milan: spec.publicKey has 1 bytes"},
 		{"a node without an address", func(o *Objects) { o.Nodes[0].Status.Addresses = nil }, 1, true, "Node rome-2: status.addresses"},
-		{"two nodes with one address", func(o *Objects) { o.Nodes[0].Status = o.Nodes[2].Status }, 1, false, "Node rome-2: status.addresses: InternalIP 172.16.0.1 is that of Node rome-1 too"},
+		{"two nodes with one address", func(o *Objects) { o.Nodes[0].Status = o.Nodes[2].Status }, 1, false, "Node rome-2: status.addresses: InternalIP 172.16.0.1 is also the InternalIP of Node rome-1"},
 		{"an IP that waits", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "192.0.2.7", "")) }, 1, true, "IP demo/x: status.ip is \"\""},
 		{"an IP for loopback", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "127.0.0.1", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip \"127.0.0.1\" can't be exposed, it is a loopback address"},
 		{"an IP for a pod of ours", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "10.10.1.9", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 10.10.1.9 is in a pod CIDR"},
 		{"an IP from elsewhere", func(o *Objects) { o.IPs = append(o.IPs, userIP("x", "192.0.2.7", "10.90.0.9")) }, 1, false, "IP demo/x: status.ip 10.90.0.9 is not in the external CIDR 10.70.0.0/16"},
-		{"an IP of a pod whose provider names a node of ours", func(o *Objects) { o.IPs = append(o.IPs, podsIP("x", "172.16.0.1", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 172.16.0.1, which the provider of its pod told, is not where a peer is seen"},
-		{"an IP of a pod whose provider names a host", func(o *Objects) { o.IPs = append(o.IPs, podsIP("x", "192.0.2.7", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 192.0.2.7, which the provider of its pod told, is not where a peer is seen"},
+		{"an IP of a pod whose provider names a node of ours", func(o *Objects) { o.IPs = append(o.IPs, podsIP("x", "172.16.0.1", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 172.16.0.1, which the provider of the pod reported, is not in a range under which this cluster sees a peer"},
+		{"an IP of a pod whose provider names a host", func(o *Objects) { o.IPs = append(o.IPs, podsIP("x", "192.0.2.7", "10.70.0.9")) }, 1, false, "IP demo/x: spec.ip 192.0.2.7, which the provider of the pod reported, is not in a range under which this cluster sees a peer"},
 		{"one address twice", func(o *Objects) {
 			o.IPs = append(o.IPs, userIP("x", "192.0.2.7", "10.70.0.9"), userIP("y", "192.0.2.7", "10.70.0.10"))
-		}, 1, false, "IP demo/y: spec.ip 192.0.2.7 is exposed by IP demo/x already"},
+		}, 1, false, "IP demo/y: spec.ip 192.0.2.7 is already exposed by IP demo/x"},
 		{"two addresses as one", func(o *Objects) {
 			o.IPs = append(o.IPs, userIP("x", "192.0.2.7", "10.70.0.9"), userIP("y", "192.0.2.8", "10.70.0.9"))
-		}, 1, false, "IP demo/y: status.ip 10.70.0.9 was given to IP demo/x too"},
+		}, 1, false, "IP demo/y: status.ip 10.70.0.9 is also the status.ip of IP demo/x"},
 		{"another Configuration", func(o *Objects) {
 			c := o.Configurations[0].DeepCopy()
 			c.Namespace, c.CreationTimestamp = "other", metav1.Unix(9, 0)
 			o.Configurations = append(o.Configurations, *c)
-		}, 1, false, "Configuration other/milan: it is about cluster \"milan\""},
+		}, 1, false, "Configuration other/milan: cluster \"milan\" has another, older Configuration in namespace"},
 		{"a server and a client", func(o *Objects) {
 			o.GatewayServers = []networkingv1beta1.GatewayServer{{ObjectMeta: o.GatewayClients[0].ObjectMeta}}
-		}, 1, false, "GatewayClient liqo-tenant-milan/milan: cluster \"milan\" has GatewayServer milan as well"},
+		}, 1, false, "GatewayClient liqo-tenant-milan/milan: cluster \"milan\" also has GatewayServer milan"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := objects(t)
@@ -298,13 +299,13 @@ func TestProblemsOfOnePeerAffectNoOther(t *testing.T) {
 	o := objects(t)
 	turin := o.Configurations[0].DeepCopy()
 	turin.Name, turin.Namespace, turin.Labels = "turin", "liqo-tenant-turin", map[string]string{api.LabelRemoteClusterID: "turin"}
-	turin.Status.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}, External: []string{"10.76.0.0/16"}} // where milan is
+	turin.Status.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}, External: []string{"10.76.0.0/16"}} // the views of milan
 	o.Configurations = append(o.Configurations, *turin)
 	facts, problems := Gather(&o)
 	if len(facts.Peers) != 1 || facts.Peers[0].ClusterID != "milan" {
 		t.Errorf("peers %v", facts.Peers)
 	}
-	if len(problems) != 1 || problems[0].ClusterID != "turin" || !strings.Contains(problems[0].Text, `collides here with a range of cluster "milan"`) {
+	if len(problems) != 1 || problems[0].ClusterID != "turin" || !strings.Contains(problems[0].Text, `overlaps here a range of cluster "milan"`) {
 		t.Errorf("problems %q", problems)
 	}
 }
@@ -331,7 +332,7 @@ func TestExposedAddresses(t *testing.T) {
 	}
 }
 
-// randomObjects are objects as careless users and interrupted controllers could leave them, with few different values.
+// randomObjects returns objects as careless users and interrupted controllers could leave them. It draws from few values, so that they often conflict.
 func randomObjects(r *rand.Rand) Objects {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	cidr := func() string {
@@ -368,7 +369,7 @@ func randomObjects(r *rand.Rand) Objects {
 		var c networkingv1beta1.Configuration
 		c.ObjectMeta = meta
 		c.Spec.Remote.CIDR, c.Status.Remote = networkingv1beta1.CIDRs{Pod: some(cidr), External: some(cidr)}, &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: some(cidr), External: some(cidr)}}
-		if r.IntN(2) == 0 { // what is as it should be
+		if r.IntN(2) == 0 { // a valid Configuration
 			c.Spec.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.1.0.0/16"}, External: []string{"10.4.0.0/16"}}
 			c.Status.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.2.0.0/16"}, External: []string{"10.3.0.0/16"}}
 		}

@@ -37,12 +37,12 @@ func (g *gathering) exposed(views []netip.Prefix) {
 		}
 		if other, taken := reals[e.Real]; taken {
 			if !g.systemNode(ip) {
-				g.problem("", named("IP", ip), "spec.ip %s is exposed by IP %s already, under which its answers come: use its status.ip, or delete one of them", e.Real, other)
+				g.problem("", named("IP", ip), "spec.ip %s is already exposed by IP %s, so its answers have the status.ip of that object: use that status.ip, or delete one of the two", e.Real, other)
 			}
 			continue
 		}
 		if other, taken := externals[e.External]; taken {
-			g.problem("", named("IP", ip), "status.ip %s was given to IP %s too: delete one of them and make it anew", e.External, other)
+			g.problem("", named("IP", ip), "status.ip %s is also the status.ip of IP %s: delete one of the two and create it again", e.External, other)
 			continue
 		}
 		reals[e.Real], externals[e.External] = e.Object, e.Object
@@ -66,7 +66,7 @@ func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, 
 	e := Exposed{Kind: KindHost, Object: ip.Namespace + "/" + ip.Name}
 	var err error
 	if e.Real, err = netip.ParseAddr(ip.Spec.IP); err != nil || ipam.Special(e.Real) != "" {
-		g.problem("", name, "spec.ip %q can't be exposed, it is %s: make an IP object with another address", ip.Spec.IP, cmp.Or(ipam.Special(e.Real), "no address"))
+		g.problem("", name, "spec.ip %q can't be exposed, it is %s: create an IP object with another address", ip.Spec.IP, cmp.Or(ipam.Special(e.Real), "no address"))
 		return e, false
 	}
 	if contains(g.facts.Pods, e.Real) {
@@ -86,8 +86,9 @@ func (g *gathering) expose(ip *ipamv1alpha1.IP, views []netip.Prefix) (Exposed, 
 		return e, true
 	}
 	if ofPod(ip) {
-		// The peer reported this address. It must not name an address of this cluster or of another host for others to call.
-		g.problem("", name, "spec.ip %s, which the provider of its pod told, is not where a peer is seen: connect the provider (liqoctl network connect), or leave the pod to be reached from this cluster alone", e.Real)
+		// The peer chose this address. It is not exposed, because it may belong to this cluster or to a third party, and the peer could make others
+		// call it.
+		g.problem("", name, "spec.ip %s, which the provider of the pod reported, is not in a range under which this cluster sees a peer: connect the provider (liqoctl network connect), otherwise only this cluster reaches the pod", e.Real)
 		return e, false
 	}
 	for _, n := range g.facts.Nodes {

@@ -44,7 +44,7 @@ func (g *gathering) configured() []Peer {
 		}
 		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace, Negotiated: Negotiated(c)}
 		if n := len(peers); n > 0 && peers[n-1].ClusterID == p.ClusterID {
-			g.problem("", named("Configuration", c), "it is about cluster %q, and so is another, older one in namespace %s: delete one of them", p.ClusterID, peers[n-1].Namespace)
+			g.problem("", named("Configuration", c), "cluster %q has another, older Configuration in namespace %s: delete one of them", p.ClusterID, peers[n-1].Namespace)
 			continue
 		}
 		if g.remaps(c, &p, peers) {
@@ -59,7 +59,7 @@ func (g *gathering) configured() []Peer {
 func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others []Peer) bool {
 	name := named("Configuration", c)
 	if c.Status.Remote == nil && len(c.Status.Ranges) == 0 {
-		g.wait(p.ClusterID, name, "status.remote is empty: waiting for ranges of this cluster where cluster %q appears", p.ClusterID)
+		g.wait(p.ClusterID, name, "status.remote is empty: waiting for the ranges under which this cluster sees cluster %q", p.ClusterID)
 		return false
 	}
 	pair := func(kind string, reals []string) ([]ipam.Remap, bool) {
@@ -69,10 +69,10 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 		}
 		views, ok := seenAs(c, kind, reals)
 		if !ok {
-			g.wait(p.ClusterID, name, "status.remote.cidr.%s has more ranges than the %d of spec.remote: waiting for them to be paired anew", kind, len(reals))
+			g.wait(p.ClusterID, name, "status.remote.cidr.%s has more ranges than the %d of spec.remote: waiting for a new status", kind, len(reals))
 			return nil, false
 		}
-		told, missing := len(g.problems), 0
+		known, missing := len(g.problems), 0
 		var pairs []ipam.Remap
 		for i, real := range reals {
 			if views[i] == "" {
@@ -96,8 +96,8 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 			g.wait("", name, "status.remote.cidr.%s has %d ranges for the %d of spec.remote: waiting for the others", kind, len(reals)-missing, len(reals))
 		}
 		if len(pairs) == 0 {
-			for i := range g.problems[told:] {
-				g.problems[told+i].ClusterID = p.ClusterID
+			for i := range g.problems[known:] {
+				g.problems[known+i].ClusterID = p.ClusterID
 			}
 		}
 		return pairs, len(pairs) > 0
@@ -111,9 +111,9 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 	return ok
 }
 
-// seenAs returns the view of each range of a peer; empty for a range that has none. status.ranges names each range, so the result does not
-// depend on the last change of the spec. Other versions leave status.ranges empty. Then seenAs uses the order of status.remote, and returns
-// false if that cannot be right.
+// seenAs returns the view of each range of a peer; empty for a range that has none. status.ranges names each range, so the result does not depend on
+// the last change of the spec. Other versions of Liqo leave status.ranges empty. Then seenAs uses the order of status.remote, and returns false if
+// status.remote has more views than the peer has ranges.
 func seenAs(c *networkingv1beta1.Configuration, kind string, reals []string) ([]string, bool) {
 	views := make([]string, len(reals))
 	if len(c.Status.Ranges) == 0 {
@@ -138,28 +138,27 @@ func seenAs(c *networkingv1beta1.Configuration, kind string, reals []string) ([]
 	return views, true
 }
 
-// remap parses a range and its view, or returns what is wrong with them.
-func remap(real, view string) (ipam.Remap, string) {
-	var r ipam.Remap
+// remap parses a range and its view. problem describes an invalid range or view; empty if both are valid.
+func remap(real, view string) (r ipam.Remap, problem string) {
 	var err error
 	if r.Real, err = netip.ParsePrefix(real); err != nil || !r.Real.Addr().Is4() {
 		return r, "is no IPv4 range: correct it in spec.remote"
 	}
 	if r.View, err = netip.ParsePrefix(view); err != nil || !r.View.Addr().Is4() {
-		return r, "has no IPv4 range here: delete the Network of this range, another one is made"
+		return r, "is not mapped to an IPv4 range: delete the Network of this range, which Liqo then creates again"
 	}
 	r.Real, r.View = r.Real.Masked(), r.View.Masked()
 	if why := ipam.SpecialPrefix(r.Real); why != "" {
 		return r, "is " + why + ", which no cluster may have: correct it in spec.remote"
 	}
 	if why := ipam.SpecialPrefix(r.View); why != "" || !r.Valid() {
-		return r, "does not fit where it appears here: delete the Network of this range, another one is made"
+		return r, "does not fit the range to which it is mapped here: delete the Network of this range, which Liqo then creates again"
 	}
 	return r, ""
 }
 
-// collision returns which other range a range overlaps, or "". Its view must not overlap any other range that this cluster sees. Its real
-// range must not overlap another range of the same peer.
+// collision describes the conflict of a range with another one; "" if there is none. The view must not overlap any other range that this cluster
+// sees. The real range must not overlap another range of the same peer.
 func (g *gathering) collision(r ipam.Remap, others []Peer, same *Peer) string {
 	f := &g.facts
 	own := slices.Concat(f.Pods, f.Services)
@@ -167,22 +166,22 @@ func (g *gathering) collision(r ipam.Remap, others []Peer, same *Peer) string {
 		own = append(own, f.External)
 	}
 	if overlaps(own, r.View) {
-		return fmt.Sprintf("collides here with a range of this cluster (%s): delete its Network, another one is made", join(own))
+		return fmt.Sprintf("overlaps here a range of this cluster (%s): delete its Network, which Liqo then creates again", join(own))
 	}
-	for _, n := range f.Nodes { // otherwise, all nodes would look for the node at the peer
+	for _, n := range f.Nodes { // otherwise, all nodes would route packets for this node to the peer
 		if slices.ContainsFunc(n.Addresses, r.View.Contains) {
-			return fmt.Sprintf("covers here an address of Node %s: add the range of the nodes to ipam.reservedSubnets and delete this Network, another one is made", n.Name)
+			return fmt.Sprintf("covers here an address of Node %s: add the range of the nodes to ipam.reservedSubnets and delete this Network, which Liqo then creates again", n.Name)
 		}
 	}
 	sees := func(s ipam.Remap) bool { return s.View.Overlaps(r.View) }
 	seen := func(p *Peer) bool { return slices.ContainsFunc(p.Pods, sees) || slices.ContainsFunc(p.External, sees) }
 	for i := range others {
 		if seen(&others[i]) {
-			return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", others[i].ClusterID)
+			return fmt.Sprintf("overlaps here a range of cluster %q: delete its Network, which Liqo then creates again", others[i].ClusterID)
 		}
 	}
 	if seen(same) {
-		return fmt.Sprintf("collides here with a range of cluster %q: delete its Network, another one is made", same.ClusterID)
+		return fmt.Sprintf("overlaps here a range of cluster %q: delete its Network, which Liqo then creates again", same.ClusterID)
 	}
 	for _, other := range same.Remaps() {
 		if other.Real.Overlaps(r.Real) {
@@ -197,7 +196,7 @@ func (g *gathering) gateway(p *Peer) bool {
 	kind := ""
 	taken := func(mine string, o metav1.Object) bool {
 		if kind != "" {
-			g.problem("", named(mine, o), "cluster %q has %s %s as well, which counts: delete one of them", p.ClusterID, kind, p.Gateway)
+			g.problem("", named(mine, o), "cluster %q also has %s %s, which takes precedence: delete one of them", p.ClusterID, kind, p.Gateway)
 		}
 		return kind != ""
 	}
@@ -240,7 +239,7 @@ func (g *gathering) gateway(p *Peer) bool {
 	}
 	gateway := kind + " " + p.Namespace + "/" + p.Gateway
 	if p.MTU != 0 && (p.MTU < 576 || p.MTU > 65535) {
-		g.problem(p.ClusterID, gateway, "spec.mtu %d is not between 576 and 65535: correct it, or remove it to have it computed", p.MTU)
+		g.problem(p.ClusterID, gateway, "spec.mtu %d is not between 576 and 65535: correct it, or remove it to let Liqo compute the MTU", p.MTU)
 		return false
 	}
 	g.candidates(p)
@@ -277,7 +276,7 @@ func (g *gathering) publicKey(p *Peer) {
 		if n := len(k.Spec.PublicKey); n != KeyLength {
 			g.problem("", named("PublicKey", k), "spec.publicKey has %d bytes instead of %d: enter the key that the other cluster generates", n, KeyLength)
 		} else if k != counts {
-			g.problem("", named("PublicKey", k), "cluster %q has PublicKey %s as well, which counts: delete one of them", p.ClusterID, counts.Name)
+			g.problem("", named("PublicKey", k), "cluster %q also has PublicKey %s, which takes precedence: delete one of them", p.ClusterID, counts.Name)
 		}
 	}
 	if counts == nil {

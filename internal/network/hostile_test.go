@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// needed are the addresses that a cluster and its nodes depend on, and of which no peer may get a packet.
+// needed returns addresses that a cluster and its nodes depend on. No peer may receive packets to them.
 func needed() map[string]netip.Addr {
 	return map[string]netip.Addr{
 		"a node": addr("172.16.0.1"), "another node": addr("172.16.0.2"), "a node's public address": addr("203.0.113.1"),
@@ -41,8 +41,8 @@ func hostOf(name string) Host {
 	return Host{Name: name, MTU: 1500, Dependencies: []Dependency{{prefix("10.30.0.2/32"), "a resolver"}, {prefix("172.16.0.0/22"), "the network of link eth0"}, {prefix("172.17.0.1/32"), "a next hop"}}}
 }
 
-// negotiated is a world in which milan named ranges in a NetworkRequest; earlier are the places that another version gave them. It returns the facts,
-// and why the request was refused.
+// negotiated returns the facts of a world in which milan reported ranges in a NetworkRequest, or why the request was refused. earlier holds the views that
+// another version of Liqo assigned to the ranges.
 func negotiated(t *testing.T, told networkingv1beta1.CIDRs, earlier map[string]string, pools []netip.Prefix) (Facts, error) {
 	t.Helper()
 	o := objects(t)
@@ -87,8 +87,8 @@ func negotiated(t *testing.T, told networkingv1beta1.CIDRs, earlier map[string]s
 	return f, nil
 }
 
-// TestHostileRequests: whatever a peer reports, and whatever earlier versions stored of it, no node routes packets for addresses that this cluster needs into
-// a tunnel, wherever they come from. Ranges of other peers keep their routes.
+// TestHostileRequests: whatever a peer reports, and whatever earlier versions stored of it, no node routes packets for addresses that this cluster
+// needs into a tunnel, wherever they come from. Ranges of other peers keep their routes.
 func TestHostileRequests(t *testing.T) {
 	r := rand.New(rand.NewPCG(18, 1))
 	bits := []int{8, 11, 12, 16, 20, 22, 24, 30, 32}
@@ -100,7 +100,7 @@ func TestHostileRequests(t *testing.T) {
 			}
 		}
 	})
-	hostile := func() string { // around what is needed, or anywhere
+	hostile := func() string { // a random range, often one that contains a needed address
 		if r.IntN(3) > 0 {
 			return netip.PrefixFrom(all[names[r.IntN(len(names))]], bits[r.IntN(len(bits))]).Masked().String()
 		}
@@ -113,7 +113,7 @@ func TestHostileRequests(t *testing.T) {
 		for range 1 + r.IntN(3) {
 			told.Pod = append(told.Pod, hostile())
 		}
-		if r.IntN(4) == 0 { // another version gave them what they asked for
+		if r.IntN(4) == 0 { // another version assigned the requested ranges as views
 			earlier = map[string]string{}
 			for _, p := range append(told.Pod, told.External...) {
 				earlier[p] = p
@@ -146,8 +146,38 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestPeersDoNotChooseTheirViews: the place where the ranges of a peer appear does not depend on what it reported, so it cannot attract packets to a given
-// address.
+// TestRulesSelectBySource: a wrong route in the routing table for peers, even a default route, never captures packets of a node to public or special addresses,
+// whatever their source. The rules select only packets of pods, and packets of nodes to private ranges.
+func TestRulesSelectBySource(t *testing.T) {
+	f, err := negotiated(t, networkingv1beta1.CIDRs{Pod: []string{"10.20.0.0/16"}, External: []string{"10.71.0.0/16"}}, nil, ipam.DefaultPools())
+	if err != nil || len(f.Peers) != 1 {
+		t.Fatalf("%v, peers %+v", err, f.Peers)
+	}
+	n := &f.Nodes[0]
+	state := CompileNode(&f, hostOf(n.Name), FirstChoice(&f))
+	if len(state.Routes) == 0 {
+		t.Fatal("no peer has a route")
+	}
+	wrong := state.Routes[0]
+	wrong.Destination = prefix("0.0.0.0/0")
+	state.Routes = append(state.Routes, wrong)
+	captured := func(source, destination netip.Addr) bool {
+		_, ok := (&passage{state: &state, packet: Packet{Source: source, Destination: destination}}).route()
+		return ok
+	}
+	for _, destination := range []string{"8.8.8.8", "203.0.113.77", "169.254.169.254", "127.0.0.53", "224.0.0.251"} {
+		for _, source := range []netip.Addr{{}, n.IP, addr("203.0.113.1"), addr("198.51.100.1")} {
+			if captured(source, addr(destination)) {
+				t.Errorf("a packet of the node from %s to %s takes a route to a peer", source, destination)
+			}
+		}
+	}
+	if pod := n.Pods[0].Addr().Next(); !captured(pod, state.Routes[0].Destination.Addr()) {
+		t.Errorf("a packet of pod %s takes no route to a peer", pod)
+	}
+}
+
+// TestPeersDoNotChooseTheirViews: the views of a peer do not depend on the ranges that it reports, so a peer cannot attract packets to a given address.
 func TestPeersDoNotChooseTheirViews(t *testing.T) {
 	places := func(pods ...string) []string {
 		f, err := negotiated(t, networkingv1beta1.CIDRs{Pod: pods, External: []string{"10.70.0.0/16"}}, nil, ipam.DefaultPools())
@@ -171,8 +201,8 @@ func TestPeersDoNotChooseTheirViews(t *testing.T) {
 	}
 }
 
-// TestRangesOnTheLinksOfANode: a node refuses a range that overlaps the networks of its links, which IPAM cannot know, and names the cure. It does not refuse
-// ranges that an administrator configured.
+// TestRangesOnTheLinksOfANode: a node refuses a range that overlaps the networks of its links, which IPAM cannot know, and names the cure. It does
+// not refuse ranges that an administrator configured.
 func TestRangesOnTheLinksOfANode(t *testing.T) {
 	f, _ := apart()
 	host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{prefix("10.20.7.0/24"), "the network of link eth1"}}}
@@ -182,7 +212,7 @@ func TestRangesOnTheLinksOfANode(t *testing.T) {
 	}
 	facts.Peers[0].Negotiated = true
 	problems := Refusals(facts, host)
-	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, where cluster "milan" is seen, is not led there: it overlaps 10.20.7.0/24 (the network of link eth1); add that to ipam.reservedSubnets and delete the Network of the range, another one is chosen` {
+	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, under which this cluster sees cluster "milan", is not routed there: it overlaps 10.20.7.0/24 (the network of link eth1); add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range` {
 		t.Errorf("problems %q", problems)
 	}
 	if state := CompileNode(facts, host, f.active()); len(state.Routes) != 1 || state.Routes[0].Destination != prefix("10.71.0.0/16") {

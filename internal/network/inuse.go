@@ -7,16 +7,16 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// ConfigurationInUse returns the Configuration that counts for a peer: the oldest one that is not being deleted, in any namespace. It is nil if
-// there is none.
+// ConfigurationInUse returns the Configuration that Liqo uses for a peer: the oldest one that is not being deleted, in any namespace; nil if there
+// is none.
 func ConfigurationInUse(all []networkingv1beta1.Configuration, peer string) *networkingv1beta1.Configuration {
 	return oldest(all, func(c *networkingv1beta1.Configuration) bool {
 		return c.DeletionTimestamp == nil && clusterOf(c) == peer
 	})
 }
 
-// PublicKeyInUse returns the PublicKey that this cluster's gateway uses for a peer: the oldest one in the tenant namespace that holds a whole
-// key. It is nil if there is none.
+// PublicKeyInUse returns the PublicKey that this cluster's gateway uses for a peer: the oldest one in the tenant namespace with a complete key. It
+// returns nil if there is none.
 func PublicKeyInUse(all []networkingv1beta1.PublicKey, namespace, peer string) *networkingv1beta1.PublicKey {
 	return oldest(all, func(k *networkingv1beta1.PublicKey) bool {
 		return k.Namespace == namespace && clusterOf(k) == peer && len(k.Spec.PublicKey) == KeyLength

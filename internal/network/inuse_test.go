@@ -11,8 +11,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestInUseIsWhatGatherTakes: of several objects for one peer, the functions for commands and status return those that the plans of hosts are compiled from,
-// in any world.
+// TestInUseIsWhatGatherTakes: of several objects for one peer, the functions for commands and status return those that the plans of hosts are
+// compiled from, in any world.
 func TestInUseIsWhatGatherTakes(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	meta := func() metav1.ObjectMeta {

@@ -66,7 +66,8 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 		local = singles(node.Running)
 	}
 	// Peers may call addresses that IP objects expose, even addresses of this node: its own, and those of Services that kube-proxy (IPVS)
-	// assigns to every node. They call Liqo's own pods by their Services only: the pods' other ports, such as those of metrics, need no authentication.
+	// assigns to every node. Peers may call Liqo's own pods only through their Services, because other ports of these pods, such as the metrics port,
+	// require no authentication.
 	own, exposed := slices.Concat(node.Addresses, host.Addresses, f.System), []netip.Addr{}
 	for _, e := range f.Exposed {
 		if e.Kind == KindHost {
@@ -123,11 +124,11 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 				drop(dataplane.Match{InLink: elsewhere, Source: dataplane.Selector{Set: "remotes"}}),
 				drop(dataplane.Match{InLink: overlay, Source: dataplane.Selector{Set: "remotes", Not: true}}),
 			}},
-			// Before the translation of Services, so that node ports do not bypass the check.
+			// This chain runs before the translation of Services, so that node ports do not bypass the check.
 			{Name: "guard", Hook: dataplane.Prerouting, Priority: dataplane.Mangle, Rules: []dataplane.FilterRule{
 				drop(dataplane.Match{InLink: overlay, Destination: dataplane.Selector{Set: "own"}, NewOrInvalid: true}),
 			}},
-			// Checks also the addresses that the host got since the agent last read them. The overlay listens on all of them too.
+			// This chain also covers addresses that the host got since the agent last read them: the overlay listens on those too.
 			{Name: "host", Hook: dataplane.Input, Priority: dataplane.Filter, Rules: []dataplane.FilterRule{
 				drop(toOverlay(dataplane.Selector{Set: "members", Not: true}, dataplane.Selector{}, anywhere)),
 				{Match: dataplane.Match{InLink: overlay, DestinationTranslated: true}, Verdict: dataplane.Accept},

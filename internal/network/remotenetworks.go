@@ -33,7 +33,7 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 	cidrs := c.Spec.Remote.CIDR
 	for field, list := range map[string][]string{"pod": cidrs.Pod, "external": cidrs.External} {
 		if len(list) == 0 {
-			return nil, fmt.Errorf("spec.remote.cidr.%s is empty: give what the peer has, as liqoctl generate configuration prints it there", field)
+			return nil, fmt.Errorf("spec.remote.cidr.%s is empty: set it to the ranges of the peer, which liqoctl generate configuration prints there", field)
 		}
 	}
 	var all []RemoteNetwork
@@ -64,15 +64,13 @@ func RemoteNetworks(c *networkingv1beta1.Configuration) ([]RemoteNetwork, error)
 	return all, nil
 }
 
-// RemoteRanges fills in the ranges of a Configuration's status: the peer's ranges and their views in this cluster. status.ranges has each
-// range that has a view; such a range keeps it while others still wait.
+// RemoteRanges fills in the ranges of a Configuration's status: the peer's ranges, and the range of this cluster that each one is mapped to, its
+// view. status.ranges lists the ranges that have a view, also while other ranges still wait for theirs.
 //
-// The lists in status.remote follow the order of the spec and cannot skip a range. So they end before the first range without a view.
-// status.remote is nil while one of the two lists, pod or external, would be empty. A range that only the peer named has no view while its
-// Network is not ready.
+// status.remote has two lists, of pod and of external ranges, in the order of the spec. A list ends before its first range without a view.
+// status.remote is nil while one of the lists would be empty. A range that only the peer named has no view while its Network is not ready.
 //
-// The returned condition repeats the messages of the Networks: what they wait for, or what collides. The caller sets its time and
-// generation.
+// The returned condition repeats the messages of Networks that wait or conflict. The caller sets its time and generation.
 func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Network, status *networkingv1beta1.ConfigurationStatus) metav1.Condition {
 	condition := metav1.Condition{
 		Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionTrue, Reason: networkingv1beta1.ReasonCIDRsConfigured,
@@ -119,7 +117,7 @@ func refused(n *ipamv1alpha1.Network) bool {
 	return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && meta.IsStatusConditionFalse(n.Status.Conditions, "Ready")
 }
 
-// InTheWay returns the name of a Network being deleted that has or requests addresses of the range; "" if there is none.
+// InTheWay returns the name of a Network that is being deleted and still has, or requests, addresses of the range; "" if there is none.
 func InTheWay(wanted RemoteNetwork, leaving map[string]*ipamv1alpha1.Network) string {
 	for _, name := range slices.Sorted(maps.Keys(leaving)) {
 		for _, text := range []string{leaving[name].Spec.CIDR, leaving[name].Status.CIDR} {

@@ -103,8 +103,8 @@ func TestRemoteRanges(t *testing.T) {
 	}
 }
 
-// TestRangesAreMatchedByName: ranges with a view keep it whatever is added, removed or moved in the specification, before the controller has processed the
-// change and while a range has no view.
+// TestRangesAreMatchedByName: ranges with a view keep it whatever is added, removed or moved in the specification, before the controller has
+// processed the change and while a range has no view.
 func TestRangesAreMatchedByName(t *testing.T) {
 	c := testConfiguration([]string{"10.42.7.1/16", "10.44.0.0/16"}, []string{"10.70.0.0/16"})
 	c.Labels = map[string]string{api.LabelRemoteClusterID: "milan"}

@@ -1,15 +1,21 @@
 package network
 
 import (
+	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // maxRanges limits the number of ranges that a peer may name, and maxAddresses the number of addresses that they contain together. Each
@@ -19,16 +25,16 @@ const (
 	maxAddresses = 1 << 21
 )
 
-// Negotiated reports whether the content of a network object comes only from a peer's NetworkRequest, for example the ranges of a
-// Configuration. No administrator of this cluster entered it. The label stays when the owner reference disappears with the request. Objects
-// of earlier versions have only the owner reference.
+// Negotiated reports whether the content of a network object comes only from a peer's NetworkRequest, for example the ranges of a Configuration. No
+// administrator of this cluster entered it. Negotiated objects have LabelNegotiated, which they keep after the request and the owner reference to it
+// were removed. Negotiated objects of earlier versions have only the owner reference.
 func Negotiated(o metav1.Object) bool {
 	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True || slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }
 
-// AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. server and client tell which gateway
-// exists already; an existing one decides. Otherwise, the request decides whose consumer, as consumerOf returns it, comes first in order.
-// So both clusters decide alike even with requests in both directions. own is this cluster's ID.
+// AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. An existing gateway decides: server means that
+// this cluster has a GatewayServer, client that it has a GatewayClient. Otherwise, the request whose consumer has the lowest cluster ID decides, so
+// that both clusters come to the same result even with requests in both directions. own is this cluster's ID.
 func AsServer(requests []networkingv1beta1.NetworkRequest, consumerOf func(*networkingv1beta1.NetworkRequest) string, own string, server, client bool) bool {
 	if server || client {
 		return server
@@ -46,12 +52,105 @@ func AsServer(requests []networkingv1beta1.NetworkRequest, consumerOf func(*netw
 	return consumer == (first.Spec.Server == networkingv1beta1.ServerAtConsumer)
 }
 
-// cureOfFacts ends the errors about facts that only an administrator can overrule. Both clusters of a request may show it, so it says which one
-// is meant.
+// FromPeer reports whether q is the copy of a peer's request to this cluster.
+func FromPeer(q *networkingv1beta1.NetworkRequest) bool {
+	return q.Labels[api.LabelReplicated] == api.True && q.Labels[api.LabelOriginID] != ""
+}
+
+// Reported returns the facts that the peer reports in a request: in the spec of the peer's own request, or in the status of this cluster's request.
+func Reported(q *networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkFacts {
+	if FromPeer(q) {
+		return &q.Spec.Consumer
+	}
+	return &q.Status.Provider
+}
+
+// Decisive returns the request from whose facts Liqo creates the network objects of a peer; nil if there is none. It prefers requests with complete
+// facts, then requests that are not frozen, then older ones. An honest peer reports the same facts in all its requests. Without this choice, two
+// requests with different facts would overwrite each other's objects forever.
+func Decisive(requests []networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkRequest {
+	var first *networkingv1beta1.NetworkRequest
+	for i := range requests {
+		q := &requests[i]
+		facts := Reported(q)
+		if len(facts.CIDR.Pod) == 0 && len(facts.PublicKey) == 0 || CheckFacts(facts) != nil {
+			continue
+		}
+		if first == nil || cmp.Or(rank(q)-rank(first), api.CompareAge(q, first)) < 0 {
+			first = q
+		}
+	}
+	return first
+}
+
+// rank returns the place of a request in Decisive: the lowest one comes first.
+func rank(q *networkingv1beta1.NetworkRequest) (out int) {
+	if facts := Reported(q); len(facts.CIDR.Pod) == 0 || len(facts.PublicKey) == 0 {
+		out = 2
+	}
+	if frozen(q) {
+		out++
+	}
+	return out
+}
+
+// frozen reports whether the peer no longer updates the facts in this cluster's request, because it refuses the request.
+func frozen(q *networkingv1beta1.NetworkRequest) bool {
+	ready := meta.FindStatusCondition(q.Status.Conditions, "Ready")
+	return !FromPeer(q) && ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == reasons.Invalid
+}
+
+// Disagreement describes how the peer's facts in a request differ from its facts in the decisive request, with the fix. It is empty if the facts are
+// the same, or if the request has none yet.
+func Disagreement(peer string, decisive, other *networkingv1beta1.NetworkRequest) string {
+	used, unused := Reported(decisive), Reported(other)
+	var fields []string
+	for _, field := range []struct{ name, used, unused string }{
+		{"cidr.pod", strings.Join(used.CIDR.Pod, ","), strings.Join(unused.CIDR.Pod, ",")},
+		{"cidr.external", strings.Join(used.CIDR.External, ","), strings.Join(unused.CIDR.External, ",")},
+		{"publicKey", base64.StdEncoding.EncodeToString(used.PublicKey), base64.StdEncoding.EncodeToString(unused.PublicKey)},
+	} {
+		if field.unused != "" && field.used != field.unused {
+			fields = append(fields, fmt.Sprintf("%s %s instead of %s", field.name, field.unused, field.used))
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	from := "of cluster " + peer
+	if !FromPeer(other) {
+		from = "of this cluster"
+	}
+	return fmt.Sprintf("cluster %s reports two networks: NetworkRequest %s in namespace %s counts, and NetworkRequest %s %s has %s. If these are outdated, delete it: "+
+		"kubectl -n %s delete networkrequests.networking.liqo.io %s", peer, decisive.Name, decisive.Namespace, other.Name, from, strings.Join(fields, ", "),
+		other.Namespace, other.Name)
+}
+
+// FollowServiceType carries a change of spec.serviceType of this cluster's request over to the GatewayServer that was created for it. It compares
+// with the type that the request had before, so that a type that an administrator chose in the GatewayServer stays until the request changes.
+// requested is empty for a peer's request.
+func FollowServiceType(server *networkingv1beta1.GatewayServer, requested corev1.ServiceType) {
+	before, known := server.Annotations[AnnotationRequestedServiceType]
+	created := server.ResourceVersion == ""
+	if !created && (requested == "" || known && before == string(requested)) {
+		return
+	}
+	if requested != "" && (created || known) {
+		server.Spec.Endpoint.ServiceType = requested
+	}
+	metav1.SetMetaDataAnnotation(&server.ObjectMeta, AnnotationRequestedServiceType, string(requested))
+}
+
+// AnnotationRequestedServiceType is set on a GatewayServer to the spec.serviceType of the NetworkRequest when the controller manager applied it last.
+const AnnotationRequestedServiceType = "networking.liqo.io/requested-service-type"
+
+// cureOfFacts is appended to errors about facts that only an administrator can accept. Both clusters of a request may show such an error, so the text
+// says in which cluster to act.
 const cureOfFacts = "if that is wanted, an administrator of the cluster that refuses it creates the Configuration there (liqoctl create configuration)"
 
-// CheckFacts returns an error if this cluster refuses the network facts that a peer reports. No administrator of this cluster reviewed
-// them. So all ranges must be private and within the limits. No address of an endpoint may be one that means something else on every host.
+// CheckFacts returns an error if this cluster refuses the network facts that a peer reports. No administrator of this cluster reviewed them. So all
+// ranges must be private and within the limits. No address of an endpoint may be one that has another meaning on every host, such as a loopback
+// address.
 func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	if n := len(facts.CIDR.Pod) + len(facts.CIDR.External); n > maxRanges {
 		return fmt.Errorf("it has %d ranges, want at most %d", n, maxRanges)
@@ -74,7 +173,7 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	} else if e != nil {
 		for _, text := range e.Addresses {
 			if a, ok := LiteralAddress(text); ok && !dialable(a) {
-				return fmt.Errorf("its gateway has address %s, which means something else on every host: give one that other clusters reach", a)
+				return fmt.Errorf("its gateway has address %s, which has another meaning on every host: give an address that other clusters reach", a)
 			}
 		}
 	}
@@ -85,11 +184,11 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 func CheckRange(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
-		return prefix, fmt.Errorf("range %q is not an IPv4 range without bits after its prefix", text)
+		return prefix, fmt.Errorf("range %q is not an IPv4 range, or has bits set after its prefix", text)
 	}
 	if !ipam.Private(prefix) {
 		return prefix, fmt.Errorf("range %s is not private (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10), "+
-			"and a peer alone can't have packets to other addresses led to it: %s", prefix, cureOfFacts)
+			"and a peer alone may not redirect packets for other addresses to itself: %s", prefix, cureOfFacts)
 	}
 	return prefix, nil
 }

@@ -83,8 +83,8 @@ func TestFactsOfPeersAreChecked(t *testing.T) {
 	}
 }
 
-// TestNegotiatedStays: a range that only a peer reported stays marked so without the owner reference to its request, and with an owner reference alone, as
-// earlier versions wrote it.
+// TestNegotiatedStays: a range that only a peer reported stays marked so without the owner reference to its request, and with an owner reference
+// alone, as earlier versions wrote it.
 func TestNegotiatedStays(t *testing.T) {
 	owners := []metav1.OwnerReference{{Kind: "NetworkRequest", Name: "milan"}}
 	label := map[string]string{networkingv1beta1.LabelNegotiated: api.True}

@@ -15,15 +15,15 @@ type Rotation struct {
 
 // Step returns the next state, given the last reported key and the handshake times of WireGuard. If the reported key is zero, the present
 // key stays. The first key needs no handshake.
-func (r Rotation) Step(told dataplane.PublicKey, handshakes map[dataplane.PublicKey]time.Time) Rotation {
+func (r Rotation) Step(reported dataplane.PublicKey, handshakes map[dataplane.PublicKey]time.Time) Rotation {
 	none := dataplane.PublicKey{}
 	switch {
-	case told == none || told == r.Present:
+	case reported == none || reported == r.Present:
 		return Rotation{Present: r.Present}
-	case r.Present == none || !handshakes[told].IsZero():
-		return Rotation{Present: told}
+	case r.Present == none || !handshakes[reported].IsZero():
+		return Rotation{Present: reported}
 	}
-	return Rotation{Present: r.Present, Next: told}
+	return Rotation{Present: r.Present, Next: reported}
 }
 
 // Peers returns the peers that WireGuard must have. endpoint is the endpoint to dial; not valid for servers.

@@ -11,7 +11,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 )
 
-// SystemIP is an address of this cluster that peers always know.
+// SystemIP is the address of a node or Service of this cluster that Liqo always exposes to peers by an IP object.
 type SystemIP struct {
 	// Name is the name of the IP object in the namespace of the installation. Type is the value of its label ipam.liqo.io/ip-type.
 	Name, Type string
@@ -19,7 +19,7 @@ type SystemIP struct {
 	Address string
 }
 
-// ServiceIPs returns the types of the IPs that stand for Services. Each type is also the name of its IP.
+// ServiceIPs returns the types of the IPs that expose Services. Each type is also the name of its IP.
 func ServiceIPs() []string {
 	return []string{ipamv1alpha1.IPTypeAPIServer, ipamv1alpha1.IPTypeAPIServerProxy, ipamv1alpha1.IPTypeAuthentication}
 }

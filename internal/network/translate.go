@@ -9,11 +9,11 @@ import (
 	"liqo.io/liqo/internal/ipam"
 )
 
-// Translation converts addresses between this cluster and one peer, as gateways do in packets. It serves code that has an address but no
-// packet: for addresses of pods, endpoints and explanations.
+// Translation converts addresses between this cluster and one peer, in the same way as gateways translate packets. It is for addresses in objects,
+// such as pods and endpoints, and for explanations.
 //
-// A wire address is an address as it appears inside the tunnel: the address of a pod in its own cluster, or an address of its cluster's
-// external CIDR. A view is the address under which a cluster sees a wire address of its peer.
+// A wire address is an address as it appears inside the tunnel: the address of a pod in its own cluster, or an address of its cluster's external
+// CIDR. A view is the address under which a cluster sees a wire address of its peer.
 type Translation struct {
 	// ClusterID is the ID of the peer.
 	ClusterID string
@@ -46,21 +46,21 @@ func newTranslation(clusterID string, pods, external []ipam.Remap, ours []netip.
 
 // ToView returns the view of an address that the peer reports: the address of a pod of the peer, or one of its external CIDR. It returns an
 // error for every other address, because a peer must not name an address that is not its own.
-func (t Translation) ToView(told netip.Addr) (netip.Addr, error) {
-	if why := ipam.Special(told); why != "" {
-		return netip.Addr{}, fmt.Errorf("translating address %s told by cluster %q: it is %s", told, t.ClusterID, why)
+func (t Translation) ToView(reported netip.Addr) (netip.Addr, error) {
+	if why := ipam.Special(reported); why != "" {
+		return netip.Addr{}, fmt.Errorf("translating address %s reported by cluster %q: it is %s", reported, t.ClusterID, why)
 	}
 	for _, r := range t.remaps() {
-		if view, ok := r.ToView(told); ok {
+		if view, ok := r.ToView(reported); ok {
 			return view, nil
 		}
 	}
 	why := ""
-	if contains(t.ours, told) {
+	if contains(t.ours, reported) {
 		why = ", but in one of our own pod CIDRs"
 	}
-	return netip.Addr{}, fmt.Errorf("translating address %s told by cluster %q: it is not in a range of that cluster (%s)%s: compare spec.remote.cidr of Configuration %q with the cluster's own Networks",
-		told, t.ClusterID, prefixes(t.remaps(), false), why, t.ClusterID)
+	return netip.Addr{}, fmt.Errorf("translating address %s reported by cluster %q: it is not in a range of that cluster (%s)%s: compare spec.remote.cidr of Configuration %q with the cluster's own Networks",
+		reported, t.ClusterID, prefixes(t.remaps(), false), why, t.ClusterID)
 }
 
 // ToReal returns the peer's own address for a view.
@@ -70,7 +70,7 @@ func (t Translation) ToReal(view netip.Addr) (netip.Addr, error) {
 			return real, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is not where we see that cluster (%s)", view, t.ClusterID, prefixes(t.remaps(), true))
+	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is not in the range under which that cluster is seen here (%s)", view, t.ClusterID, prefixes(t.remaps(), true))
 }
 
 // ToWire returns the address that peers must use for an address of this cluster. Addresses of pods stay as they are. For others, it is the

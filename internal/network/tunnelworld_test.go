@@ -15,19 +15,19 @@ const (
 	lossThreshold = 5
 )
 
-// tunnelWorld is a tunnel with several replicas at both ends: it loses packets, replicas crash, parts can't hear each other. It behaves as
-// WireGuard behind a Service does: a server takes the session of whoever shook hands last, answers to whoever sent last, and a dialing
-// client gets some server for as long as it keeps its port.
+// tunnelWorld simulates a tunnel with several replicas at both ends. It loses packets, crashes replicas, and cuts connections. It behaves like
+// WireGuard behind a Service: a server has one session, with the client of the last handshake, and answers to the address of the last packet. A
+// dialing client reaches some server, and the same one as long as it keeps its port.
 type tunnelWorld struct {
 	random *rand.Rand
 	now    time.Time
 	timing Timing
 	loss   float64
-	// far is how long the way to the other side takes, besides a moment.
+	// far is the transmission time to the other side, in addition to a minimum.
 	far time.Duration
-	// cut tells that two replicas can't hear each other, by their names.
+	// cut contains pairs of names of replicas that can't reach each other.
 	cut map[[2]string]bool
-	// stale tells that the Service still leads to servers that crashed.
+	// stale means that the Service still routes to crashed servers.
 	stale            bool
 	clients, servers []*replica
 	nodes            map[Role]netip.Addr
@@ -46,14 +46,15 @@ type replica struct {
 	rtt       time.Duration
 	handshake time.Time
 	siblings  map[string]ProbeResult
-	session   int // of Replica.Session that was acted upon
-	// far is the server that a client's port leads to. A server has the session of client and port, those before it, and answers to.
+	session   int // the value of Replica.Session for which the last dial was made
+	// far is the server that receives the packets of a client's port. For a server, current and previous are the client and port of its sessions, and reply is
+	// where it sends its answers.
 	far                      *replica
 	current, previous, reply port
 	pinged                   time.Time
 }
 
-// port is what one session of a client is for a server.
+// port identifies the local port of a client in one session.
 type port struct {
 	client  *replica
 	session int
@@ -89,7 +90,7 @@ func (w *tunnelWorld) hears(a, b *replica) bool {
 	return !a.dead && !b.dead && !w.cut[[2]string{a.name, b.name}] && !w.cut[[2]string{b.name, a.name}] && w.random.Float64() >= w.loss
 }
 
-// send lets something happen after one way of the network, if it is not lost.
+// send calls do after the transmission time from a to b, unless the packet is lost.
 func (w *tunnelWorld) send(a, b *replica, do func()) {
 	if w.hears(a, b) {
 		way := tick + time.Duration(w.random.IntN(2))*tick
@@ -133,7 +134,7 @@ func (w *tunnelWorld) run(d time.Duration) {
 	}
 }
 
-// askEachOther lets siblings ask.
+// askEachOther lets siblings probe each other.
 func (w *tunnelWorld) askEachOther(all []*replica) {
 	for _, a := range all {
 		for _, b := range all {
@@ -149,7 +150,7 @@ func (w *tunnelWorld) answer(b, a *replica) {
 	w.send(b, a, func() { a.siblings[b.name], a.wake = ProbeResult{answer, w.now}, w.now })
 }
 
-// watch lets a node of their side ask all replicas.
+// watch lets the node of this side probe all replicas.
 func (w *tunnelWorld) watch(all []*replica) {
 	for _, r := range all {
 		w.answerNode(r)
@@ -162,7 +163,7 @@ func (w *tunnelWorld) answerNode(r *replica) {
 	}
 }
 
-// tell answers all of them again, as a change does.
+// tell sends the state of a replica to all clients that probed it recently, as after a change.
 func (w *tunnelWorld) tell(r *replica) {
 	w.answerNode(r)
 	for _, a := range either(r.role == Client, w.clients, w.servers) {
@@ -172,7 +173,7 @@ func (w *tunnelWorld) tell(r *replica) {
 	}
 }
 
-// choose makes the node choose the active gateway again.
+// choose lets the node choose the active gateway again.
 func (w *tunnelWorld) choose(all []*replica) {
 	var candidates []Candidate
 	for _, r := range all {
@@ -203,7 +204,7 @@ func (w *tunnelWorld) step(r *replica) {
 	}
 }
 
-// dial shakes hands from a new port.
+// dial performs a handshake from a new port.
 func (w *tunnelWorld) dial(c *replica) {
 	c.far = nil
 	var backends []*replica
@@ -227,7 +228,7 @@ func (w *tunnelWorld) dial(c *replica) {
 	})
 }
 
-// ping goes to whom WireGuard would send it, and is answered to whom it would answer.
+// ping sends a ping to the endpoint that WireGuard would use. The answer goes to the endpoint that the other side would use.
 func (w *tunnelWorld) ping(r *replica) {
 	r.pinged = w.now
 	if r.role == Client {
@@ -258,7 +259,7 @@ func (w *tunnelWorld) ping(r *replica) {
 	}
 }
 
-// pong comes back if the client has the keys of the session that the server answers with.
+// pong delivers an answer if the client has the keys of the session that the server used.
 func (w *tunnelWorld) pong(s *replica, to port, asked time.Time) {
 	if s.current != to {
 		return
@@ -278,8 +279,8 @@ func (w *tunnelWorld) crash(r *replica) {
 	}
 }
 
-// trouble lets 20 to 60 seconds pass in which replicas crash and come back, lose sight of each other, and packets get lost, at one of these
-// rates. What is dead in the end stays so; the rest is over.
+// trouble simulates 20 to 60 seconds in which replicas crash and restart, can't reach each other, and lose packets at one of the given rates. At the
+// end, crashed replicas stay down; all other faults end.
 func (w *tunnelWorld) trouble(losses ...float64) {
 	all := slices.Concat(w.clients, w.servers)
 	for range 20 {
@@ -300,7 +301,8 @@ func (w *tunnelWorld) trouble(losses ...float64) {
 	clear(w.cut)
 }
 
-// works returns what is wrong, empty if nothing: each side has one active replica, the two have a session, and all nodes route to them.
+// works returns a description of the fault, empty if there is none: each side must have one active replica, both must have a session with each other,
+// and all nodes must route to them.
 func (w *tunnelWorld) works() string {
 	active := func(all []*replica) (found []*replica) {
 		for _, r := range all {

@@ -29,14 +29,14 @@ func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pod
 	if before.Value != networkingv1beta1.Connected {
 		return before, 0
 	}
-	var told time.Time
+	var reported time.Time
 	if c := meta.FindStatusCondition(before.Conditions, ConnectionCondition); c != nil {
-		told = c.LastTransitionTime.Time
+		reported = c.LastTransitionTime.Time
 	}
-	if before.Latency != nil && before.Latency.Timestamp.After(told) {
-		told = before.Latency.Timestamp.Time
+	if before.Latency != nil && before.Latency.Timestamp.After(reported) {
+		reported = before.Latency.Timestamp.Time
 	}
-	since := told
+	since := reported
 	for i := range pods {
 		there, at := runs(&pods[i])
 		if there {
@@ -46,7 +46,7 @@ func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pod
 			since = at
 		}
 	}
-	if len(pods) > 0 && !since.After(told) {
+	if len(pods) > 0 && !since.After(reported) {
 		return before, 0
 	}
 	if left := since.Add(unattendedFor).Sub(now); left > 0 {

@@ -12,7 +12,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestUnattended: the controller reports the loss of a gateway that cannot report it. Times are in seconds.
+// TestUnattended: the controller reports the loss of a gateway whose replicas cannot report it. Times are in seconds.
 func TestUnattended(t *testing.T) {
 	at := func(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
 	pod := func(status corev1.ConditionStatus, since int64) corev1.Pod {
@@ -23,13 +23,13 @@ func TestUnattended(t *testing.T) {
 		}
 		return p
 	}
-	lost := func(status corev1.ConditionStatus, since int64) corev1.Pod { // what Kubernetes says of a pod whose node is silent
+	lost := func(status corev1.ConditionStatus, since int64) corev1.Pod { // a pod as Kubernetes reports it after it lost contact with the node
 		p := pod(status, since)
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		return p
 	}
-	restarting := lost("False", 60) // the agent, while the tunnel runs
+	restarting := lost("False", 60) // a pod whose agent restarts while the tunnel works
 	restarting.Status.Conditions[1].Status = corev1.ConditionFalse
 	told := func(value string, condition, latency int64) networkingv1beta1.ConnectionStatus {
 		s := networkingv1beta1.ConnectionStatus{Value: value, MTU: 1400, Conditions: []metav1.Condition{{

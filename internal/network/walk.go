@@ -27,7 +27,7 @@ type walk struct {
 	flows []flow
 }
 
-// flow is a connection whose source a node translated. One without a node is a call as it left its cluster's pod or node.
+// flow is a connection whose source a node translated. A flow without a node is a call with the addresses that it had when it left its cluster.
 type flow struct {
 	cluster, node string
 	before, after Packet
@@ -38,7 +38,8 @@ type arrival struct {
 	cluster *Cluster
 	node    Node
 	packet  Packet
-	// in is where the packet leaves the node: a pod's link, the node itself (empty), or out of the cluster.
+	// in is the link of the node by which the packet reached its destination: a pod's link, empty for the node itself, or the link out of the
+	// cluster. An answer enters the node by the same link.
 	in string
 }
 
@@ -66,7 +67,7 @@ func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool
 	p := &passage{state: &state, packet: packet, in: in, fresh: fresh}
 	if in != "" && !p.filter(dataplane.Prerouting) {
 		w.hop(c, "node", node.Name, p.steps)
-		return w.broken(c, "Node "+node.Name, "the node drops packets from %s: only the overlay may bring addresses of peers; give the pod or host an address that is not in a range where a peer is seen", packet.Source)
+		return w.broken(c, "Node "+node.Name, "the node drops packets from %s: the address is in a range under which this cluster sees a peer, and such packets may arrive only through the overlay; give the pod or host an address outside of these ranges", packet.Source)
 	}
 	if !fresh {
 		w.untranslate(c, node, p)
@@ -77,7 +78,7 @@ func (w *walk) leave(c *Cluster, node Node, packet Packet, in string, fresh bool
 		if ok {
 			return w.noGateway(c, p.packet.Destination)
 		}
-		return w.broken(c, "Node "+node.Name, "the node has no route of ours to %s: it is no address under which this cluster sees a peer; call the address that explain prints for the pod, or connect its cluster with liqoctl network connect", p.packet.Destination)
+		return w.broken(c, "Node "+node.Name, "the node has no route of Liqo to %s: it is no address under which this cluster sees a peer; call the address that explain prints for the pod, or connect its cluster with liqoctl network connect", p.packet.Destination)
 	}
 	if !p.packet.Source.IsValid() {
 		p.packet.Source = route.Source
@@ -111,7 +112,7 @@ func (w *walk) onward(c *Cluster, node Node, p *passage, route dataplane.Route) 
 func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 	peer, candidate, ok := c.gateway(via)
 	if !ok {
-		return w.broken(c, "Pod with address "+via.String(), "no gateway has the address that the route leads to; wait for the agent of the node to follow, or restart its liqo-fabric pod")
+		return w.broken(c, "Pod with address "+via.String(), "no gateway has the address of the route's next hop; wait for the agent of the node to update the route, or restart its liqo-fabric pod")
 	}
 	p, done := w.throughGateway(c, &peer, candidate, packet, dataplane.OverlayLink)
 	if !done {
@@ -120,8 +121,8 @@ func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 	return w.tunnel(c, &peer, p.packet)
 }
 
-// throughGateway sends a packet through a gateway pod, in at one of its two links. It reports whether the packet leaves through the other
-// link.
+// throughGateway sends a packet through a gateway pod. in is the link of the pod on which the packet arrives. It reports whether the packet leaves through the
+// other link.
 func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packet Packet, in string) (*passage, bool) {
 	state := CompileGateway(&c.Facts, Self{ClusterID: peer.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: sampleMTU}, Tunnel{}, c.active())
 	p := &passage{state: &state, packet: packet, in: in, fresh: true}
@@ -134,22 +135,22 @@ func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packe
 func (w *walk) tunnel(c *Cluster, peer *Peer, packet Packet) *arrival {
 	other := w.cluster(peer.ClusterID)
 	if other == nil {
-		return w.broken(c, "cluster "+peer.ClusterID, "its facts are not known here: give its kubeconfig too")
+		return w.broken(c, "cluster "+peer.ClusterID, "its network is unknown, because its objects were not read: give its kubeconfig too")
 	}
 	if peer.Connection != "Connected" {
-		return w.broken(c, "Connection "+peer.Namespace+"/gw-"+peer.Gateway, "status.value is %q, not Connected: the tunnel to cluster %q does not work; run liqoctl network connect again with the kubeconfigs of both clusters, which names what keeps it down", peer.Connection, peer.ClusterID)
+		return w.broken(c, "Connection "+peer.Namespace+"/gw-"+peer.Gateway, "status.value is %q, not Connected: the tunnel to cluster %q does not work; run liqoctl network connect again with the kubeconfigs of both clusters, which prints the cause", peer.Connection, peer.ClusterID)
 	}
 	back, ok := other.Facts.Peer(c.ID)
 	if !ok {
 		return w.incomplete(other, c.ID)
 	}
 	if back.Role == peer.Role {
-		return w.broken(other, string(back.Role)+" of cluster "+c.ID, "the gateways of both clusters are a %s: one of them must be made the other kind; run liqoctl network reset, then liqoctl network connect", back.Role)
+		return w.broken(other, string(back.Role)+" of cluster "+c.ID, "both clusters have a %s, but one of them must have the other kind; run liqoctl network reset, then liqoctl network connect", back.Role)
 	}
 	allowed := slices.ContainsFunc(back.Remaps(), func(r ipam.Remap) bool { return r.Real.Contains(packet.Source) })
 	w.hop(c, "tunnel", c.ID+" > "+other.ID, []Step{{By: "wireguard " + dataplane.TunnelLink, Before: packet, After: packet}})
 	if !allowed {
-		return w.broken(other, "Configuration "+back.Namespace+"/"+c.ID, "the tunnel takes no packet from %s: it is in no range of spec.remote.cidr (%s); correct spec.remote.cidr to what liqoctl generate configuration prints in the other cluster", packet.Source, prefixes(back.Remaps(), false))
+		return w.broken(other, "Configuration "+back.Namespace+"/"+c.ID, "the tunnel drops packets from %s: the address is in no range of spec.remote.cidr (%s); correct spec.remote.cidr to what liqoctl generate configuration prints in the other cluster", packet.Source, prefixes(back.Remaps(), false))
 	}
 	return w.inward(other, &back, packet)
 }
@@ -218,7 +219,7 @@ func (w *walk) arrive(c *Cluster, node Node, packet Packet) *arrival {
 	return end
 }
 
-// called reports whether the packet answers a packet that left this cluster with these addresses.
+// called reports whether the packet is an answer: a packet with source and destination exchanged left this cluster before.
 func (w *walk) called(c *Cluster, packet Packet) bool {
 	return slices.ContainsFunc(w.flows, func(f flow) bool {
 		return f.cluster == c.ID && f.node == "" && f.before.Source == packet.Destination && f.before.Destination == packet.Source
@@ -234,7 +235,7 @@ func (w *walk) untranslate(c *Cluster, node Node, p *passage) {
 			if p.packet.Quoted != nil {
 				p.packet.Quoted = &Quoted{f.before.Source, f.before.Destination}
 			}
-			p.note("connection tracking: the answer goes to who asked", before)
+			p.note("connection tracking: the answer goes to the client", before)
 			return
 		}
 	}
@@ -246,7 +247,7 @@ func (w *walk) noGateway(c *Cluster, view netip.Addr) *arrival {
 			return w.broken(c, "Gateway"+string(p.Role)+" "+p.Namespace+"/"+p.Gateway, "no pod of the gateway has an address: see its Deployment gw-%s", p.Gateway)
 		}
 	}
-	return w.broken(c, "address "+view.String(), "no peer is seen there; connect the cluster with liqoctl network connect")
+	return w.broken(c, "address "+view.String(), "this cluster sees no peer under this address; connect the peer with liqoctl network connect")
 }
 
 // incomplete sets the fault for a peer that is not complete in a cluster.

@@ -13,7 +13,7 @@ var (
 	prefix = netip.MustParsePrefix
 )
 
-// city is a cluster of two nodes without peers: its first pod CIDR is divided between them.
+// city returns a cluster of two nodes without peers. Its first pod CIDR is divided between the nodes.
 func city(id string, external string, pods ...string) Cluster {
 	f := Facts{External: prefix(external), Services: []netip.Prefix{prefix("10.96.0.0/16")}, Options: Options{ClampMSS: true}}
 	for _, p := range pods {
@@ -29,7 +29,7 @@ func city(id string, external string, pods ...string) Cluster {
 	return Cluster{ID: id, Facts: f}
 }
 
-// expose gives an address the next one of the external CIDR.
+// expose exposes an address under the next free address of the external CIDR.
 func (f *Facts) expose(e Exposed) netip.Addr {
 	e.External = f.External.Addr().Next()
 	for range f.Exposed {
@@ -39,8 +39,8 @@ func (f *Facts) expose(e Exposed) netip.Addr {
 	return e.External
 }
 
-// join peers two cities; each view is the first prefix of what the other one is seen as, of the pods and of the external CIDR. Where it is
-// empty there is nothing to translate.
+// peer peers two clusters. The prefixes are the first views of each cluster's pod CIDRs and of its external CIDR in the other cluster. An empty prefix means
+// that nothing is remapped.
 func peer(server, client *Cluster, serverPods, serverExternal, clientPods, clientExternal string) {
 	add := func(in, of *Cluster, role Role, pods, external string) {
 		f := &in.Facts
@@ -72,7 +72,7 @@ func peer(server, client *Cluster, serverPods, serverExternal, clientPods, clien
 	add(client, server, Client, serverPods, serverExternal)
 }
 
-// apart are two clusters with nothing in common, together two with the same ranges.
+// apart returns two clusters with disjoint ranges.
 func apart() (rome, milan Cluster) {
 	rome, milan = city("rome", "10.70.0.0/16", "10.10.0.0/16"), city("milan", "10.71.0.0/16", "10.20.0.0/16")
 	peer(&milan, &rome, "", "", "", "")
@@ -85,7 +85,7 @@ func together() (rome, milan Cluster) {
 	return rome, milan
 }
 
-// hub are three clusters with the same ranges; rome is peered with the two others, and offloaded a pod to each of them.
+// hub returns three clusters with the same ranges. rome is peered with the two others and offloaded a pod to each of them.
 func hub() (rome, milan, turin Cluster) {
 	rome, milan, turin = city("rome", "10.70.0.0/16", "10.200.0.0/16"), city("milan", "10.70.0.0/16", "10.200.0.0/16"), city("turin", "10.70.0.0/16", "10.200.0.0/16")
 	peer(&milan, &rome, "10.71.0.0/16", "10.73.0.0/16", "10.72.0.0/16", "10.74.0.0/16")

@@ -15,9 +15,9 @@ import (
 )
 
 // ExposedAddress returns the address by which peers reach an endpoint outside this cluster's pod network. ips are the IP objects of the endpoint's
-// namespace. Of several IP objects for that address, the one that IPAM uses decides. The result is empty without an error in two cases. Either an IP object
-// exists and has no address yet, or the endpoint is a Pod on another virtual node, which gets an IP object automatically. Pass an empty pod name for a pod
-// in the network of its node, since it gets no IP object.
+// namespace. If several IP objects have that address, the result is from the one that IPAM uses. The result is empty without an error in two cases.
+// Either an IP object exists and has no address yet, or the endpoint is a Pod on another virtual node, which gets an IP object automatically. Pass an
+// empty pod name for a hostNetwork pod, since it gets no IP object.
 func ExposedAddress(address, pod string, ips []*ipamv1alpha1.IP) (string, error) {
 	slices.SortFunc(ips, ipam.Exposing(""))
 	why := fmt.Errorf("%s is not in the pod network of this cluster, and no IP object of this namespace exposes it to peers: create one with spec.ip %s", address, address)
@@ -40,7 +40,7 @@ func ExposedAddress(address, pod string, ips []*ipamv1alpha1.IP) (string, error)
 	return "", why
 }
 
-// passedOver returns why an IP object exposes nothing to peers, empty if it does expose its address.
+// passedOver returns why an IP object does not expose its address to peers; empty if it does.
 func passedOver(ip *ipamv1alpha1.IP) string {
 	if ip.Labels[networkingv1beta1.LabelHostUnreachable] == api.True {
 		return "it has label " + networkingv1beta1.LabelHostUnreachable

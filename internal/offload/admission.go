@@ -9,8 +9,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// MutatePod changes a new pod of an offloaded namespace so that the scheduler follows the namespace's strategy, and tells whether it changed anything. It
-// does not change pods of Liqo's RuntimeClass, since Kubernetes itself schedules them to virtual nodes.
+// MutatePod changes a new pod of an offloaded namespace so that the scheduler follows the namespace's strategy, and reports whether it changed
+// anything. It does not change pods of Liqo's RuntimeClass, since Kubernetes itself schedules them to virtual nodes.
 //
 // MutatePod is idempotent, since an admission chain may call it again.
 func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) bool {
@@ -27,7 +27,7 @@ func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec,
 	}
 	switch {
 	case spec.PodOffloadingStrategy == offloadingv1beta1.PodsRemote:
-		return restrict(pod, and([]corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpIn)}, terms)) || changed
+		return restrict(pod, intersection([]corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpIn)}, terms)) || changed
 	case len(terms) > 0:
 		return restrict(pod, append(slices.Clone(terms), onType(corev1.NodeSelectorOpNotIn))) || changed
 	default:
@@ -35,8 +35,8 @@ func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec,
 	}
 }
 
-// PodsBeforeStrategy returns the sorted names of the pods that do not follow the strategy of their offloaded namespace, because they were created before the strategy was
-// set. Such pods stay where they are. Pods of DaemonSets, finished pods and pods that are being deleted are left out.
+// PodsBeforeStrategy returns the sorted names of the pods that do not follow the strategy of their offloaded namespace, because they were created
+// before it was set. Such pods stay where they are. The result leaves out pods of DaemonSets, finished pods and pods that are being deleted.
 func PodsBeforeStrategy(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec, runtimeClass string) []string {
 	var names []string
 	for i := range pods {
@@ -55,7 +55,7 @@ func tolerateVirtualNodes(pod *corev1.Pod) bool {
 	}
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]
-		// A toleration with a time limit would have the pod evicted after it.
+		// Ignore tolerations with a time limit: when the time has passed, the pod would be evicted from the virtual node.
 		if t.TolerationSeconds == nil && tolerates(t, &virtualNodeTaint) {
 			return false
 		}
@@ -77,7 +77,7 @@ func onType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
 	}}
 }
 
-// restrict adds the terms, as a further condition, to the node affinity that the pod already requires. It tells whether it changed the pod.
+// restrict changes the required node affinity of the pod so that a node must also match one of the terms. It reports whether it changed the pod.
 func restrict(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) bool {
 	var own []corev1.NodeSelectorTerm
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -93,12 +93,12 @@ func restrict(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) bool {
 		pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 	}
 	pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
-		NodeSelectorTerms: and(own, terms),
+		NodeSelectorTerms: intersection(own, terms),
 	}
 	return true
 }
 
-// narrowed tells whether a term already includes all requirements of one of the terms.
+// narrowed reports whether a term already includes all requirements of one of the terms.
 func narrowed(t corev1.NodeSelectorTerm, terms []corev1.NodeSelectorTerm) bool {
 	return slices.ContainsFunc(terms, func(with corev1.NodeSelectorTerm) bool {
 		return includes(t.MatchExpressions, with.MatchExpressions) && includes(t.MatchFields, with.MatchFields)
@@ -116,8 +116,8 @@ func includes(all, some []corev1.NodeSelectorRequirement) bool {
 	return true
 }
 
-// and returns terms that match a node if one of a and one of b match it. An empty list means no condition.
-func and(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
+// intersection returns terms that match a node if it matches one term of a and one of b. An empty list matches every node.
+func intersection(a, b []corev1.NodeSelectorTerm) []corev1.NodeSelectorTerm {
 	if len(a) == 0 {
 		return b
 	}

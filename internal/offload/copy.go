@@ -29,13 +29,14 @@ type CopyRules struct {
 	Merge func(have, want Object) (Object, kinds.Change)
 }
 
-// NextCopy decides what to do about an object and its copy in the provider, for every kind that has CopyRules. local and remote may be nil, and remote
-// may belong to another owner.
+// NextCopy decides what to do about an object and its copy in the provider, for every kind that has CopyRules. local and remote may be nil, and
+// remote may belong to another owner.
 //
-// The guarantees are those of Next. The same facts give the same step, and the sequence of steps is finite. An unreachable provider is never treated as
-// a missing copy, and objects of other owners are never changed.
+// The guarantees are those of Next. The same facts give the same step, and the sequence of steps is finite. An unreachable provider is never treated
+// as a missing copy, and objects of other owners are never changed.
 //
-// NextCopy deletes the copy of an object that is gone. Without a remote namespace there is nothing to do, since its copies are deleted with it.
+// NextCopy deletes the copy when the local object was deleted. When the remote namespace was deleted, NextCopy does nothing, because the copies were
+// deleted with it.
 func NextCopy(local, remote Object, mapping Mapping, synced bool, r CopyRules) Step {
 	switch {
 	case r.Options.Waiting != "":
@@ -43,7 +44,7 @@ func NextCopy(local, remote Object, mapping Mapping, synced bool, r CopyRules) S
 	case mapping.State != Mapped:
 		return Step{Why: "its namespace has no remote namespace"}
 	case !synced:
-		return Step{Why: "the provider does not answer, or what both sides have was not read yet"}
+		return Step{Why: "the provider is unreachable, or the objects of both clusters were not read yet"}
 	}
 	c := Copy{Why: "the object is gone"}
 	if local != nil && local.GetDeletionTimestamp() != nil {
@@ -69,7 +70,7 @@ func nextCopy(remote Object, c Copy, r CopyRules) Step {
 		return Step{Why: "the name is taken", After: refusedRetry, Warning: "an object of that name exists in cluster " + r.Options.Destination +
 			", namespace " + remote.GetNamespace() + ", and is not a copy of this one: it is left alone"}
 	case remote.GetDeletionTimestamp() != nil:
-		return Step{Why: "the copy is on its way out"}
+		return Step{Why: "the copy is being deleted"}
 	case c.Want == nil:
 		return Step{Action: DeleteRemote, Object: remote, Why: c.Why, Confirm: true}
 	}
@@ -77,8 +78,8 @@ func nextCopy(remote Object, c Copy, r CopyRules) Step {
 	case kinds.Update:
 		return Step{Action: PatchRemote, Object: merged, Old: remote, Why: "the object changed"}
 	case kinds.Replace:
-		return Step{Action: DeleteRemote, Object: remote, Why: "what changed can't be changed in place", Confirm: true}
+		return Step{Action: DeleteRemote, Object: remote, Why: "the change affects an immutable field", Confirm: true}
 	default:
-		return Step{Why: "the copy is right"}
+		return Step{Why: "the copy is up to date"}
 	}
 }

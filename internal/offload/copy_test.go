@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
 var copyOptions = kinds.CopyOptions{Origin: "rome", Destination: "milan"}
 
-// copied is a kind whose laws are tried: how it is made, changed and accepted by an API server.
+// copied describes a kind for the tests of the guarantees of NextCopy: how to create an object, its rules, and what an API server changes in it.
 type copied struct {
 	make   func(variant int) Object
 	rules  func() CopyRules
 	accept func(Object)
-	// worlds is how many are tried.
+	// worlds is the number of random histories to test.
 	worlds uint64
 }
 
@@ -85,7 +85,7 @@ func slicesTried() copied {
 			s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: "web", Labels: map[string]string{discoveryv1.LabelServiceName: "web", "v": fmt.Sprint(variant)},
 			}, AddressType: discoveryv1.AddressTypeIPv4}
-			for i := range variant { // none of them with variant 0
+			for i := range variant { // variant 0 has no endpoints
 				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}})
 			}
 			return s
@@ -102,8 +102,8 @@ func slicesTried() copied {
 					return Copy{Want: want, Problem: problem}
 				},
 				Merge: func(have, want Object) (Object, kinds.Change) {
-					h, _ := have.(*offv1.ShadowEndpointSlice)
-					w, _ := want.(*offv1.ShadowEndpointSlice)
+					h, _ := have.(*offloadingv1beta1.ShadowEndpointSlice)
+					w, _ := want.(*offloadingv1beta1.ShadowEndpointSlice)
 					return kinds.MergeEndpointSlice(h, w)
 				},
 			}
@@ -113,7 +113,8 @@ func slicesTried() copied {
 	}
 }
 
-// tried is a kind that is copied as it is: rules are those of the kind, change makes a variant of an object other than the first.
+// tried returns the description of a kind without special rules. forward and differ are the copy and merge functions of the kind. change turns an object into
+// the given variant.
 func tried[T interface {
 	Object
 	comparable
@@ -151,7 +152,7 @@ func tried[T interface {
 				ingress.Spec.IngressClassName = new("default")
 			}
 		},
-		worlds: 600, // they are much the same
+		worlds: 600, // fewer than for other kinds, since the kinds without special rules are similar
 	}
 }
 
@@ -203,8 +204,8 @@ func policiesTried() copied {
 	}, kinds.MergeNetworkPolicy)
 }
 
-// TestCopyLawsInRandomWorlds runs the engine at any moment of a random history of an object and its copy, then lets everything settle. The engine settles,
-// makes no change twice, leaves nothing behind, and never changes foreign objects.
+// TestCopyLawsInRandomWorlds runs the engine at any moment of a random history of an object and its copy, then lets everything settle. The engine
+// settles, makes no change twice, leaves nothing behind, and never changes foreign objects.
 func TestCopyLawsInRandomWorlds(t *testing.T) {
 	for name, kind := range map[string]copied{
 		"Service": servicesTried(), "EndpointSlice": slicesTried(), "ConfigMap": configMapsTried(), "Secret": secretsTried(), "Ingress": ingressesTried(),

@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-func shadowSlice(change func(*offv1.ShadowEndpointSlice)) *offv1.ShadowEndpointSlice {
-	s := &offv1.ShadowEndpointSlice{
+func shadowSlice(change func(*offloadingv1beta1.ShadowEndpointSlice)) *offloadingv1beta1.ShadowEndpointSlice {
+	s := &offloadingv1beta1.ShadowEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web-abcde", UID: "s1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Spec: offv1.ShadowEndpointSliceSpec{Template: offv1.EndpointSliceTemplate{
+		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints: []discoveryv1.Endpoint{{
 				Addresses: []string{"10.0.0.5"}, NodeName: new("rome"), Zone: new("z"), Hostname: new("h"),
@@ -37,7 +37,7 @@ func shadowSlice(change func(*offv1.ShadowEndpointSlice)) *offv1.ShadowEndpointS
 	return s
 }
 
-// seen moves 10.0.0.0/16 to 10.71.0.0/16 and refuses all else, as a Configuration would.
+// seen translates addresses as a Configuration would: 10.0.0.0/16 becomes 10.71.0.0/16, and other addresses are refused.
 func seen(a netip.Addr) (netip.Addr, error) {
 	if !netip.MustParsePrefix("10.0.0.0/16").Contains(a) {
 		return netip.Addr{}, errors.New("it is not in a range of that cluster")
@@ -95,7 +95,7 @@ func TestHostileEndpoints(t *testing.T) {
 	} {
 		for how, translate := range identities {
 			for _, kind := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN, ""} {
-				s := shadowSlice(func(s *offv1.ShadowEndpointSlice) {
+				s := shadowSlice(func(s *offloadingv1beta1.ShadowEndpointSlice) {
 					s.Spec.Template.AddressType = kind
 					s.Spec.Template.Endpoints[0].Addresses = []string{address}
 				})
@@ -106,8 +106,9 @@ func TestHostileEndpoints(t *testing.T) {
 			}
 		}
 	}
-	// Where no IPv6 range of the provider is known, any address may be one of its own; its nodes' alone tell nothing of its pods and services.
-	sixth := shadowSlice(func(s *offv1.ShadowEndpointSlice) {
+	// If no IPv6 range of the provider is known, any IPv6 address may be the provider's own. The addresses of its nodes do not show the ranges of its
+	// pods and Services.
+	sixth := shadowSlice(func(s *offloadingv1beta1.ShadowEndpointSlice) {
 		s.Spec.Template.AddressType, s.Spec.Template.Endpoints[0].Addresses = discoveryv1.AddressTypeIPv6, []string{"fd00:20::5"}
 	})
 	for ranges, want := range map[string]int{"": 0, "2001:db8::1/128": 0, "fd00:10::/56": 1, "fd00::/16": 0} {
@@ -122,12 +123,12 @@ func TestHostileEndpoints(t *testing.T) {
 	if got, refused := EndpointSlice(shadowSlice(nil), EndpointFacts{Consumer: "rome", Reachable: true, Waiting: "status.remote is empty", Own: own}); len(got.Endpoints) != 0 || len(refused) != 1 || !strings.Contains(refused[0], "status.remote is empty") {
 		t.Errorf("while the place of the consumer is not known: %v, %v", got.Endpoints, refused)
 	}
-	good := shadowSlice(func(s *offv1.ShadowEndpointSlice) {
+	good := shadowSlice(func(s *offloadingv1beta1.ShadowEndpointSlice) {
 		e := &s.Spec.Template.Endpoints[0]
 		e.Addresses = []string{"127.0.0.1", "10.0.0.5"}
 		e.NodeName, e.TargetRef, e.DeprecatedTopology = new("master-0"), &corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "etcd"}, map[string]string{"a": "b"}
 		s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
-		s.Labels[offv1.LabelManagedBy] = "somebody"
+		s.Labels[offloadingv1beta1.LabelManagedBy] = "somebody"
 	})
 	got, refused := EndpointSlice(good, EndpointFacts{Consumer: "rome", Reachable: true, Translate: seen, Own: own})
 	if len(refused) != 1 || len(got.Endpoints) != 1 {
@@ -137,7 +138,7 @@ func TestHostileEndpoints(t *testing.T) {
 	if len(e.Addresses) != 1 || *e.NodeName != "rome" || e.TargetRef.Kind != "RemotePod" || e.DeprecatedTopology != nil {
 		t.Errorf("%+v", e)
 	}
-	if got.Labels[discoveryv1.LabelManagedBy] != offv1.EndpointSliceManager || got.Labels[offv1.LabelManagedBy] != offv1.ManagedByShadowEndpointSlice {
+	if got.Labels[discoveryv1.LabelManagedBy] != offloadingv1beta1.EndpointSliceManager || got.Labels[offloadingv1beta1.LabelManagedBy] != offloadingv1beta1.ManagedByShadowEndpointSlice {
 		t.Errorf("labels %v", got.Labels)
 	}
 }
@@ -151,9 +152,9 @@ func TestShadowEndpoints(t *testing.T) {
 		change(out)
 		return out
 	}
-	dying := shadowSlice(func(s *offv1.ShadowEndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: stepNow} })
+	dying := shadowSlice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: stepNow} })
 	for name, row := range map[string]struct {
-		shadow *offv1.ShadowEndpointSlice
+		shadow *offloadingv1beta1.ShadowEndpointSlice
 		have   *discoveryv1.EndpointSlice
 		want   EndpointSliceAction
 	}{

@@ -13,18 +13,19 @@ type EventFacts struct {
 	// About is the local object that Remote is about, and RemoteObject the provider's counterpart of About; nil if there is none.
 	About, RemoteObject Object
 	Mapping             Mapping
-	// Synced tells whether the caches behind Local and Remote are complete.
+	// Synced reports whether the caches behind Local and Remote are complete.
 	Synced bool
 }
 
-// NextEvent decides what to do about an Event of the provider. A provider may have several virtual kubelets. Each copies the Events of its own pods, which
-// no other one knows. Only the leader, whose options have no Waiting, copies all other Events.
+// NextEvent decides what to do about an Event of the provider. A provider may have several virtual nodes, each with a virtual kubelet. Each virtual
+// kubelet copies the Events of its own pods, because the others do not know these pods. Only the leader copies all other Events. Its options have an
+// empty Waiting.
 func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 	switch {
 	case f.Mapping.State != Mapped:
 		return Step{Why: "its namespace has no remote namespace"}
 	case !f.Synced:
-		return Step{Why: "the provider does not answer, or what both sides have was not read yet"}
+		return Step{Why: "the provider is unreachable, or the objects of both clusters were not read yet"}
 	case f.Local != nil && !kinds.OwnsEvent(f.Local, o):
 		return Step{Why: "the name is taken"}
 	}
@@ -47,10 +48,10 @@ func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 	}
 	kinds.LocalEventTimes(want, f.Local, o.Now)
 	if f.Local == nil {
-		return Step{Action: CreateLocal, Object: want, Why: "the provider tells of it"}
+		return Step{Action: CreateLocal, Object: want, Why: "the provider reported it"}
 	}
 	if out, change := kinds.MergeEvent(f.Local, want); change != kinds.Same {
-		return Step{Action: PatchLocal, Object: out, Old: f.Local, Why: "the provider tells more of it"}
+		return Step{Action: PatchLocal, Object: out, Old: f.Local, Why: "the provider updated it"}
 	}
-	return Step{Why: "the copy is right"}
+	return Step{Why: "the copy is up to date"}
 }

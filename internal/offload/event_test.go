@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// TestEventLawsInRandomWorlds: whatever happens to an Event of the provider, its copy and its pod, the engine settles. The copy repeats the Event, about that
-// very pod. Nothing is written twice, and foreign Events stay.
+// TestEventLawsInRandomWorlds: whatever happens to an Event of the provider, its copy and its pod, the engine settles. The copy then equals the Event and
+// refers to the current pod. Nothing is written twice, and foreign Events stay.
 func TestEventLawsInRandomWorlds(t *testing.T) {
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -70,12 +70,12 @@ func TestEventLawsInRandomWorlds(t *testing.T) {
 		for range 30 {
 			at = metav1.NewTime(at.Add(time.Second))
 			switch r.IntN(7) {
-			case 0: // a pod comes, or goes
+			case 0: // the pod is created or deleted
 				f.About, f.RemoteObject = nil, nil
 				if r.IntN(3) > 0 {
 					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid()}}
 					f.About = pod
-					f.RemoteObject = &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at, Annotations: map[string]string{kinds.AnnotationLocalUID: string(pod.UID)}}}
+					f.RemoteObject = &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at, Annotations: map[string]string{kinds.AnnotationLocalUID: string(pod.UID)}}}
 				}
 			case 1, 2:
 				f.Remote = &corev1.Event{
@@ -130,7 +130,7 @@ func TestWhichVirtualKubeletReflectsEvents(t *testing.T) {
 	event := func(kind string) *corev1.Event {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "web.1", CreationTimestamp: at}, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: "web"}}
 	}
-	shadow := &offv1.ShadowPod{}
+	shadow := &offloadingv1beta1.ShadowPod{}
 	mapped := Mapping{State: Mapped, Namespace: "shop-rome"}
 	owned, _ := kinds.Event(event("Service"), &corev1.Service{}, &corev1.Service{}, copyOptions)
 	waits := copyOptions
@@ -201,7 +201,7 @@ func TestEventsOfAClockAhead(t *testing.T) {
 	seen(PatchLocal, later)
 	times(now, later)
 	seen(Nothing, later.Add(time.Minute))
-	// Times of a clock that is right stay.
+	// Timestamps that are not in the future stay unchanged.
 	f.Local, f.Remote = nil, remote
 	o.Now = now.Add(time.Hour)
 	if made := NextEvent(f, o).Object.(*corev1.Event); !made.LastTimestamp.Equal(&remote.LastTimestamp) || !made.EventTime.Equal(&remote.EventTime) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -17,7 +18,8 @@ import (
 // NamespaceOffloading is not being deleted and selects one of the provider's virtual nodes. It leaves out the namespaces in protected, see
 // ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at SelectedClusters.
 //
-// A namespace of the mapping before, which is no longer selected or whose NamespaceOffloading is being deleted, stays while KeptVolumes returns volumes.
+// The argument before is the previous mapping. A namespace in it that is no longer selected, or whose NamespaceOffloading is being deleted, stays in
+// the result while KeptVolumes returns volumes for it.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	protected map[string]string, consumer string, before map[string]string, volumes []Volume) map[string]string {
 	desired := map[string]string{}
@@ -38,7 +40,7 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 	return desired
 }
 
-// NamespacePair is a pair of a consumer's local namespace and the remote namespace that this provider has to keep for it.
+// NamespacePair is a namespace of a consumer and its remote namespace in this provider.
 type NamespacePair struct {
 	// Local is the name in the consumer, Remote the name in this cluster.
 	Local, Remote string
@@ -60,9 +62,9 @@ type Enforcement struct {
 func MapKey(m *offloadingv1beta1.NamespaceMap) string { return m.Namespace + "/" + m.Name }
 
 // Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the existing namespaces, by name. An existing
-// namespace that this map did not create for the same local namespace is never changed: the phase is CreationLoopBackOff until it is gone. If two local
-// namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that policy refuses is not created,
-// but an existing namespace stays. A map that is being deleted desires no namespace.
+// namespace that this map did not create for the same local namespace is never changed: the phase is CreationLoopBackOff until that namespace is
+// deleted. If two local namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that
+// policy refuses is not created, but an existing namespace stays. A map that is being deleted desires no namespace.
 func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired := m.Spec.DesiredMapping
@@ -122,18 +124,20 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// MarkNamespace sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations stay.
+// MarkNamespace sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations
+// stay.
 func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
+	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationConsumerUsers, authv1beta1.SliceUserSuffix(consumer))
 }
 
 // Compile returns the status of a NamespaceOffloading. A cluster without a virtual node is listed only while it still holds the remote namespace.
 //
-// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at SelectedClusters. If the namespace is protected
-// from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now. Conditions of
-// clusters that keep the remote namespace because of KeptVolumes list these volumes.
+// The argument nodes holds all VirtualNodes, and current the current mapping by provider; lost is explained at SelectedClusters. If the namespace is
+// protected from offloading (see ProtectedNamespaces), why is the reason, otherwise it is empty. Conditions that change get the transition time now.
+// Conditions of clusters that keep the remote namespace because of KeptVolumes list these volumes.
 func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	current map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus, volumes []Volume, why, consumer string, now metav1.Time,
 ) offloadingv1beta1.NamespaceOffloadingStatus {
@@ -237,7 +241,7 @@ func remoteNamespaceReady(name, cluster string, remote offloadingv1beta1.RemoteN
 	}
 }
 
-// whyNoRemoteNamespace lists the possible causes of MappingCreationLoopBackOff. The phase does not tell which of them applies.
+// whyNoRemoteNamespace lists the possible causes of MappingCreationLoopBackOff. The phase does not say which of them applies.
 const whyNoRemoteNamespace = "a namespace of that name exists there and belongs to something else, its administrator refuses the name " +
 	"(values offloading.namespacePolicy.refused and chosen), or it allows no more namespaces"
 

@@ -61,7 +61,8 @@ func at(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1beta1.R
 	return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
 }
 
-// world is a set of namespaces by name, with the local name for a remote namespace, "" for a foreign one; a leading "-" for one that is being deleted.
+// world returns the metadata of namespaces. The argument maps each name to the local name for a remote namespace, or to "" for a foreign namespace. A leading
+// "-" marks a namespace that is being deleted.
 func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 	result := map[string]metav1.ObjectMeta{}
 	for name, local := range namespaces {
@@ -204,7 +205,7 @@ func TestMappingOf(t *testing.T) {
 	}
 	for namespace, want := range map[string]Mapping{
 		"a": {State: Mapped, Namespace: "a-rome"}, "b": {State: MappingTerminating, Namespace: "b-rome"}, "d": {State: MappingWanted}, "e": {State: Unmapped},
-		// A namespace that was not requested, or not under that name, does not count.
+		// A namespace counts only if the spec requests it under the name in the status.
 		"secret": {State: MappingTerminating, Namespace: "x"}, "other": {State: MappingTerminating, Namespace: "other"},
 	} {
 		if got := MappingOf(m, namespace); got != want {
@@ -219,8 +220,8 @@ func TestMappingOf(t *testing.T) {
 	}
 }
 
-// TestReportedNamespacesMustBeRequested: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that was not
-// requested.
+// TestReportedNamespacesMustBeRequested: a pod that was not offloaded does not become so because its provider has a ShadowPod in a namespace that was
+// not requested.
 func TestReportedNamespacesMustBeRequested(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	local := localPod("u1", nil)
@@ -232,7 +233,7 @@ func TestReportedNamespacesMustBeRequested(t *testing.T) {
 			t.Errorf("%s: %s (%s)", name, step.Action, step.Why)
 		}
 	}
-	// A pod that was running, and is not reported while the provider is unreachable, is not ready.
+	// A running pod is shown as not ready while the provider is unreachable and its cache is incomplete.
 	env.RemoteSynced, env.Pod.Unavailable = false, true
 	ready := localPod("u1", func(p *corev1.Pod) {
 		labelled(p)

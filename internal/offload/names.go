@@ -17,9 +17,9 @@ const maxNamespaceName = 63
 // hashLength is the number of hexadecimal digits of the hash that makes truncated names unique.
 const hashLength = 8
 
-// RemoteNamespace returns the name of the remote namespace of a local namespace, in every cluster it extends to. consumer is the ID of the local cluster.
-// The result is a valid namespace name if the inputs are valid. A DefaultName beyond 63 characters is truncated and ends in a hash of the whole name, so
-// that two long names do not collide.
+// RemoteNamespace returns the name of the remote namespace of a local namespace, in every cluster it extends to. consumer is the ID of the local
+// cluster. The result is a valid namespace name if the inputs are valid. A DefaultName beyond 63 characters is truncated and ends in a hash of the
+// whole name, so that two long names do not collide.
 func RemoteNamespace(spec *offloadingv1beta1.NamespaceOffloadingSpec, local, consumer string) string {
 	switch spec.NamespaceMappingStrategy {
 	case offloadingv1beta1.EnforceSameName:
@@ -42,15 +42,15 @@ func boundedName(name string) string {
 	return strings.TrimRight(name[:maxNamespaceName-len(suffix)], "-") + suffix
 }
 
-// ReservedNamespace tells whether consumers may never have a namespace of that name, even if it does not exist. Reserved are the namespaces of Kubernetes,
-// those of the installation, and all names of tenant namespaces.
+// ReservedNamespace reports whether consumers may never have a namespace of that name, even if it does not exist. Reserved are the namespaces of
+// Kubernetes, those of the installation, and all names of tenant namespaces.
 func ReservedNamespace(name, liqoNamespace string) bool {
 	return name == liqoNamespace || name == api.StorageNamespace || name == "default" ||
 		strings.HasPrefix(name, "kube-") || strings.HasPrefix(name, api.TenantNamespacePrefix)
 }
 
-// NamespacePolicy limits the namespaces that consumers may get in this cluster, besides the rule that existing namespaces are taken. A name that is free
-// now may be needed later by this cluster itself, and no consumer needs thousands of namespaces.
+// NamespacePolicy limits the namespaces that consumers may get in this cluster, besides the rule that existing namespaces are taken. A name that is
+// free now may be needed later by this cluster itself, and no consumer needs thousands of namespaces.
 type NamespacePolicy struct {
 	// LiqoNamespace is the namespace where Liqo is installed.
 	LiqoNamespace string
@@ -63,7 +63,7 @@ type NamespacePolicy struct {
 	Limit int
 }
 
-// Refuses tells whether policy forbids a consumer that remote namespace.
+// Refuses reports whether policy forbids a consumer that remote namespace.
 func (p *NamespacePolicy) Refuses(t NamespacePair, consumer string) bool {
 	refused := slices.ContainsFunc(p.Refused, func(pattern string) bool {
 		matched, err := path.Match(pattern, t.Remote)
@@ -72,7 +72,7 @@ func (p *NamespacePolicy) Refuses(t NamespacePair, consumer string) bool {
 	return refused || ReservedNamespace(t.Remote, p.LiqoNamespace) || !p.accepts(t, consumer)
 }
 
-// accepts tells whether a remote namespace has a name that the consumer did not choose, or one that consumers may choose.
+// accepts reports whether a remote namespace has a name that the consumer did not choose, or one that consumers may choose.
 func (p *NamespacePolicy) accepts(t NamespacePair, consumer string) bool {
 	return t.Remote == boundedName(t.Local+"-"+consumer) || slices.ContainsFunc(p.Chosen, func(pattern string) bool {
 		matched, err := path.Match(pattern, t.Remote)
@@ -86,8 +86,8 @@ const (
 	ClusterRoleRemote = "liqo-virtual-kubelet-remote"
 	// ClusterRoleLocal is bound to the ServiceAccount of every virtual kubelet.
 	ClusterRoleLocal = "liqo-virtual-kubelet-local"
-	// ClusterRoleOffloaded is bound, in each offloaded namespace, to the virtual kubelets of the clusters it extends to. It holds rights that must not
-	// extend to other namespaces: reading Secrets, and acting as service accounts.
+	// ClusterRoleOffloaded is bound, in each offloaded namespace, to the virtual kubelets of the clusters it extends to. It holds rights that must
+	// not extend to other namespaces: reading Secrets, and acting as service accounts.
 	ClusterRoleOffloaded = "liqo-virtual-kubelet-offloaded"
 )
 

@@ -25,18 +25,18 @@ type IPAction int
 const (
 	// IPKeep changes nothing.
 	IPKeep IPAction = iota
-	// IPCreate creates it.
+	// IPCreate creates the IP object.
 	IPCreate
-	// IPDelete deletes it: it is no longer needed, or it has to be recreated.
+	// IPDelete deletes the IP object: it is no longer needed, or it has to be recreated.
 	IPDelete
-	// IPForeign leaves it unchanged, because no Pod owns it.
+	// IPForeign leaves the IP object unchanged, because no Pod owns it.
 	IPForeign
 )
 
-// PodIP decides what to do about have, the IP object with the name of a Pod (nil if there is none). The IP object lets other peers reach the Pod in its
-// provider through this cluster. views are the ranges in which this cluster sees that provider's pods. An address outside them is exposed to nobody, since
-// only the provider's report vouches for it. The garbage collector deletes the IP object with its owner, the Pod. PodIP deletes it earlier if the Pod ends,
-// if its address changes, or if the provider's ranges no longer contain the address.
+// PodIP decides what to do about have, the IP object with the name of a Pod (nil if there is none). The IP object lets other peers reach the Pod in
+// its provider through this cluster. views are the ranges in which this cluster sees that provider's pods. An address outside of them is not exposed:
+// it is known only from the provider's report, and may be wrong. The garbage collector deletes the IP object with its owner, the Pod. PodIP deletes
+// it earlier if the Pod ends, if its address changes, or if the provider's ranges no longer contain the address.
 func PodIP(pod *corev1.Pod, views []netip.Prefix, have *ipamv1alpha1.IP) (IPAction, *ipamv1alpha1.IP) {
 	want := podIP(pod, views)
 	if have == nil {
@@ -74,7 +74,7 @@ func podIP(pod *corev1.Pod, views []netip.Prefix) *ipamv1alpha1.IP {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name,
 			Labels: map[string]string{LabelPodName: boundedName(pod.Name), LabelPodNamespace: pod.Namespace},
-			// Without BlockOwnerDeletion, so that it does not delay the deletion of the Pod.
+			// BlockOwnerDeletion is not set, so that the IP object does not delay the deletion of the Pod.
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: new(true)}},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: address.String()},

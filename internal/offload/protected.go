@@ -9,9 +9,9 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// ProtectedNamespaces defines the namespaces of this cluster that are never offloaded, whoever asks for it. A provider can read the Secrets of an offloaded
-// namespace, and its virtual kubelet acts as the namespace's ServiceAccounts. The chart's policy liqo-protected-namespaces enforces the same rules in the
-// API server.
+// ProtectedNamespaces defines the namespaces of this cluster that are never offloaded, even if an administrator requests it. A provider can read the
+// Secrets of an offloaded namespace, and its virtual kubelet acts as the namespace's ServiceAccounts. The chart's policy liqo-protected-namespaces
+// enforces the same rules in the API server.
 type ProtectedNamespaces struct {
 	// LiqoNamespace is the namespace where Liqo is installed.
 	LiqoNamespace string
@@ -33,7 +33,7 @@ func (p *ProtectedNamespaces) Why(name string, labels map[string]string) string 
 	}
 	for _, pattern := range p.Patterns {
 		if matched, err := path.Match(pattern, name); matched || err != nil { // an invalid pattern protects every namespace
-			return "value offloading.protectedNamespaces of this cluster has " + pattern
+			return "chart value offloading.protectedNamespaces of this cluster contains " + pattern
 		}
 	}
 	return ""
@@ -41,7 +41,7 @@ func (p *ProtectedNamespaces) Why(name string, labels map[string]string) string 
 
 // ProtectedMessage returns the message for a user who asks to offload a protected namespace; why is the result of Why.
 func ProtectedMessage(name, why string) string {
-	return fmt.Sprintf("namespace %s can not be offloaded: %s; move what is to run elsewhere to a namespace of its own and offload that", name, why)
+	return fmt.Sprintf("namespace %s can not be offloaded: %s; move the workloads that should run elsewhere to another namespace and offload that", name, why)
 }
 
 // Protected returns the protected namespaces among those of the NamespaceOffloadings: the reason by namespace name. labelsOf returns the labels of a

@@ -22,7 +22,7 @@ func TestProtectedNamespaces(t *testing.T) {
 		{"liqo-tenant-milan", nil, "tenant namespace"}, {"milan", tenant, "tenant namespace"}, {"milan", map[string]string{api.LabelTenantNamespace: "false"}, ""},
 		{"kube-system", nil, "belongs to Kubernetes"}, {"kube-anything", nil, "belongs to Kubernetes"}, {"kubernetes", nil, ""}, {"kube", nil, ""},
 		{"liqo-storage", nil, "storage"},
-		{"vault", nil, "has vault"}, {"vault-2", nil, ""}, {"my-secrets", nil, "has *-secrets"}, {"secrets", nil, ""},
+		{"vault", nil, "contains vault"}, {"vault-2", nil, ""}, {"my-secrets", nil, "contains *-secrets"}, {"secrets", nil, ""},
 		{"default", nil, ""}, {"demo", map[string]string{"team": "blue"}, ""},
 	} {
 		why := policy.Why(c.name, c.labels)
@@ -35,8 +35,8 @@ func TestProtectedNamespaces(t *testing.T) {
 	}
 }
 
-// TestProtectedNamespaceIsNotOffloaded: whatever the NamespaceOffloading of a protected namespace selects, and whatever a provider already has of it, no
-// provider is requested to have it, and its status says why.
+// TestProtectedNamespaceIsNotOffloaded: no provider is requested to have a protected namespace, whatever its NamespaceOffloading selects and whatever
+// remote namespaces exist. The status contains the reason.
 func TestProtectedNamespaceIsNotOffloaded(t *testing.T) {
 	o, free := offloading("kube-system", offloadingv1beta1.NamespaceOffloadingSpec{}), offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
 	nodes := []offloadingv1beta1.VirtualNode{virtualNode("naples-1", "naples", nil)}

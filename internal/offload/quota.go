@@ -13,13 +13,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Usage returns the resources that a pod counts for: those that the scheduler reserves for it (with init containers, sidecars, pod-level resources and
-// overhead), and one pod. A missing request defaults to its limit, as the API server does in the Pod. overhead is that of the pod's RuntimeClass, for
-// specifications that do not contain it yet.
+// Usage returns the resources that a pod counts for: those that the scheduler reserves for it (with init containers, sidecars, pod-level resources
+// and overhead), and one pod. A missing request defaults to its limit, as the API server does in the Pod. The argument overhead is the overhead of
+// the pod's RuntimeClass. It counts if the specification does not contain an overhead yet.
 //
-// An API server that does not support pod-level resources drops them. So the greater of the two sums, with and without them, counts for each resource:
-// nobody can hide usage behind pod-level resources. Negative amounts count as nothing. No API server accepts a Pod with them, but before it refuses the Pod
-// they must not reduce the usage.
+// An API server that does not support pod-level resources drops them. So the greater of the two sums, with and without them, counts for each
+// resource: pod-level resources cannot hide usage. Negative amounts count as zero. The API server will reject a Pod with them, but until then they
+// must not reduce the usage.
 func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: defaulted(spec.Containers), InitContainers: defaulted(spec.InitContainers), Overhead: spec.Overhead,
@@ -79,8 +79,8 @@ func requests(r *corev1.ResourceRequirements) corev1.ResourceList {
 	return all
 }
 
-// Negative returns an error that names a negative amount in a pod's specification, nil if there is none. The API server refuses such a Pod, but it accepts
-// such a ShadowPod, since the schema of a ShadowPod does not describe the pod specification.
+// Negative returns an error that names a negative amount in a pod's specification, nil if there is none. The API server refuses such a Pod, but it
+// accepts such a ShadowPod, since the schema of a ShadowPod does not describe the pod specification.
 func Negative(spec *corev1.PodSpec) error {
 	if err := below("overhead", spec.Overhead); err != nil {
 		return err
@@ -113,14 +113,14 @@ func belowIn(field string, r *corev1.ResourceRequirements) error {
 func below(field string, amounts corev1.ResourceList) error {
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if q := amounts[name]; q.Sign() < 0 {
-			return fmt.Errorf("spec.pod.%s[%s] is %s, and no pod can have less than nothing: set it to 0 or more", field, name, q.String())
+			return fmt.Errorf("spec.pod.%s[%s] is %s, but must not be negative: set it to 0 or more", field, name, q.String())
 		}
 	}
 	return nil
 }
 
-// Undeclared returns an error if a pod lacks requests or limits that an enforcement demands. Soft demands that every container requests cpu and memory.
-// Hard demands in addition that all limits equal the requests.
+// Undeclared returns an error if a pod lacks requests or limits that an enforcement demands. Soft demands that every container requests cpu and
+// memory. Hard demands in addition that all limits equal the requests.
 func Undeclared(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforcement) error {
 	if enforcement != offloadingv1beta1.EnforcementSoft && enforcement != offloadingv1beta1.EnforcementHard {
 		return nil
@@ -149,12 +149,12 @@ func Undeclared(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforc
 	return nil
 }
 
-// QuotaCure ends the error of a pod for which a Quota has too little left.
+// QuotaCure ends the error message for a pod that exceeds a Quota.
 const QuotaCure = "ask for less, remove other pods, or have more granted to the ResourceSlice"
 
-// Exceeded returns an error that lists the resources that would exceed a Quota, nil if there are none. wanted is the additional usage, used the present
-// usage. A resource that the Quota does not name is not granted, except for the number of pods. Resources that are not in wanted are not checked: a user
-// above the limit of one resource may still get more of another.
+// Exceeded returns an error that lists the resources that would exceed a Quota, nil if there are none. wanted is the additional usage, used the
+// present usage. A resource that the Quota does not name is not granted, except for the number of pods. Resources that are not in wanted are not
+// checked: a user above the limit of one resource may still get more of another.
 func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceList) error {
 	var over []string
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -180,7 +180,7 @@ func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceLi
 	return fmt.Errorf("%s: %s", strings.Join(over, "; "), QuotaCure)
 }
 
-// Growth returns the resources of which after has more than before, with their whole amounts in after.
+// Growth returns the resources with a larger amount in after than in before. The amounts are those in after.
 func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	more := corev1.ResourceList{}
 	for name, quantity := range after {
@@ -191,8 +191,8 @@ func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	return more
 }
 
-// DefaultLimits returns the specification of a LimitRange that gives these limits to containers that declare none. What a container requests stays as
-// declared, since that is what counts for a Quota; Kubernetes would otherwise request the limits.
+// DefaultLimits returns the specification of a LimitRange that gives these limits to containers that declare none. Requests stay as declared, since a
+// Quota counts them. Without the zero default requests, Kubernetes would use the limits as requests.
 func DefaultLimits(limits corev1.ResourceList) corev1.LimitRangeSpec {
 	requests := make(corev1.ResourceList, len(limits))
 	for name := range limits {

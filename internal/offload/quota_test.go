@@ -119,7 +119,7 @@ func TestPodUsage(t *testing.T) {
 func TestNegative(t *testing.T) {
 	for spec, says := range map[string]string{
 		`{overhead: {cpu: "1"}, resources: {limits: {cpu: "2"}}, containers: [{name: a, resources: {requests: {cpu: "0"}}}]}`: "",
-		`{overhead: {cpu: "-1000"}}`:            "spec.pod.overhead[cpu] is -1k, and no pod can have less than nothing",
+		`{overhead: {cpu: "-1000"}}`:            "spec.pod.overhead[cpu] is -1k, but must not be negative",
 		`{resources: {requests: {memory: -1}}}`: "spec.pod.resources.requests[memory] is -1,",
 		`{resources: {limits: {memory: -1Gi}}}`: "spec.pod.resources.limits[memory] is -1Gi,",
 		`{containers: [{name: a}, {name: b, resources: {limits: {nvidia.com/gpu: -8}, requests: {cpu: 1}}}]}`: "spec.pod.containers[1].resources.limits[nvidia.com/gpu] is -8,",

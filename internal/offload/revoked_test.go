@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
@@ -19,22 +19,22 @@ func TestRevokedAccess(t *testing.T) {
 	for _, row := range []struct {
 		what   string
 		local  *corev1.Pod
-		shadow *offv1.ShadowPod
+		shadow *offloadingv1beta1.ShadowPod
 		synced bool
 		passed time.Duration
-		// action and reason are those of the step and of the Pod that it writes.
+		// action is the expected action of the step, reason the expected reason in the Pod that it writes.
 		action Action
 		reason string
 		again  bool
 	}{
 		{"deleted ShadowPod, at first", running, nil, true, 0, Nothing, "", true},
-		{"deleted ShadowPod", running, nil, true, revokedGrace, PatchLocalStatus, offv1.PodOffloadingAborted, false},
+		{"deleted ShadowPod", running, nil, true, revokedGrace, PatchLocalStatus, offloadingv1beta1.PodOffloadingAborted, false},
 		{"ShadowPod still there", running, shadow, true, time.Hour, Nothing, "", true},
 		{"unknown ShadowPod, at first", running, nil, false, time.Second, Nothing, "", true},
 		{"unknown ShadowPod, not ready", running, nil, false, revokedGrace, PatchLocalStatus, "", true},
-		{"unknown ShadowPod, in the end", running, nil, false, revokedLimit, PatchLocalStatus, offv1.PodOffloadingAborted, false},
+		{"unknown ShadowPod, in the end", running, nil, false, revokedLimit, PatchLocalStatus, offloadingv1beta1.PodOffloadingAborted, false},
 		{"new pod, at first", localPod("u1", nil), nil, false, time.Second, Nothing, "", true},
-		{"new pod", localPod("u1", nil), nil, false, revokedGrace, PatchLocalStatus, offv1.PodOffloadingBackOff, false},
+		{"new pod", localPod("u1", nil), nil, false, revokedGrace, PatchLocalStatus, offloadingv1beta1.PodOffloadingBackOff, false},
 		{"pod being deleted, at first", dying, nil, false, revokedGrace, Nothing, "", true},
 		{"pod being deleted, in the end", dying, nil, false, revokedLimit, DeleteLocal, "", false},
 		{"finished pod", localPod("u1", phase2(corev1.PodSucceeded, "")), nil, false, time.Hour, Nothing, "", true},

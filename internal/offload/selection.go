@@ -16,9 +16,9 @@ import (
 // defaultArchitecture is the architecture of a VirtualNode without an architecture label.
 const defaultArchitecture = "amd64"
 
-// NodeLabels returns the labels of a VirtualNode's Node that a cluster selector may match. These are the labels that identify a virtual node, the labels
-// of the VirtualNode itself, and the labels in its spec. A label that the provider granted does not override one of the VirtualNode itself, which is an
-// administrator's.
+// NodeLabels returns the labels of a VirtualNode's Node that a cluster selector may match. These are the labels that identify a virtual node, the
+// labels of the VirtualNode itself, and the labels in its spec. A label that the provider granted does not override a label of the VirtualNode
+// itself, which an administrator set.
 func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 	labels := make(map[string]string, len(node.Labels)+len(node.Spec.Labels)+8)
 	maps.Copy(labels, node.Labels)
@@ -44,8 +44,8 @@ func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 	return labels
 }
 
-// Selected returns the sorted IDs of the clusters that a cluster selector matches. A cluster with several virtual nodes matches if one of them matches. An
-// empty selector matches all clusters.
+// Selected returns the sorted IDs of the clusters that a cluster selector matches. A cluster with several virtual nodes matches if one of them
+// matches. An empty selector matches all clusters.
 func Selected(selector *corev1.NodeSelector, nodes []offloadingv1beta1.VirtualNode) []string {
 	ids := sets.New[string]()
 	for i := range nodes {
@@ -79,7 +79,7 @@ func SelectedClusters(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadi
 // Clusters returns the sorted IDs of all clusters that have a virtual node.
 func Clusters(nodes []offloadingv1beta1.VirtualNode) []string { return Selected(nil, nodes) }
 
-// matches tells whether one of the selector's terms matches the node. As everywhere in Kubernetes, a term without requirements matches no node.
+// matches reports whether one of the selector's terms matches the node. As everywhere in Kubernetes, a term without requirements matches no node.
 func matches(selector *corev1.NodeSelector, node *offloadingv1beta1.VirtualNode) bool {
 	if selector == nil || len(selector.NodeSelectorTerms) == 0 {
 		return true

@@ -73,7 +73,7 @@ func TestSelectionWhileANodeIsLost(t *testing.T) {
 		t.Errorf("never found, and picked: %v", got)
 	}
 	o.Status = Compile(&o, labelled, nil, nil, nil, "", "rome", noon)
-	for range 2 { // and it stays so
+	for range 2 { // the second evaluation gives the same result
 		if got := SelectedClusters(&o, plain, lost); !slices.Equal(got, []string{"naples"}) {
 			t.Errorf("while the Node is lost %v is picked", got)
 		}

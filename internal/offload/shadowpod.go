@@ -44,15 +44,15 @@ type PodMetadata struct {
 
 // Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil if there is none), and returns the new phase of the ShadowPod's status.
 //
-// A Pod that is gone is recreated, until a Pod has finished: Succeeded and Failed are final. A Pod that is being deleted may report a final phase. That
-// phase counts only if the restart policy makes it conclusive (kinds.Conclusive); otherwise the Pod did not end by itself. Only final phases are reported.
-// The Pod of the same name shows other phases, no controller acts on them, and they would need one write per pod.
+// A deleted Pod is recreated, until a Pod has finished: Succeeded and Failed are final. A Pod that is being deleted may report a final phase. That
+// phase counts only if the restart policy makes it conclusive (kinds.Conclusive); otherwise the Pod did not end by itself. Only final phases are
+// reported. The Pod of the same name shows other phases, no controller acts on them, and they would need one write per pod.
 //
-// If the consumer deletes a Pod with another grace period than the one in its spec, the Pod is deleted first. A ShadowPod has no grace period; the consumer
-// deletes the ShadowPod once it observes that deletion.
+// If the consumer deletes a Pod with another grace period than the one in its spec, this cluster deletes the Pod before the ShadowPod, since a
+// ShadowPod has no grace period. The consumer deletes the ShadowPod once it observes the deletion of the Pod.
 //
-// pod must carry the label of ShadowPods, and must be stripped of all labels and annotations that were not set from ShadowPods. keys is the policy for
-// labels and annotations.
+// pod must carry the label of ShadowPods, and must be stripped of all labels and annotations that were not set from ShadowPods. keys is the policy
+// for labels and annotations.
 func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (PodAction, corev1.PodPhase) {
 	phase := sp.Status.Phase
 	seconds, ending := PodGrace(sp)
@@ -85,7 +85,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 		return PodRelabel, phase
 	case len(Gates(sp, pod)) > 0:
 		return PodGates, phase
-	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]: // last, since it may be refused forever
+	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]: // last, since the API server may refuse this change forever
 		return PodChange, phase
 	}
 	return PodKeep, phase
@@ -94,16 +94,17 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 // longestGrace is the longest grace period of a Pod, in seconds. Policy liqo-shadowpod-host limits the grace period in the specification as well.
 const longestGrace = 24 * 60 * 60
 
-// PodGrace returns the grace period, in seconds, with which the Pod of a ShadowPod is to be deleted, false if it is not to be deleted. It is at least 1 s:
-// a forced deletion removes the Pod object at once, and on an unreachable node its containers may run on without being counted. It is at most longestGrace,
-// since a longer one would block the deletion of the namespace.
+// PodGrace returns the grace period, in seconds, with which the Pod of a ShadowPod must be deleted. It returns false if the Pod must be kept. The
+// period is at least 1 s: a forced deletion removes the Pod object at once, and on an unreachable node its containers may run on without being
+// counted. It is at most longestGrace, since a longer one would block the deletion of the namespace.
 func PodGrace(sp *offloadingv1beta1.ShadowPod) (int64, bool) {
 	seconds, ending := kinds.Grace(sp)
 	return min(max(seconds, 1), longestGrace), ending
 }
 
-// Relabelled returns the labels and annotations that the Pod of a ShadowPod has to have. The hash annotation of the specification stays as it is in pod.
-// Only PodChange updates it: the change may be refused, and labels do not wait for it. The argument keys is the policy for labels and annotations.
+// Relabelled returns the labels and annotations that the Pod of a ShadowPod has to have. The hash annotation of the specification stays as it is in
+// pod. Only PodChange updates it: the change may be refused, and must not delay the labels. The argument keys is the policy for labels and
+// annotations.
 func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (labels, annotations map[string]string) {
 	annotations = podAnnotations(sp, keys.Annotations)
 	if noted := pod.Annotations[kinds.AnnotationSpec]; noted != "" {
@@ -114,18 +115,18 @@ func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetada
 	return podLabels(sp, keys), annotations
 }
 
-// Finished tells whether a phase is final.
+// Finished reports whether a phase is final.
 func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// OwnedBy tells whether sp, and not another ShadowPod of the same name, controls the Pod.
+// OwnedBy reports whether sp, and not another ShadowPod of the same name, controls the Pod.
 func OwnedBy(pod *corev1.Pod, sp *offloadingv1beta1.ShadowPod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == sp.UID
 }
 
-// OfShadowPod tells whether any ShadowPod controls the Pod. The label does not prove that, since anybody can set it.
+// OfShadowPod reports whether any ShadowPod controls the Pod. The label does not prove that, since anybody can set it.
 func OfShadowPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != shadowPodKind {
@@ -135,7 +136,7 @@ func OfShadowPod(pod *corev1.Pod) bool {
 	return err == nil && version.Group == offloadingv1beta1.GroupVersion.Group
 }
 
-// Pod returns the Pod that a ShadowPod keeps present. keys is the policy for labels and annotations.
+// Pod returns the Pod for a ShadowPod. keys is the policy for labels and annotations.
 func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 	gvk := offloadingv1beta1.GroupVersion.WithKind(shadowPodKind)
 	spec := *sp.Spec.Pod.DeepCopy()
@@ -151,8 +152,8 @@ func Pod(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) *corev1.Pod {
 	}
 }
 
-// withoutClaimMetadata removes the metadata from the claim templates of ephemeral volumes. Kubernetes copies it to the claims, where annotations choose the
-// storage class against the spec, and directories of the provisioner.
+// withoutClaimMetadata removes the metadata from the claim templates of ephemeral volumes. Kubernetes copies it to the claims, where annotations can
+// override the storage class of the spec and choose directories of the provisioner.
 func withoutClaimMetadata(spec *corev1.PodSpec) {
 	for i := range spec.Volumes {
 		if e := spec.Volumes[i].Ephemeral; e != nil && e.VolumeClaimTemplate != nil {
@@ -161,8 +162,8 @@ func withoutClaimMetadata(spec *corev1.PodSpec) {
 	}
 }
 
-// podAnnotations returns the annotations of a ShadowPod, without those that controllers and runtimes of this cluster could act on. AnnotationOffloaded is
-// removed too: by it, this cluster's policy on evictions recognizes Pods that run in another cluster, and this Pod runs here.
+// podAnnotations returns the annotations of a ShadowPod, without those that controllers and runtimes of this cluster could act on.
+// AnnotationOffloaded is removed too. It marks Pods that run in another cluster for this cluster's eviction policy, but this Pod runs here.
 func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, sp.Annotations)
@@ -171,7 +172,8 @@ func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[stri
 	return annotations
 }
 
-// podLabels returns the labels of a ShadowPod, without those that controllers of this cluster could act on, and without those that the binding sets here.
+// podLabels returns the labels of a ShadowPod, without those that controllers of this cluster could act on, and without those that Kubernetes sets
+// when it binds the Pod to a node here.
 func podLabels(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) map[string]string {
 	labels := make(map[string]string, len(sp.Labels)+1)
 	maps.Copy(labels, sp.Labels)

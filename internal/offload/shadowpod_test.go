@@ -128,8 +128,8 @@ func TestPodOfAShadowPodIsNotOffloaded(t *testing.T) {
 	}
 }
 
-// TestPodAnnotations: the Pod of a consumer has no annotation that a controller or runtime of this cluster could obey, unless an administrator accepts it.
-// Annotations from an earlier release are removed.
+// TestPodAnnotations: the Pod of a consumer has no annotation that a controller or runtime of this cluster could obey, unless an administrator
+// accepts it. Annotations from an earlier release are removed.
 func TestPodAnnotations(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Annotations = map[string]string{
@@ -156,8 +156,8 @@ func TestPodAnnotations(t *testing.T) {
 	}
 }
 
-// TestPodLabels: the Pod of a consumer has all labels except those that controllers of this cluster are known to obey. An administrator accepts some of these,
-// and refuses others. Labels from an earlier release are removed.
+// TestPodLabels: the Pod of a consumer has all labels except those that controllers of this cluster are known to obey. An administrator accepts some
+// of these, and refuses others. Labels from an earlier release are removed.
 func TestPodLabels(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Labels = map[string]string{

@@ -10,7 +10,7 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// UsesOriginAPIServer tells whether a consumer's Pod has a host alias for the consumer's API server.
+// UsesOriginAPIServer reports whether a consumer's Pod has a host alias for the consumer's API server.
 func UsesOriginAPIServer(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.HostAliases, namesOriginAPIServer)
 }
@@ -19,8 +19,8 @@ func namesOriginAPIServer(a corev1.HostAlias) bool {
 	return slices.Contains(a.Hostnames, kinds.OriginAPIServer)
 }
 
-// SetOriginAPIServer translates the consumer's API server address in the Pod's host aliases to the address that this cluster sees. The consumer reports the address
-// as used on the wire between the clusters. An address that can't belong to the consumer is an error.
+// SetOriginAPIServer translates the consumer's API server address in the Pod's host aliases to the address that this cluster sees. The consumer
+// reports the wire address. An address that can't belong to the consumer is an error.
 func SetOriginAPIServer(pod *corev1.Pod, translate func(netip.Addr) (netip.Addr, error)) error {
 	for i := range pod.Spec.HostAliases {
 		alias := &pod.Spec.HostAliases[i]

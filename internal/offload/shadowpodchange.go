@@ -10,12 +10,12 @@ import (
 	"liqo.io/liqo/internal/reasons"
 )
 
-// Gates returns the conditions to set on a Pod because its ShadowPod reports them, restricted to the ShadowPod's readiness gates and to status changes.
+// Gates returns the conditions for the Pod's readiness gates that the ShadowPod reports and that the Pod lacks, or has with another status.
 func Gates(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []corev1.PodCondition {
-	told := kinds.ParseGates(sp.Annotations[kinds.AnnotationGates])
+	reported := kinds.ParseGates(sp.Annotations[kinds.AnnotationGates])
 	var out []corev1.PodCondition
 	for _, gate := range sp.Spec.Pod.ReadinessGates {
-		status, found := told[gate.ConditionType]
+		status, found := reported[gate.ConditionType]
 		there := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == gate.ConditionType && c.Status == status
 		})

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
@@ -59,13 +59,14 @@ type Step struct {
 	Why string
 	// Warning is a message to the user about the local object; empty for none. It is reported once, after the action succeeded.
 	Warning string
-	// Confirm requires a second decision, on facts that are read from the API servers and not from a cache. It is set in two cases: the action can't be
-	// undone and a cache may be stale, or the cache does not hold all that is to be written.
+	// Confirm requires a second decision, on facts from the API servers instead of the cache. It is set in two cases: the action can't be undone and
+	// the cache may be stale, or the cache does not hold everything that the action writes.
 	Confirm bool
-	// Locked makes a patch apply only to the resource version of Old. If the object has changed since, the step does nothing, and an event follows.
+	// Locked makes a patch apply only to the resource version of Old. If the object has changed since, the step does nothing, and the change triggers
+	// another reconciliation.
 	Locked bool
-	// Part names the changed part of Object, if the provider can refuse that part alone. After a refusal, the next decision is made without this part: see
-	// Env.LeftOut.
+	// Part names the changed part of Object, if the provider can refuse that part alone. After a refusal, the next decision is made without this
+	// part: see Env.LeftOut.
 	Part string
 	// Again asks for another decision immediately after the action, because the action is only the first of several.
 	Again bool
@@ -102,21 +103,21 @@ type Mapping struct {
 // MappingOf reads the mapping of a namespace from a NamespaceMap, which may be nil. Without a NamespaceMap the state is MappingWanted: nothing can be
 // concluded about running pods, and no new pod is offloaded.
 //
-// The spec of the NamespaceMap is written by this cluster, the status by the provider. The status alone does not give the provider a namespace: a namespace
-// in the status that the spec does not request, or no longer requests, is MappingTerminating.
-func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
+// The spec of the NamespaceMap is written by this cluster, the status by the provider. The status alone does not give the provider a namespace: a
+// namespace in the status that the spec does not request, or no longer requests, is MappingTerminating.
+func MappingOf(m *offloadingv1beta1.NamespaceMap, namespace string) Mapping {
 	if m == nil {
 		return Mapping{State: MappingWanted}
 	}
 	wanted, desired := m.Spec.DesiredMapping[namespace]
 	current, found := m.Status.CurrentMapping[namespace]
 	switch {
-	case found && current.Phase == offv1.MappingAccepted && desired && current.RemoteNamespace == wanted:
+	case found && current.Phase == offloadingv1beta1.MappingAccepted && desired && current.RemoteNamespace == wanted:
 		return Mapping{State: Mapped, Namespace: current.RemoteNamespace}
-	case found && (current.Phase == offv1.MappingAccepted || current.Phase == offv1.MappingTerminating):
+	case found && (current.Phase == offloadingv1beta1.MappingAccepted || current.Phase == offloadingv1beta1.MappingTerminating):
 		return Mapping{State: MappingTerminating, Namespace: current.RemoteNamespace}
-	case found && current.Phase == offv1.MappingCreationLoopBackOff:
-		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be made there: " + whyNoRemoteNamespace}
+	case found && current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
+		return Mapping{State: MappingWanted, Problem: "namespace " + current.RemoteNamespace + " can't be created there: " + whyNoRemoteNamespace}
 	case desired:
 		return Mapping{State: MappingWanted}
 	default:
@@ -127,8 +128,8 @@ func MappingOf(m *offv1.NamespaceMap, namespace string) Mapping {
 // Env holds the facts that a decision about a pod depends on, besides the pod itself.
 type Env struct {
 	Mapping Mapping
-	// RemoteSynced tells that the provider responds and that the cache of the remote namespace is complete. While it is false, a missing remote object does
-	// not mean that the object was deleted.
+	// RemoteSynced means that the provider responds and that the cache of the remote namespace is complete. While it is false, a missing remote
+	// object does not mean that the object was deleted.
 	RemoteSynced bool
 	// RefusedSince is the time since when the provider refuses reads of the remote namespace, zero while it does not. Causes are a drained or removed
 	// tenant, or broken RBAC. If RemoteSynced is true as well, the cache is complete and the provider refused only a confirming read.
@@ -145,19 +146,19 @@ type Env struct {
 	Pod kinds.PodOptions
 }
 
-// Delays before the state of a normally starting pod is written to the local Pod. Most pods are ready before the delay ends, and need one status write
-// instead of four. The longer delay applies until a node accepts the remote Pod: both Pods are Pending then, so there is nothing else to show.
+// Delays before the state of a normally starting pod is written to the local Pod. Most pods are ready before the delay ends, and need one status
+// write instead of four. The longer delay applies until a node accepts the remote Pod: both Pods are Pending then, so there is nothing else to show.
 const (
 	startingGrace   = 3 * time.Second
 	acceptanceGrace = 20 * time.Second
 )
 
-// Next decides what to do about a Pod of this virtual node. The argument local is the Pod in this cluster; shadow and remote are its ShadowPod and its
-// Pod in the provider. Each may be nil, and shadow may belong to another owner. Next is a pure function: the same facts give the same step, whatever
-// happened before. The sequence of steps is finite.
+// Next decides what to do about a Pod of this virtual node. The argument local is the Pod in this cluster; shadow and remote are its ShadowPod and
+// its Pod in the provider. Each may be nil, and shadow may belong to another owner. Next is a pure function: the same facts give the same step,
+// whatever happened before. The sequence of steps is finite.
 //
 // An unreachable provider is never treated as a missing pod, a final phase never changes, and objects of other owners are never changed.
-func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+func Next(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
 	env.Pod.Now = env.Now
 	switch {
@@ -176,29 +177,29 @@ func Next(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env En
 	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !kinds.Offloaded(local)):
 		return onUnmapped(local, env)
 	case !env.RemoteSynced && env.Pod.Unavailable && kinds.Offloaded(local):
-		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
+		return showStatus(local, kinds.Unreachable(local), "the provider is unreachable")
 	case !env.RemoteSynced:
-		return Step{Why: "the provider does not answer, or what it has was not read yet"}
+		return Step{Why: "the provider is unreachable, or its objects were not read yet"}
 	case shadow == nil:
 		return onShadowMissing(local, env)
 	case !ours:
-		return refuse(local, "a ShadowPod of that name exists in the provider and was not made by this node")
+		return refuse(local, "a ShadowPod of that name exists in the provider and was not created by this virtual node")
 	default:
-		return present(local, shadow, remote, env)
+		return onPresent(local, shadow, remote, env)
 	}
 }
 
-// onLocalDeleted decides for a local Pod that is gone, or that moved to another node.
-func onLocalDeleted(shadow *offv1.ShadowPod, ours bool, env Env) Step {
+// onLocalDeleted decides for a local Pod that was deleted, or that is on another node now.
+func onLocalDeleted(shadow *offloadingv1beta1.ShadowPod, ours bool, env Env) Step {
 	if !ours || !env.RemoteSynced {
 		return Step{Why: "there is no pod"}
 	}
 	return deleteShadow(shadow, "the pod is gone", true)
 }
 
-// onTerminating decides for a local Pod that is being deleted. The Pod is removed once nothing of it is left in the provider. That takes up to the grace period
-// in the Pod's spec, which the remote Pod has as well, or the grace period of the deletion.
-func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
+// onTerminating decides for a local Pod that is being deleted. The Pod is removed once nothing of it is left in the provider. That takes at most the
+// grace period of the Pod's spec, which the remote Pod has as well, or the grace period of the deletion.
+func onTerminating(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
 		return remove(local, "it is being deleted, and its namespace has no remote namespace")
@@ -208,7 +209,7 @@ func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Po
 		}
 		return remove(local, "it is being deleted, and the provider has revoked access to the remote namespace")
 	case !env.RemoteSynced:
-		return Step{Why: "it is being deleted, and the provider does not answer"}
+		return Step{Why: "it is being deleted, and the provider is unreachable"}
 	case ours && shadow.DeletionTimestamp == nil:
 		if seconds, asked := kinds.RequestedGrace(local); asked && kinds.MadeFor(shadow, local) {
 			return withGracePeriod(seconds, local, shadow, remote, env)
@@ -217,14 +218,14 @@ func onTerminating(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Po
 	case remote != nil && kinds.Finished(remote) && !kinds.Finished(local):
 		return showStatus(local, kinds.PodStatus(local, remote, env.Pod), "the remote pod has ended")
 	case ours || remote != nil:
-		return Step{Why: "the remote pod is on its way out"}
+		return Step{Why: "the remote pod is being deleted"}
 	default:
-		return remove(local, "nothing of it is left in the provider")
+		return remove(local, "the provider has neither its ShadowPod nor its Pod")
 	}
 }
 
-// remove deletes a local Pod of which nothing runs. A Pod with finalizers outlives its deletion, so it gets a final phase first, as a kubelet does. The Job
-// controller, for example, holds the Pods of a Job with a podFailurePolicy until their phase is final.
+// remove deletes a local Pod that has nothing running in the provider. A Pod with finalizers outlives its deletion, so it gets a final phase first,
+// as a kubelet does. The Job controller, for example, holds the Pods of a Job with a podFailurePolicy until their phase is final.
 func remove(local *corev1.Pod, why string) Step {
 	if len(local.Finalizers) > 0 && !kinds.Finished(local) {
 		return showStatus(local, kinds.Removed(local), why)
@@ -232,30 +233,31 @@ func remove(local *corev1.Pod, why string) Step {
 	return Step{Action: DeleteLocal, Object: local, Why: why}
 }
 
-// graceTimeout is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is deleted
-// regardless.
+// graceTimeout is how long the provider may take to delete a Pod with a grace period other than the one in its spec. After that, its ShadowPod is
+// deleted regardless.
 const graceTimeout = 10 * time.Second
 
-// withGracePeriod decides for a local Pod that has to terminate within the given seconds. A ShadowPod has no grace period. So the step first annotates the
-// ShadowPod with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
-func withGracePeriod(seconds int64, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+// withGracePeriod decides for a local Pod that has to terminate within the given seconds. A ShadowPod has no grace period. So the step first
+// annotates the ShadowPod with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
+func withGracePeriod(seconds int64, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
-	told, found := kinds.Grace(shadow)
+	reported, found := kinds.Grace(shadow)
 	switch rest := graceTimeout - env.Now.Sub(since); {
 	case remote == nil || remote.DeletionTimestamp != nil || kinds.Finished(remote) || rest <= 0:
 		return deleteShadow(shadow, "the pod is being deleted", false)
-	case found && told == seconds:
-		return Step{Why: "the provider is about to end the remote pod", After: min(rest, graceTimeout)}
+	case found && reported == seconds:
+		return Step{Why: "the provider is about to delete the remote pod", After: min(rest, graceTimeout)}
 	default:
-		return Step{Action: PatchRemote, Object: kinds.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod is to end within %d s", seconds)}
+		return Step{Action: PatchRemote, Object: kinds.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod must terminate within %d s", seconds)}
 	}
 }
 
-// finished decides for a local Pod in a final phase. A provider that did not record the final phase would recreate the Pod after its deletion there.
-func finished(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
+// finished decides for a local Pod in a final phase. If the provider did not record a final phase, it would recreate the remote Pod after a deletion,
+// so the ShadowPod is deleted.
+func finished(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, ours bool, env Env) Step {
 	switch {
 	case !ours || !env.RemoteSynced:
-	case local.Status.Reason == offv1.PodOffloadingAborted:
+	case local.Status.Reason == offloadingv1beta1.PodOffloadingAborted:
 		return deleteShadow(shadow, "its offloading was aborted", false)
 	case kinds.MadeFor(shadow, local) && !Finished(shadow.Status.Phase) && (remote == nil || !kinds.Finished(remote)):
 		return deleteShadow(shadow, "it has finished, and the provider would run it again", true)
@@ -278,14 +280,14 @@ func onUnmapped(local *corev1.Pod, env Env) Step {
 	case env.Mapping.State == MappingTerminating && env.RemoteSynced:
 		return onShadowMissing(local, env)
 	case env.Mapping.State == MappingTerminating && env.Pod.Unavailable:
-		return showStatus(local, kinds.Unreachable(local), "the provider is out of reach")
+		return showStatus(local, kinds.Unreachable(local), "the provider is unreachable")
 	default:
 		return Step{Why: "the remote namespace does not exist at the moment"}
 	}
 }
 
-// Times for which the provider must refuse access to the remote namespace before the Pod is aborted or refused. API servers that start, and RoleBindings
-// that are recreated, refuse access for seconds.
+// Times for which the provider must refuse access to the remote namespace before the Pod is aborted or refused. API servers that start, and
+// RoleBindings that are recreated, refuse access for seconds.
 const (
 	// revokedGrace applies when the ShadowPod is known to be deleted.
 	revokedGrace = 30 * time.Second
@@ -293,9 +295,9 @@ const (
 	revokedLimit = 5 * time.Minute
 )
 
-// revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its rights
-// and then deletes its namespaces. So no read can confirm the deletion of a ShadowPod.
-func revoked(local *corev1.Pod, shadow *offv1.ShadowPod, env Env) Step {
+// revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its
+// rights and then deletes its namespaces. So no read can confirm the deletion of a ShadowPod.
+func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, env Env) Step {
 	message := "cluster " + env.Pod.Destination + " refuses access to namespace " + env.Mapping.Namespace + ": it drained or removed the tenant of cluster " +
 		env.Pod.Origin + ", or the RoleBinding there is missing; there, liqoctl activate tenant " + env.Pod.Origin + " ends a drain"
 	grace, passed := revokedGrace, env.Now.Sub(env.RefusedSince)
@@ -322,7 +324,7 @@ func revoked(local *corev1.Pod, shadow *offv1.ShadowPod, env Env) Step {
 	return s
 }
 
-// onShadowMissing decides for a Pod without a ShadowPod. The annotation of the local Pod tells whether it had one (kinds.Offloaded).
+// onShadowMissing decides for a Pod without a ShadowPod. The annotation of the local Pod reports whether it had one (kinds.Offloaded).
 func onShadowMissing(local *corev1.Pod, env Env) Step {
 	if waiting := kinds.WaitsForAPIServer(local, env.Pod); waiting != "" && !kinds.Offloaded(local) {
 		return Step{Why: waiting, Warning: "it is not offloaded yet: " + waiting}
@@ -331,7 +333,7 @@ func onShadowMissing(local *corev1.Pod, env Env) Step {
 		return Step{
 			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
 			Warning: strings.Join(slices.Concat(
-				kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.MissingObjects(local, env.Pod), kinds.ForeignNames(local, env.Pod),
+				kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.MissingObjects(local, env.Pod), kinds.ForeignNames(local, env.Pod), kinds.LongSearches(local, env.Pod),
 			), "; "),
 		}
 	}
@@ -343,26 +345,26 @@ func onShadowMissing(local *corev1.Pod, env Env) Step {
 // abort sets the Pod to Failed with the message as its cause, and reports in an Event what happened and what to do.
 func abort(local *corev1.Pod, message, why string) Step {
 	s := showStatus(local, kinds.Aborted(local, message), why)
-	s.Warning = "its offloading was aborted: " + message + "; its controller creates another pod, one without a controller has to be deleted and created again"
+	s.Warning = "its offloading was aborted: " + message + "; the pod's controller creates another pod, or, if it has no controller, delete the pod and create it again"
 	return s
 }
 
-// present decides for a Pod whose ShadowPod exists and belongs to this node.
-func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+// onPresent decides for a Pod whose ShadowPod exists and belongs to this node.
+func onPresent(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case !kinds.MadeFor(shadow, local):
 		if shadow.DeletionTimestamp == nil {
 			return deleteShadow(shadow, "it belongs to an earlier pod of that name", true)
 		}
-		return Step{Why: "the ShadowPod of an earlier pod is on its way out"}
+		return Step{Why: "the ShadowPod of an earlier pod is being deleted"}
 	case shadow.DeletionTimestamp != nil:
-		return Step{Why: "the provider removes the ShadowPod"}
+		return Step{Why: "the provider is deleting the ShadowPod"}
 	}
 	if out, changed := kinds.ShadowPodMetadata(shadow, local, remote, env.Pod); changed {
 		return Step{Action: PatchRemote, Object: out, Old: shadow, Why: "labels or annotations changed"}
 	}
-	s := shown(local, shadow, remote, env)
-	// The provider may refuse a change of the specification: labels and status do not wait for it, nor does one part wait for another.
+	s := show(local, shadow, remote, env)
+	// The provider may refuse a change of the specification. So labels and status are written first, and each part separately.
 	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
 		if change, found := kinds.ChangeSpec(shadow, local, env.LeftOut, env.Pod); found {
 			return Step{
@@ -374,21 +376,21 @@ func present(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env
 	return s
 }
 
-// shown makes the local Pod show the state of the remote Pod.
-func shown(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+// show makes the local Pod show the state of the remote Pod.
+func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
 		return showStatus(local, kinds.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
 	case remote == nil:
-		return Step{Why: "the provider has not made the pod yet, or makes it again"}
+		return Step{Why: "the provider has not created the pod yet, or is recreating it", Warning: missingObjects(local, env)}
 	case !belongs(remote, shadow):
-		return Step{Why: "the pod of an earlier ShadowPod is on its way out"}
+		return Step{Why: "the pod of an earlier ShadowPod is being deleted"}
 	}
 	return syncStatus(local, shadow, remote, env)
 }
 
 // syncStatus writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start.
-func syncStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) Step {
+func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	want := kinds.ShownStatus(local, shadow, remote, env.Refusals[kinds.PartResources], env.Pod)
 	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
 		grace := startingGrace
@@ -401,14 +403,23 @@ func syncStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, 
 			began = env.Since
 		}
 		if rest := grace - env.Now.Sub(began); rest > 0 {
-			return Step{Why: "it is starting", After: min(rest, grace)}
+			return Step{Why: "it is starting", After: min(rest, grace), Warning: missingObjects(local, env)}
 		}
 	}
 	s := showStatus(local, want, "the remote pod changed")
+	if want.Status.Phase == corev1.PodPending {
+		s.Warning = missingObjects(local, env)
+	}
 	if problem := kinds.AddressProblem(remote, env.Pod); problem != nil {
 		s.Warning = "the pod is shown without an address: " + problem.Error()
 	}
 	return s
+}
+
+// missingObjects returns the warning about the Secrets and ConfigMaps that a Pod needs and that are not copied. A pod that has not started is checked again
+// after its creation, because the caches of Secrets and ConfigMaps may be older than that of Pods.
+func missingObjects(local *corev1.Pod, env Env) string {
+	return strings.Join(kinds.MissingObjects(local, env.Pod), "; ")
 }
 
 // bound returns when the Pod was bound to its node, by the clock of this cluster.
@@ -421,20 +432,20 @@ func bound(local *corev1.Pod) time.Time {
 	return local.CreationTimestamp.Time
 }
 
-// belongs tells whether the remote Pod was created for that ShadowPod. A remote Pod without an owner is matched by name.
-func belongs(remote *corev1.Pod, shadow *offv1.ShadowPod) bool {
+// belongs reports whether the remote Pod was created for that ShadowPod. A remote Pod without an owner is matched by name.
+func belongs(remote *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) bool {
 	return metav1.GetControllerOf(remote) == nil || OwnedBy(remote, shadow)
 }
 
-func deleteShadow(shadow *offv1.ShadowPod, why string, confirm bool) Step {
+func deleteShadow(shadow *offloadingv1beta1.ShadowPod, why string, confirm bool) Step {
 	if shadow.DeletionTimestamp != nil {
-		return Step{Why: "the ShadowPod is on its way out"}
+		return Step{Why: "the ShadowPod is being deleted"}
 	}
 	return Step{Action: DeleteRemote, Object: shadow, Why: why, Confirm: confirm}
 }
 
-// refuse writes to the Pod why it is not offloaded. It sets the warning even if the Pod has that status already: the process that wrote the status may have
-// stopped before it reported the warning.
+// refuse writes to the Pod why it is not offloaded. It sets the warning even if the Pod has that status already: the process that wrote the status
+// may have stopped before it reported the warning.
 func refuse(local *corev1.Pod, message string) Step {
 	s := showStatus(local, kinds.Refused(local, message), message)
 	s.Warning = message

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
@@ -37,18 +37,18 @@ func localPod(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 func labelled(p *corev1.Pod) {
-	p.Labels[offv1.LabelShadowPod] = "true"
+	p.Labels[offloadingv1beta1.LabelShadowPod] = "true"
 	p.Annotations = map[string]string{kinds.AnnotationOffloaded: string(p.UID)}
 	p.Status.Phase = corev1.PodRunning
 }
 
-// pasted makes a new Pod of the manifest of one that was offloaded.
+// pasted gives a new Pod the labels and annotations in the manifest of an offloaded Pod.
 func pasted(p *corev1.Pod) {
-	p.Labels[offv1.LabelShadowPod] = "true"
-	p.Labels[offv1.LabelCreatorUser], p.Labels[offv1.LabelManagedBy] = "naples-0a1b", offv1.ManagedByShadowPod // of one that was offloaded to here
+	p.Labels[offloadingv1beta1.LabelShadowPod] = "true"
+	p.Labels[offloadingv1beta1.LabelCreatorUser], p.Labels[offloadingv1beta1.LabelManagedBy] = "naples-0a1b", offloadingv1beta1.ManagedByShadowPod // of a Pod offloaded to here
 	p.Annotations = map[string]string{
 		kinds.AnnotationOffloaded: "u0", kinds.AnnotationRestarts: "c=7",
-		kinds.AnnotationSpec: "image=1", kinds.AnnotationGates: "gate=True", kinds.AnnotationGrace: "0", // of a pod that was offloaded to here
+		kinds.AnnotationSpec: "image=1", kinds.AnnotationGates: "gate=True", kinds.AnnotationGrace: "0", // of a Pod offloaded to here
 	}
 }
 func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: stepNow} }
@@ -56,7 +56,7 @@ func phase2(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { labelled(p); p.Status.Phase, p.Status.Reason = phase, reason }
 }
 
-func shadowFor(local *corev1.Pod, uid types.UID, change func(*offv1.ShadowPod)) *offv1.ShadowPod {
+func shadowFor(local *corev1.Pod, uid types.UID, change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
 	s := kinds.ShadowPod(local, "shop-rome", stepPod)
 	s.UID = uid
 	if change != nil {
@@ -65,7 +65,7 @@ func shadowFor(local *corev1.Pod, uid types.UID, change func(*offv1.ShadowPod)) 
 	return s
 }
 
-func remoteFor(s *offv1.ShadowPod, change func(*corev1.Pod)) *corev1.Pod {
+func remoteFor(s *offloadingv1beta1.ShadowPod, change func(*corev1.Pod)) *corev1.Pod {
 	p := Pod(s, PodMetadata{})
 	p.UID, p.CreationTimestamp = "p-"+s.UID, metav1.NewTime(stepNow.Add(-time.Second))
 	p.Status.Phase = corev1.PodPending
@@ -91,17 +91,17 @@ func TestStepLawsByEnumeration(t *testing.T) {
 		}),
 		"copy of another": localPod("u1", pasted),
 		"succeeded":       localPod("u1", phase2(corev1.PodSucceeded, "")),
-		"aborted":         localPod("u1", phase2(corev1.PodFailed, offv1.PodOffloadingAborted)),
-		"refused":         localPod("u1", func(p *corev1.Pod) { p.Status.Reason = offv1.PodOffloadingBackOff }),
+		"aborted":         localPod("u1", phase2(corev1.PodFailed, offloadingv1beta1.PodOffloadingAborted)),
+		"refused":         localPod("u1", func(p *corev1.Pod) { p.Status.Reason = offloadingv1beta1.PodOffloadingBackOff }),
 	}
 	base := localPod("u1", nil)
-	dying := func(s *offv1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{Time: stepNow} }
-	shadows := map[string]*offv1.ShadowPod{
+	dying := func(s *offloadingv1beta1.ShadowPod) { s.DeletionTimestamp = &metav1.Time{Time: stepNow} }
+	shadows := map[string]*offloadingv1beta1.ShadowPod{
 		"none": nil, "ours": shadowFor(base, "s1", nil), "ours, deleting": shadowFor(base, "s1", dying),
 		"of an earlier pod":           shadowFor(localPod("u0", nil), "s0", nil),
 		"of an earlier pod, deleting": shadowFor(localPod("u0", nil), "s0", dying),
-		"finished":                    shadowFor(base, "s1", func(s *offv1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
-		"foreign":                     shadowFor(base, "f1", func(s *offv1.ShadowPod) { s.Labels = map[string]string{"x": "y"} }),
+		"finished":                    shadowFor(base, "s1", func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+		"foreign":                     shadowFor(base, "f1", func(s *offloadingv1beta1.ShadowPod) { s.Labels = map[string]string{"x": "y"} }),
 	}
 	s1, s0 := shadows["ours"], shadows["of an earlier pod"]
 	remotes := map[string]*corev1.Pod{
@@ -121,10 +121,10 @@ func TestStepLawsByEnumeration(t *testing.T) {
 				for mn, mapping := range states {
 					for _, synced := range []bool{false, true} {
 						if synced && mapping.Namespace == "" {
-							continue // there is nothing to be synced with
+							continue // without a remote namespace there is no cache that could be complete
 						}
 						if !synced && (shadow != nil || remote != nil) {
-							continue // nothing is known while nothing is synced
+							continue // remote objects are unknown while the cache is incomplete
 						}
 						for _, unavailable := range []bool{false, true} {
 							tried++
@@ -143,12 +143,12 @@ func TestStepLawsByEnumeration(t *testing.T) {
 	}
 }
 
-// forgotten tells whether the local Pod has finished and the provider, which did not take note, runs it again or is about to.
-func forgotten(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod) bool {
+// forgotten reports whether the local Pod has finished, but the provider did not record this, and runs the remote Pod or is about to recreate it.
+func forgotten(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	return local != nil && kinds.Finished(local) && shadow != nil && !Finished(shadow.Status.Phase) && (remote == nil || !kinds.Finished(remote))
 }
 
-func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, env Env) {
+func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) {
 	t.Helper()
 	l, s, r := local.DeepCopy(), shadow.DeepCopy(), remote.DeepCopy()
 	step := Next(local, shadow, remote, env)
@@ -166,7 +166,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		fail("it acts before it knows anything")
 	}
 	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
-	if aborted := local != nil && local.Status.Reason == offv1.PodOffloadingAborted; aborted && ours && env.RemoteSynced &&
+	if aborted := local != nil && local.Status.Reason == offloadingv1beta1.PodOffloadingAborted; aborted && ours && env.RemoteSynced &&
 		shadow.DeletionTimestamp == nil && env.Mapping.State != MappingUnknown && step.Action != DeleteRemote {
 		fail("an aborted pod keeps its ShadowPod")
 	}
@@ -183,10 +183,10 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 			fail("it touches what is not known, or not its own")
 		}
 		if step.Action == DeleteRemote && local != nil && local.DeletionTimestamp == nil && kinds.MadeFor(shadow, local) &&
-			local.Status.Reason != offv1.PodOffloadingAborted && !forgotten(local, shadow, remote) {
+			local.Status.Reason != offloadingv1beta1.PodOffloadingAborted && !forgotten(local, shadow, remote) {
 			fail("it takes away a ShadowPod that is needed")
 		}
-		if forgotten(local, shadow, remote) && local.DeletionTimestamp == nil && local.Status.Reason != offv1.PodOffloadingAborted && !step.Confirm {
+		if forgotten(local, shadow, remote) && local.DeletionTimestamp == nil && local.Status.Reason != offloadingv1beta1.PodOffloadingAborted && !step.Confirm {
 			fail("it does not make sure that the provider would run the pod again")
 		}
 		if local == nil && !step.Confirm {
@@ -225,7 +225,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offv1.Shado
 		if now.UID != local.UID || !equality.Semantic.DeepEqual(now.Spec, local.Spec) {
 			fail("it changes more than the state")
 		}
-		if now.Status.Reason == offv1.PodOffloadingAborted {
+		if now.Status.Reason == offloadingv1beta1.PodOffloadingAborted {
 			if !kinds.Offloaded(local) {
 				fail("a pod that was never offloaded was aborted")
 			}
@@ -240,7 +240,8 @@ func ready(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
-// TestUnreachableProviderIsShownOnce: the pods of an unreachable provider are not ready. That takes one write, and one more when the provider is back.
+// TestUnreachableProviderIsShownOnce: the pods of an unreachable provider are not ready. That takes one write, and one more when the provider is
+// back.
 func TestUnreachableProviderIsShownOnce(t *testing.T) {
 	local := localPod("u1", labelled)
 	shadow := shadowFor(local, "s1", nil)
@@ -270,7 +271,7 @@ func TestUnreachableProviderIsShownOnce(t *testing.T) {
 		if now, _ := back.Object.(*corev1.Pod); back.Action != PatchLocalStatus || !ready(now) || now.Labels[kinds.LabelRemoteUnavailable] != "" {
 			t.Errorf("%s, it does not come back: %+v", way.name, back)
 		}
-		// Until what the provider has was read again, nothing is said.
+		// The step reports nothing until the provider's objects were listed again.
 		blind := env
 		blind.RemoteSynced = false
 		if step := Next(gone, nil, nil, blind); step.Action != Nothing {
@@ -306,7 +307,7 @@ func TestGracePeriodOfADeletion(t *testing.T) {
 	shadow := shadowFor(local, "s1", nil)
 	remote := remoteFor(shadow, remoteRuns)
 	step := Next(local, shadow, remote, env)
-	told, _ := step.Object.(*offv1.ShadowPod)
+	told, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 	if step.Action != PatchRemote || told == nil {
 		t.Fatalf("%s (%s)", step.Action, step.Why)
 	}
@@ -349,7 +350,7 @@ func TestRefusedChangeDelaysNoOther(t *testing.T) {
 	local.Spec.Containers[0].Image = "i:2"
 	remote := remoteFor(shadow, remoteRuns)
 	step := Next(local, shadow, remote, env)
-	relabelled, _ := step.Object.(*offv1.ShadowPod)
+	relabelled, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 	if step.Action != PatchRemote || step.Confirm || relabelled.Labels["tier"] == "" || relabelled.Spec.Pod.Containers[0].Image != "i" {
 		t.Fatalf("first the labels: %s (%s)", step.Action, step.Why)
 	}
@@ -359,7 +360,7 @@ func TestRefusedChangeDelaysNoOther(t *testing.T) {
 		t.Fatalf("then the state: %s (%s)", step.Action, step.Why)
 	}
 	step = Next(shown, relabelled, remote, env)
-	changed, _ := step.Object.(*offv1.ShadowPod)
+	changed, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 	if step.Action != PatchRemote || !step.Confirm || changed.Spec.Pod.Containers[0].Image != "i:2" {
 		t.Fatalf("then the image: %s (%s)", step.Action, step.Why)
 	}
@@ -372,7 +373,7 @@ func TestRefusedChangeDelaysNoOther(t *testing.T) {
 	}
 	env.LeftOut = []string{step.Part}
 	step = Next(shown, relabelled, remote, env)
-	if without, _ := step.Object.(*offv1.ShadowPod); step.Action != PatchRemote || without.Spec.Pod.Containers[0].Image != "i" || len(without.Spec.Pod.EphemeralContainers) != 1 {
+	if without, _ := step.Object.(*offloadingv1beta1.ShadowPod); step.Action != PatchRemote || without.Spec.Pod.Containers[0].Image != "i" || len(without.Spec.Pod.EphemeralContainers) != 1 {
 		t.Fatalf("the image is refused: %+v", step)
 	}
 	env.LeftOut = append(env.LeftOut, step.Part)
@@ -395,7 +396,7 @@ func TestStartIsShownAtOnceOrLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		remote func(*corev1.Pod)
 		at     time.Duration
-		// known is when the ShadowPod became known, 0 for nobody knows.
+		// known is how long this process has known the ShadowPod; 0 means that this is unknown.
 		known  time.Duration
 		action Action
 		after  time.Duration
@@ -424,29 +425,30 @@ func TestStartIsShownAtOnceOrLater(t *testing.T) {
 	}
 }
 
-// TestCopyOfAnOffloadedPodIsNew: a manifest exported from an offloaded pod makes another pod, also in the template of a Deployment.
+// TestCopyOfAnOffloadedPodIsNew: a pod created from the manifest of an offloaded pod counts as a new pod, also if the manifest is in the template of a
+// Deployment.
 func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
 	step := Next(localPod("u1", pasted), nil, nil, env)
 	if step.Action != CreateRemote {
 		t.Fatalf("%s (%s), want it to be offloaded", step.Action, step.Why)
 	}
-	shadow, _ := step.Object.(*offv1.ShadowPod)
+	shadow, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 	shadow.UID = "s1"
 	for key, value := range shadow.Annotations {
 		if localPod("u1", pasted).Annotations[key] == value {
 			t.Errorf("annotation %s went to the provider", key)
 		}
 	}
-	for _, key := range []string{offv1.LabelShadowPod, offv1.LabelCreatorUser, offv1.LabelManagedBy} {
+	for _, key := range []string{offloadingv1beta1.LabelShadowPod, offloadingv1beta1.LabelCreatorUser, offloadingv1beta1.LabelManagedBy} {
 		if _, found := shadow.Labels[key]; found {
 			t.Errorf("label %s went to the provider", key)
 		}
 	}
-	shadow.Labels[offv1.LabelCreatorUser] = "rome-2c3d" // which the provider keeps as it is, also where a former release counted it among those from here
-	shadow.Annotations[kinds.AnnotationLabels] += "," + offv1.LabelCreatorUser
-	relabelled, _ := Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env).Object.(*offv1.ShadowPod)
-	if relabelled == nil || relabelled.Labels[offv1.LabelCreatorUser] != "rome-2c3d" {
+	shadow.Labels[offloadingv1beta1.LabelCreatorUser] = "rome-2c3d" // the provider set this label; it stays even if an earlier release listed it as a label of the local Pod
+	shadow.Annotations[kinds.AnnotationLabels] += "," + offloadingv1beta1.LabelCreatorUser
+	relabelled, _ := Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env).Object.(*offloadingv1beta1.ShadowPod)
+	if relabelled == nil || relabelled.Labels[offloadingv1beta1.LabelCreatorUser] != "rome-2c3d" {
 		t.Fatalf("its creator is written over: %+v", relabelled)
 	}
 	shadow = relabelled
@@ -469,9 +471,38 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 // TestAbortedPodsAreReported: a pod that ends because its namespace is no longer offloaded gets an Event with the reason and the cure.
 func TestAbortedPodsAreReported(t *testing.T) {
 	step := Next(localPod("u1", labelled), nil, nil, Env{Mapping: Mapping{State: Unmapped}, RemoteSynced: true, Now: stepNow, Pod: stepPod})
-	for _, want := range []string{"no longer offloaded to cluster", "has to be deleted and created again"} {
+	for _, want := range []string{"no longer offloaded to cluster", "delete the pod and create it again"} {
 		if !strings.Contains(step.Warning, want) {
 			t.Errorf("%s: %q, want %q", step.Action, step.Warning, want)
 		}
+	}
+}
+
+// TestObjectsThatStayAreReportedLater: a pod that waits for a Secret that is not copied is reported also if the Secret was not in the cache when the pod was
+// created in the provider. A pod that runs does not wait for it.
+func TestObjectsThatStayAreReportedLater(t *testing.T) {
+	local := localPod("u1", func(p *corev1.Pod) {
+		labelled(p)
+		p.Status.Phase = corev1.PodPending
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "robot"}}}}
+	})
+	shadow := shadowFor(local, "s1", nil)
+	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+	env.Pod.Destination = "milan"
+	env.Pod.Secret = func(string, string) *corev1.Secret { return &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken} }
+	pending := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
+	early := env
+	early.Now = local.CreationTimestamp.Time
+	for name, step := range map[string]Step{
+		"no remote pod":     Next(local, shadow, nil, env),
+		"it starts":         Next(local, shadow, remoteFor(shadow, pending), early),
+		"it does not start": Next(local, shadow, remoteFor(shadow, pending), env),
+	} {
+		if !strings.Contains(step.Warning, "spec.volumes v needs Secret robot") || !strings.Contains(step.Warning, kinds.AnnotationAllow) {
+			t.Errorf("%s: %s (%s), warning %q", name, step.Action, step.Why, step.Warning)
+		}
+	}
+	if step := Next(local, shadow, remoteFor(shadow, remoteRuns), env); step.Warning != "" {
+		t.Errorf("it runs: warning %q", step.Warning)
 	}
 }

@@ -14,22 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// stepWorld is one pod name in two clusters, with users, a provider and a link, all of which do what they like.
+// stepWorld is one pod name in two clusters, with users, a provider and a link that act at random.
 type stepWorld struct {
 	t       *testing.T
 	r       *rand.Rand
 	now     time.Time
 	uids    int
 	local   *corev1.Pod
-	shadow  *offv1.ShadowPod
+	shadow  *offloadingv1beta1.ShadowPod
 	remote  *corev1.Pod
 	mapping Mapping
 	up      bool
-	// away tells that the Node has not been ready for a while.
+	// away means that the Node has been NotReady for some time.
 	away    bool
 	history []string
 	// final is the phase and UID of a pod that has finished.
@@ -116,7 +116,7 @@ func (w *stepWorld) event() {
 		}
 	case 8:
 		if w.shadow == nil && w.remote == nil && w.mapping.Namespace != "" && w.r.IntN(4) == 0 {
-			w.shadow = &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: w.mapping.Namespace, UID: w.uid("f"), Labels: map[string]string{api.LabelOrigin: "naples"}}}
+			w.shadow = &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: w.mapping.Namespace, UID: w.uid("f"), Labels: map[string]string{api.LabelOrigin: "naples"}}}
 			w.note("another consumer takes the name")
 		} else if w.shadow != nil && !kinds.OwnsShadowPod(w.shadow, stepPod) {
 			w.shadow = nil
@@ -136,7 +136,7 @@ func (w *stepWorld) event() {
 	}
 }
 
-// provide lets the provider's controller, garbage collector or kubelet do one thing.
+// provide performs one action of the provider's controller, garbage collector or kubelet.
 func (w *stepWorld) provide() {
 	switch {
 	case w.remote != nil && w.remote.DeletionTimestamp != nil:
@@ -175,7 +175,7 @@ func (w *stepWorld) action() PodAction {
 	return action
 }
 
-// changes lets the provider's controller bring the remote pod up to date, and tells whether there was anything to do.
+// changes updates the remote pod as the provider's controller would, and reports whether anything had to change.
 func (w *stepWorld) changes() bool {
 	if w.shadow == nil || w.remote == nil || !OwnedBy(w.remote, w.shadow) {
 		return false
@@ -198,7 +198,7 @@ func (w *stepWorld) changes() bool {
 	return true
 }
 
-// ends tells whether the provider is to end the remote pod within a time that the consumer gave.
+// ends reports whether the provider must delete the remote pod with a grace period that the consumer requested.
 func (w *stepWorld) ends() bool {
 	return w.shadow != nil && w.remote != nil && OwnedBy(w.remote, w.shadow) && w.action() == PodEnd
 }
@@ -213,7 +213,7 @@ func (w *stepWorld) next() Step {
 	return Next(w.local.DeepCopy(), shadow.DeepCopy(), remote.DeepCopy(), env)
 }
 
-// obey does what an API server would do for the step.
+// obey applies the step as an API server would.
 func (w *stepWorld) obey(step Step) {
 	if step.Action != Nothing {
 		w.note("STEP %s: %s", step.Action, step.Why)
@@ -223,14 +223,14 @@ func (w *stepWorld) obey(step Step) {
 		if w.shadow != nil {
 			w.fatal("a ShadowPod was created over another")
 		}
-		s, _ := step.Object.(*offv1.ShadowPod)
+		s, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 		s.UID = w.uid("s")
 		w.shadow = s
 		if w.made[w.local.UID]++; w.made[w.local.UID] > 1 && kinds.Offloaded(w.local) {
 			w.fatal("a pod that ran was made twice")
 		}
 	case PatchRemote:
-		s, _ := step.Object.(*offv1.ShadowPod)
+		s, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 		if s.UID != w.shadow.UID || !kinds.OwnsShadowPod(w.shadow, stepPod) {
 			w.fatal("a foreign ShadowPod was changed")
 		}
@@ -271,11 +271,11 @@ func TestStepLawsInRandomWorlds(t *testing.T) {
 		w.note("seed %d", seed)
 		for range 60 {
 			w.event()
-			for range w.r.IntN(3) { // the engine is slow, or dead, at times
+			for range w.r.IntN(3) { // the engine may run twice, once or not at all between two events
 				w.obey(w.next())
 			}
 		}
-		// Rest: the link is up, the namespace is mapped, other consumers keep off, and the provider does its work.
+		// Settle: the link is up, the namespace is mapped, foreign objects no longer appear, and the provider does its work.
 		w.quiet, w.up, w.away = true, true, false
 		if w.mapping.State != Mapped {
 			w.mapping = Mapping{State: Mapped, Namespace: "shop-rome"}
@@ -304,7 +304,7 @@ func (w *stepWorld) atRest() {
 	case w.local.DeletionTimestamp != nil:
 		w.fatal("a deleted pod stays")
 	case kinds.Finished(w.local):
-		if w.local.Status.Reason == offv1.PodOffloadingAborted && w.shadow != nil {
+		if w.local.Status.Reason == offloadingv1beta1.PodOffloadingAborted && w.shadow != nil {
 			w.fatal("an aborted pod has a ShadowPod")
 		}
 	default:
@@ -328,7 +328,7 @@ func (w *stepWorld) atRest() {
 		if w.remote.Spec.Containers[0].Image != w.local.Spec.Containers[0].Image {
 			w.fatal("the remote pod has another image")
 		}
-		if w.local.Status.Phase != w.remote.Status.Phase || w.local.Labels[offv1.LabelShadowPod] == "" || w.local.Labels["color"] != w.shadow.Labels["color"] {
+		if w.local.Status.Phase != w.remote.Status.Phase || w.local.Labels[offloadingv1beta1.LabelShadowPod] == "" || w.local.Labels["color"] != w.shadow.Labels["color"] {
 			w.fatal("what is shown is not what is: %+v, %+v", w.local, w.remote)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// withTokens makes a pod ask for a token.
+// withTokens adds a service account token to a pod.
 func withTokens(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}}
@@ -44,7 +44,7 @@ func TestTokenLaws(t *testing.T) {
 	secrets := map[string]*corev1.Secret{
 		"none": nil, "good": filled("u1", time.Hour), "due": filled("u1", time.Minute), "of an earlier pod": filled("u0", time.Hour), "foreign": {},
 	}
-	shadows := map[string]*offv1.ShadowPod{"none": nil, "ours": shadowFor(asks(nil), "s1", nil), "of an earlier pod": shadowFor(asks(func(p *corev1.Pod) { p.UID = "u0" }), "s0", nil), "foreign": shadowFor(asks(nil), "f1", func(s *offv1.ShadowPod) { s.Labels = nil })}
+	shadows := map[string]*offloadingv1beta1.ShadowPod{"none": nil, "ours": shadowFor(asks(nil), "s1", nil), "of an earlier pod": shadowFor(asks(func(p *corev1.Pod) { p.UID = "u0" }), "s0", nil), "foreign": shadowFor(asks(nil), "f1", func(s *offloadingv1beta1.ShadowPod) { s.Labels = nil })}
 	for ln, local := range locals {
 		for sn, secret := range secrets {
 			for shn, shadow := range shadows {
@@ -130,8 +130,8 @@ func TestOriginAPIServerOfPods(t *testing.T) {
 	}
 }
 
-// TestTokensThatAnEarlierReleaseNamed: tokens with the names of an earlier release are renewed in place while their pod runs, and removed for the next pod of
-// its name.
+// TestTokensThatAnEarlierReleaseNamed: tokens with the names of an earlier release are renewed in place while their pod runs, and removed for the
+// next pod of its name.
 func TestTokensThatAnEarlierReleaseNamed(t *testing.T) {
 	pod := stepPod
 	pod.APIServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}

@@ -13,8 +13,8 @@ import (
 // annotationSpecHash, on the Deployment of a virtual kubelet, holds the hash of the specification that was last applied.
 const annotationSpecHash = "liqo.io/specification-hash"
 
-// UpdateKubelet updates the existing Deployment to the wanted one. It does not change the specification if the wanted one is applied already. Values that
-// the API server defaulted, and labels and annotations that others set, stay.
+// UpdateKubelet updates the existing Deployment to the wanted one. It does not change the specification if the wanted one is applied already. It
+// keeps values that the API server defaulted, and labels and annotations that others set.
 func UpdateKubelet(have, want *appsv1.Deployment) {
 	hash := hashOf(want.Spec)
 	have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// UsageTracker accounts for the resources that the pods of each user use. Its sources are the events of a cache, and the writes of its holder that the cache has
-// not observed yet. It keeps no durable state: a new UsageTracker that gets the existing pods is equivalent.
+// UsageTracker accounts for the resources that the pods of each user use. Its sources are the events of a cache, and the writes of its caller that
+// the cache has not observed yet. It keeps no durable state: a new UsageTracker that gets the existing pods is equivalent.
 //
-// Each name counts for one pod. A pending write (creation or increase) and the pod last observed under the same name are combined: the greater amount of
-// each resource counts.
+// Each name counts for one pod. A pending write (creation or increase) and the pod last observed under the same name are combined: the greater amount
+// of each resource counts.
 //
 // The zero value is not usable. A UsageTracker is not safe for concurrent use.
 type UsageTracker struct {
@@ -27,8 +27,8 @@ type entry struct {
 	usage corev1.ResourceList
 }
 
-// writing is a pending write: a pod that is being created or increased, or that the cache has not observed yet. Its UID is empty until the API server
-// responds.
+// writing is a pending write: the creation of a pod, or an increase of its resources, that the cache has not observed yet. The UID is empty until the
+// API server responds.
 type writing struct {
 	entry
 	since time.Time
@@ -39,7 +39,8 @@ func NewUsageTracker() *UsageTracker {
 	return &UsageTracker{seen: map[types.NamespacedName]entry{}, ahead: map[types.NamespacedName]writing{}, used: map[string]corev1.ResourceList{}}
 }
 
-// Used returns the resources that the pods of a user use, without the pod named except, whose usage is about to be replaced. The list must not be changed.
+// Used returns the resources that the pods of a user use, without the pod named except, whose usage is about to be replaced. The list must not be
+// changed.
 func (l *UsageTracker) Used(user string, except types.NamespacedName) corev1.ResourceList {
 	own := l.at(except)
 	if own.user != user || len(own.usage) == 0 {
@@ -58,7 +59,8 @@ func (l *UsageTracker) User(key types.NamespacedName, uid types.UID) string {
 	return ""
 }
 
-// Observe records that the cache has a pod, and the pod's usage, which is empty once it has finished. It returns the user whose usage decreased, if any.
+// Observe records that the cache has a pod, and the pod's usage, which is empty once it has finished. It returns the user whose usage decreased, if
+// any.
 func (l *UsageTracker) Observe(key types.NamespacedName, uid types.UID, user string, usage corev1.ResourceList) string {
 	return l.change(key, func() {
 		l.seen[key] = entry{uid: uid, user: user, usage: usage}
@@ -77,9 +79,9 @@ func (l *UsageTracker) Forget(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Reserve records that a pod is about to be created or increased. The usage last observed under that name stays reserved until the cache reports otherwise: a
-// pod that was shrunk may still hold its former resources. The caller must report the result with Confirm or Release before the next Reserve of that name. Reserve
-// returns the user whose usage decreased, if any.
+// Reserve records that a pod is about to be created or increased. The usage last observed under that name stays reserved until the cache reports
+// otherwise: a pod that was shrunk may still hold its former resources. The caller must report the result with Confirm or Release before the next
+// Reserve of that name. Reserve returns the user whose usage decreased, if any.
 func (l *UsageTracker) Reserve(key types.NamespacedName, user string, usage corev1.ResourceList, now time.Time) string {
 	return l.change(key, func() { l.ahead[key] = writing{entry: entry{user: user, usage: usage}, since: now} })
 }
@@ -88,7 +90,7 @@ func (l *UsageTracker) Reserve(key types.NamespacedName, user string, usage core
 func (l *UsageTracker) Confirm(key types.NamespacedName, uid types.UID) string {
 	return l.change(key, func() {
 		w, open := l.ahead[key]
-		if l.seen[key].uid == uid { // the cache observed it first
+		if l.seen[key].uid == uid { // the cache observed the pod before Confirm was called
 			delete(l.ahead, key)
 		} else if open {
 			w.uid = uid
@@ -102,14 +104,14 @@ func (l *UsageTracker) Release(key types.NamespacedName) string {
 	return l.change(key, func() { delete(l.ahead, key) })
 }
 
-// IsPending tells whether a write is pending: a pod is being created or increased, or the cache has not observed the result yet.
+// IsPending reports whether a write is pending: a pod is being created or increased, or the cache has not observed the result yet.
 func (l *UsageTracker) IsPending(key types.NamespacedName) bool {
 	_, open := l.ahead[key]
 	return open
 }
 
-// Pending returns the names whose pending write began before a time. Either the API server has not responded, or the pod was deleted before the cache observed
-// it or before the response arrived. The caller has to read these pods, and to report each with Confirm or Release.
+// Pending returns the names whose pending write began before a time. Either the API server has not responded, or the pod was deleted before the cache
+// observed it or before the response arrived. The caller has to read these pods, and to report each with Confirm or Release.
 func (l *UsageTracker) Pending(before time.Time) []types.NamespacedName {
 	var keys []types.NamespacedName
 	for key, w := range l.ahead {
@@ -120,7 +122,7 @@ func (l *UsageTracker) Pending(before time.Time) []types.NamespacedName {
 	return keys
 }
 
-// at returns the usage that counts under a name. A pending write for another user than that of the observed pod counts alone.
+// at returns the usage that counts under a name. If a pending write is for another user than the observed pod, only the pending write counts.
 func (l *UsageTracker) at(key types.NamespacedName) entry {
 	w, open := l.ahead[key]
 	seen := l.seen[key]

@@ -16,7 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// books is a UsageTracker with an API server, a cache that gets its events late and not all of them, and a client that creates pods.
+// books simulates a UsageTracker with its environment: an API server, a cache that receives events late or not at all, and a client that creates pods.
 type books struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -24,14 +24,14 @@ type books struct {
 	quota   offloadingv1beta1.QuotaSpec
 	now     time.Time
 
-	pods    map[types.NamespacedName]entry // what there is
-	news    []func()                       // what the cache has not heard yet
-	cache   map[types.NamespacedName]entry // what the cache has
-	behind  []func()                       // what the cache has, and the account was not told yet
-	answers []func()                       // what the API server has not answered yet
-	wanted  map[types.NamespacedName]entry // pods that should be, and are not
-	held    map[types.NamespacedName]bool  // those of them that were refused, and wait to be woken
-	busy    map[types.NamespacedName]bool  // those of them that are asked for
+	pods    map[types.NamespacedName]entry // the pods that exist
+	news    []func()                       // events that the cache has not received yet
+	cache   map[types.NamespacedName]entry // the pods in the cache
+	behind  []func()                       // events in the cache that the tracker has not received yet
+	answers []func()                       // responses of the API server that have not arrived yet
+	wanted  map[types.NamespacedName]entry // pods that the client wants and that do not exist
+	held    map[types.NamespacedName]bool  // wanted pods without room, which wait for wake
+	busy    map[types.NamespacedName]bool  // wanted pods whose creation was requested
 	made    int
 }
 
@@ -59,7 +59,7 @@ func (b *books) wake(user string) {
 	}
 }
 
-// tell is news of a name for the cache.
+// tell queues an event about the present state of a pod for the cache.
 func (b *books) tell(key types.NamespacedName) {
 	pod, there := b.pods[key]
 	b.news = append(b.news, func() { b.hear(key, pod, there) })
@@ -80,7 +80,7 @@ func (b *books) hear(key types.NamespacedName, pod entry, there bool) {
 	}
 }
 
-// relist is what a cache does after an interrupted watch: it misses the events in between.
+// relist simulates a list after an interrupted watch: the cache misses the events in between.
 func (b *books) relist() {
 	b.news = nil
 	for key := range maps.Clone(b.cache) {
@@ -93,7 +93,7 @@ func (b *books) relist() {
 	}
 }
 
-// make asks for a pod, as the controller does.
+// make requests the creation of a pod, as the controller does.
 func (b *books) make(key types.NamespacedName) {
 	want, wanted := b.wanted[key]
 	if !wanted || b.busy[key] || b.held[key] {
@@ -104,7 +104,7 @@ func (b *books) make(key types.NamespacedName) {
 		return
 	}
 	if _, there := b.cache[key]; there {
-		return // an earlier one of that name
+		return // the cache still has an earlier pod of that name
 	}
 	if err := Exceeded(&b.quota, b.tracker.Used(want.user, key), want.usage); err != nil {
 		b.held[key] = true
@@ -114,20 +114,20 @@ func (b *books) make(key types.NamespacedName) {
 	b.busy[key] = true
 	taken := false
 	switch b.random.IntN(5) {
-	case 0: // refused
+	case 0: // the API server refuses the request
 		b.answers = append(b.answers, func() { b.wake(b.tracker.Release(key)) })
 	case 1, 2, 3:
 		if _, taken = b.pods[key]; taken {
-			b.answers = append(b.answers, func() { b.wake(b.tracker.Release(key)) }) // the cache does not have an earlier one yet: next time
+			b.answers = append(b.answers, func() { b.wake(b.tracker.Release(key)) }) // an earlier pod exists that the cache does not have yet: the client retries
 			break
 		}
 		uid := b.create(key, want)
-		if b.random.IntN(3) == 0 { // the answer is lost
+		if b.random.IntN(3) == 0 { // the response is lost
 			b.answers = append(b.answers, func() {})
 			break
 		}
 		b.answers = append(b.answers, func() { b.wake(b.tracker.Confirm(key, uid)) })
-	default: // it never arrived, and nobody knows
+	default: // the request is lost, which the client can't know
 		b.answers = append(b.answers, func() {})
 	}
 	last := len(b.answers) - 1
@@ -144,7 +144,7 @@ func (b *books) create(key types.NamespacedName, want entry) types.UID {
 	return want.uid
 }
 
-// settle looks what became of a pod that was asked for.
+// settle reads whether a requested pod exists.
 func (b *books) settle(key types.NamespacedName) {
 	if b.busy[key] {
 		return
@@ -167,7 +167,7 @@ func next(queue *[]func()) {
 func (b *books) step() {
 	key := types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("pod-", b.random.IntN(6))}
 	switch b.random.IntN(10) {
-	case 0, 1: // somebody wants a pod
+	case 0, 1: // the client wants another pod
 		_, there := b.pods[key]
 		_, wanted := b.wanted[key]
 		if !there && !wanted && !b.busy[key] {
@@ -186,7 +186,7 @@ func (b *books) step() {
 		next(&b.news)
 	case 9:
 		next(&b.behind)
-	case 6: // it goes, or ends
+	case 6: // a pod is deleted or finishes
 		pod, there := b.pods[key]
 		switch {
 		case !there:
@@ -210,7 +210,7 @@ func (b *books) step() {
 	b.check()
 }
 
-// check holds the limit against what there really is.
+// check compares the limit with the actual usage.
 func (b *books) check() {
 	b.t.Helper()
 	for user, sum := range b.sums() {
@@ -235,8 +235,8 @@ func (b *books) sums() map[string]corev1.ResourceList {
 	return sums
 }
 
-// TestUsageTrackerLaws: events and responses arrive in any order, late, twice or never. No consumer ever has more than granted, the account ends with the actual
-// usage, and requests still refused then lack room.
+// TestUsageTrackerLaws: events and responses arrive in any order, late, twice or never. No consumer ever has more than granted, the account ends with
+// the actual usage, and requests still refused then lack room.
 func TestUsageTrackerLaws(t *testing.T) {
 	for seed := range uint64(400) {
 		b := newBooks(t, seed)
@@ -286,8 +286,8 @@ func TestUsageTrackerForgets(t *testing.T) {
 	}
 }
 
-// TestUsageTrackerFreesNothingBeforeTheNode: a Pod was resized down, its node has not done it yet, and the Pod is resized up again: its resources do not become free
-// meanwhile.
+// TestUsageTrackerFreesNothingBeforeTheNode: a Pod is resized down and, before its node has applied that, up again. Its resources do not become free in
+// between.
 func TestUsageTrackerFreesNothingBeforeTheNode(t *testing.T) {
 	l, key := NewUsageTracker(), types.NamespacedName{Namespace: "shop", Name: "web"}
 	l.Observe(key, "a", "rome", cpus(8))

@@ -21,21 +21,21 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// AnnotationIdentityHash changes with the identity, the kubeconfig for the provider. It is set on the Deployment of a virtual kubelet and on its pods, but
-// not in the pod template, so that the pods do not restart. A changed pod annotation makes the kubelet refresh the mounted Secret at once; otherwise that
-// takes about a minute.
+// AnnotationIdentityHash changes with the identity, the kubeconfig for the provider. It is set on the Deployment of a virtual kubelet and on its
+// pods, but not in the pod template, so that the pods do not restart. A changed pod annotation makes the kubelet refresh the mounted Secret at once;
+// otherwise that takes about a minute.
 const AnnotationIdentityHash = "liqo.io/identity-hash"
 
 const (
 	// annotationPatchHash, on the pods of a virtual kubelet, changes with the VirtualNode's offloading patch, so that they restart.
 	annotationPatchHash = "liqo.io/offloading-patch-hash"
-	// annotationAddressHash, on the same pods, changes with the address of the provider's API server, so that they restart. Other changes of the identity
-	// are loaded by the running virtual kubelet.
+	// annotationAddressHash, on the same pods, changes with the address of the provider's API server, so that they restart. Other changes of the
+	// identity are loaded by the running virtual kubelet.
 	annotationAddressHash = "liqo.io/provider-address-hash"
 )
 
-// Mount of the provider's identity in the pod of a virtual kubelet. The kubelet mounts the Secret, so a virtual kubelet needs no right to read Secrets
-// outside offloaded namespaces. The kubelet refreshes a renewed Secret within a minute or two.
+// Mount of the provider's identity in the pod of a virtual kubelet. The kubelet mounts the Secret, so a virtual kubelet needs no right to read
+// Secrets outside offloaded namespaces. The kubelet refreshes a renewed Secret within a minute or two.
 const (
 	identityVolume = "identity"
 	identityPath   = "/var/run/liqo/identity"
@@ -44,10 +44,10 @@ const (
 // kubeletPort is the port where a virtual kubelet serves logs, exec and the like.
 const kubeletPort = 10250
 
-// KubeletHealthPort is the port where a virtual kubelet serves its health checks. It is the one of a kubelet.
+// KubeletHealthPort is the port where a virtual kubelet serves its health checks, the same as that of a kubelet.
 const KubeletHealthPort = 10248
 
-// healthPort is the name of that port in the pod.
+// healthPort is the name of KubeletHealthPort in the pod.
 const healthPort = "healthz"
 
 // KubeletName returns the name of the Deployment of a VirtualNode's virtual kubelet.
@@ -58,7 +58,7 @@ func KubeletName(virtualNode string) string {
 // KubeletBinding returns the name of the ClusterRoleBinding of a VirtualNode's virtual kubelet.
 func KubeletBinding(virtualNode string) string { return "liqo-node-" + virtualNode }
 
-// CreatesNode tells whether a VirtualNode gets a Node. The VirtualNode's own setting overrides the options.
+// CreatesNode reports whether a VirtualNode gets a Node. The VirtualNode's own setting overrides the options.
 func CreatesNode(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
 	if node.Spec.CreateNode != nil {
 		return *node.Spec.CreateNode
@@ -66,8 +66,8 @@ func CreatesNode(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 	return options.CreateNode
 }
 
-// SkipsNetworkCheck tells whether the Node of a VirtualNode stays ready while the network to the provider is down. The VirtualNode's own setting overrides
-// the options.
+// SkipsNetworkCheck reports whether the Node of a VirtualNode stays ready while the network to the provider is down. The VirtualNode's own setting
+// overrides the options.
 func SkipsNetworkCheck(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
 	if node.Spec.DisableNetworkCheck != nil {
 		return *node.Spec.DisableNetworkCheck
@@ -95,17 +95,18 @@ func KubeletLabels(node *offloadingv1beta1.VirtualNode, global map[string]string
 	return labels
 }
 
-// KubeletRights returns the role and subjects of the ClusterRoleBinding that gives the ServiceAccount of a virtual kubelet its rights in this cluster.
+// KubeletRights returns the role and subjects of the ClusterRoleBinding that gives the ServiceAccount of a virtual kubelet its rights in this
+// cluster.
 func KubeletRights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv1.Subject) {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleLocal},
 		[]rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}}
 }
 
-// OffloadedRights returns the role and subjects of the RoleBinding in an offloaded namespace. It lets the virtual kubelets of the selected clusters read
-// the objects that they copy.
+// OffloadedRights returns the role and subjects of the RoleBinding in an offloaded namespace. It lets the virtual kubelets of the selected clusters
+// read the objects that they copy.
 //
-// The virtual kubelets of the clusters in asked get the right: these clusters are asked for a remote namespace. The clusters in held still hold a remote
-// namespace. If they are no longer asked, their virtual kubelets keep the right only if they have it already, which before tells.
+// The argument asked lists the clusters that are asked for a remote namespace: their virtual kubelets get the right. The argument held lists the
+// clusters that still have a remote namespace: their virtual kubelets keep the right if they are already among the subjects in before.
 func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string, before []rbacv1.Subject) (rbacv1.RoleRef, []rbacv1.Subject) {
 	var subjects []rbacv1.Subject
 	for i := range nodes {
@@ -232,7 +233,7 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 			{Name: healthPort, ContainerPort: KubeletHealthPort, Protocol: corev1.ProtocolTCP},
 		},
 		ReadinessProbe: probe("/readyz", 2),
-		// /healthz answers whether or not the provider is reachable: a restart could not change that.
+		// /healthz succeeds even if the provider is unreachable, since a restart would not help.
 		LivenessProbe: probe("/healthz", 20),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
@@ -271,7 +272,7 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 	}
 }
 
-// probe returns a probe of a path of the health checks.
+// probe returns an HTTP probe of a path on KubeletHealthPort.
 func probe(path string, periodSeconds int32) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: periodSeconds, ProbeHandler: corev1.ProbeHandler{
 		HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(healthPort)},
@@ -281,7 +282,7 @@ func probe(path string, periodSeconds int32) *corev1.Probe {
 // reflectedKind is a kind, named as in the keys of VkOptionsTemplates and in the flags of virtual kubelets.
 type reflectedKind struct {
 	name string
-	// choice tells whether users configure which objects of the kind are reflected (AllowList or DenyList). The other kinds have fixed rules.
+	// choice reports whether users configure which objects of the kind are reflected (AllowList or DenyList). The other kinds have fixed rules.
 	choice bool
 }
 

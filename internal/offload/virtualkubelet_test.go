@@ -76,7 +76,7 @@ func TestKubeletOfSeveralReplicasElectsALeader(t *testing.T) {
 	}
 }
 
-// TestKubeletIsProbed: readiness decides about rollouts, liveness does not depend on the provider. Both ask a port that the container has.
+// TestKubeletIsProbed: both probes use a port of the container, and the liveness probe does not depend on the provider.
 func TestKubeletIsProbed(t *testing.T) {
 	container := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec.Containers[0]
 	for path, probe := range map[string]*corev1.Probe{"/readyz": container.ReadinessProbe, "/healthz": container.LivenessProbe} {
@@ -91,7 +91,7 @@ func TestKubeletIsProbed(t *testing.T) {
 	}
 }
 
-// TestKubeletHasAMemoryLimit: also with a template that names no resources. Those that it names are taken as they are.
+// TestKubeletHasAMemoryLimit: the virtual kubelet has a memory limit, also with a template that names no resources. Resources in a template are not changed.
 func TestKubeletHasAMemoryLimit(t *testing.T) {
 	facts := kubeletFacts()
 	facts.Options.Resources = nil
@@ -118,8 +118,8 @@ func TestKubeletMountsOnlyItsIdentity(t *testing.T) {
 	}
 }
 
-// TestKubeletOutlivesItsIdentity: a renewed identity replaces no pod of a virtual kubelet, because that would cut logs, exec and port-forward. The running pod
-// uses the new certificate, CA and proxy. Only another address needs another pod.
+// TestKubeletOutlivesItsIdentity: a renewed identity does not restart the pod of a virtual kubelet, because that would cut logs, exec and port-forward. The
+// running pod loads the new certificate, CA and proxy. Only another address restarts it.
 func TestKubeletOutlivesItsIdentity(t *testing.T) {
 	of := func(server, ca, certificate string) *appsv1.Deployment {
 		facts := kubeletFacts()
@@ -164,7 +164,7 @@ func TestUpdateKubelet(t *testing.T) {
 	want := Kubelet(kubeletNode(), kubeletFacts())
 	have := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/revision": "1"}}}
 	UpdateKubelet(have, want)
-	have.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst // as the API server does
+	have.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst // as the API server defaults it
 	have.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	before := have.DeepCopy()
 	UpdateKubelet(have, want)
@@ -187,7 +187,8 @@ func TestUpdateKubelet(t *testing.T) {
 	}
 }
 
-// TestOffloadedRights: a provider that reports a namespace keeps the permission to read it if it had it, and never gets it that way.
+// TestOffloadedRights: a virtual kubelet whose provider only reports a remote namespace keeps the permission to read the namespace if it had it, and does not
+// get it otherwise.
 func TestOffloadedRights(t *testing.T) {
 	nodes := []offloadingv1beta1.VirtualNode{virtualNode("turin", "turin", nil), virtualNode("naples", "naples", nil)}
 	naples := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "liqo-tenant-naples", Name: "naples"}

@@ -9,7 +9,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestLeader: one virtual kubelet writes the copies, and one that is not available does not block that.
+// TestLeader: exactly one virtual kubelet maintains the copies, and another one takes over if it is down.
 func TestLeader(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }

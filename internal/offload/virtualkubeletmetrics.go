@@ -10,14 +10,14 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// metricsSuffix is the end of the names of Services in front of metrics. maxServiceName is the maximum length of a Service's name.
+// metricsSuffix ends the names of metrics Services. maxServiceName is the maximum length of a Service's name.
 const (
 	metricsSuffix  = "-metrics"
 	maxServiceName = 63
 )
 
-// KubeletServiceName returns the name of the Service in front of the metrics of a virtual kubelet. It contains a hash if the name of the VirtualNode is
-// no valid part of a Service's name.
+// KubeletServiceName returns the name of the metrics Service of a virtual kubelet. It contains a hash if the name of the VirtualNode is not valid in
+// the name of a Service.
 func KubeletServiceName(virtualNode string) string {
 	name := KubeletName(virtualNode) + metricsSuffix
 	if strings.Contains(name, ".") || len(name) > maxServiceName {
@@ -26,8 +26,8 @@ func KubeletServiceName(virtualNode string) string {
 	return name
 }
 
-// KubeletService returns the Service in front of the metrics of a VirtualNode's virtual kubelet; nil if there are no metrics. It is headless, because each
-// replica has metrics of its own.
+// KubeletService returns the metrics Service of a VirtualNode's virtual kubelet; nil if there are no metrics. It is headless, because each replica
+// has metrics of its own.
 func KubeletService(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *corev1.Service {
 	port, ok := metricsPort(facts.Options)
 	if !ok || node.Spec.Template != nil {

@@ -14,10 +14,12 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/excerpt"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// Grants tells whether a VirtualNode is to be created for a ResourceSlice automatically. That requires the annotation that requests it, and that the
-// provider accepted both the identity and the resources of the ResourceSlice.
+// Grants reports whether Liqo creates a VirtualNode for a ResourceSlice. The ResourceSlice must have the annotation that requests it, and the
+// provider must have accepted both its identity and its resources.
 func Grants(slice *authv1beta1.ResourceSlice) bool {
 	if slice.Annotations[authv1beta1.AnnotationCreateVirtualNode] != api.True {
 		return false
@@ -30,10 +32,10 @@ func Grants(slice *authv1beta1.ResourceSlice) bool {
 	return accepted(authv1beta1.ResourceSliceAuthentication) && accepted(authv1beta1.ResourceSliceResources)
 }
 
-// Fill updates a VirtualNode with the resources that a provider granted to a ResourceSlice: capacity, classes, labels, node selector, and the Secret with
-// the identity. Fields that the provider does not decide (createNode, taints, options) stay as the user set them. Labels that the provider no longer grants
-// are removed; an annotation distinguishes them from the user's labels. Invalid labels are not taken from a provider, nor are labels that decide what a
-// Node may do in this cluster.
+// Fill updates a VirtualNode with the resources that a provider granted to a ResourceSlice: capacity, classes, labels, node selector, and the Secret
+// with the identity. Fields that the provider does not decide (createNode, taints, options) stay as the user set them. Labels that the provider no
+// longer grants are removed; an annotation distinguishes them from the user's labels. It ignores invalid labels of a provider, and labels that decide
+// what a Node may do in this cluster.
 func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice, kubeconfigSecret string) {
 	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelRemoteClusterID, slice.Spec.ProviderClusterID)
 	metav1.SetMetaDataLabel(&node.ObjectMeta, api.LabelResourceSliceName, slice.Name)
@@ -43,6 +45,7 @@ func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice,
 	node.Spec.StorageClasses = slices.Clone(slice.Status.StorageClasses)
 	node.Spec.IngressClasses = slices.Clone(slice.Status.IngressClasses)
 	node.Spec.LoadBalancerClasses = slices.Clone(slice.Status.LoadBalancerClasses)
+	node.Spec.InterruptedNodes = interruptedNodes(slice.Status.InterruptedNodes)
 	fillLabels(node, slice.Status.NodeLabels)
 	if len(slice.Status.NodeSelector) > 0 {
 		if node.Spec.OffloadingPatch == nil {
@@ -52,14 +55,25 @@ func Fill(node *offloadingv1beta1.VirtualNode, slice *authv1beta1.ResourceSlice,
 	}
 }
 
-// annotationGrantedLabels, on a VirtualNode, lists the labels that the provider granted, as key=value,key=value; earlier versions listed the keys only.
+// interruptedNodes returns the nodes that a provider reports as interrupted, limited in number and text length as a provider of this version limits
+// them.
+func interruptedNodes(reported []authv1beta1.InterruptedNode) []authv1beta1.InterruptedNode {
+	out := slices.Clone(reported[:min(len(reported), authv1beta1.MaxInterruptedNodes)])
+	for i := range out {
+		out[i].Name, out[i].Cause = excerpt.Of(out[i].Name, kinds.MaxName), excerpt.Of(out[i].Cause, kinds.MaxName)
+	}
+	return out
+}
+
+// annotationGrantedLabels, on a VirtualNode, lists the labels that the provider granted, as key=value,key=value; earlier versions listed the keys
+// only.
 const annotationGrantedLabels = "offloading.liqo.io/granted-labels"
 
-// fillLabels replaces the labels that the provider granted before with those that it grants now. It never changes a label that the administrator of this
-// cluster set on the VirtualNode, in its metadata or its spec, since pods and cluster selectors rely on it.
+// fillLabels replaces the labels that the provider granted before with those that it grants now. It never changes a label that the administrator of
+// this cluster set on the VirtualNode, in its metadata or its spec, since pods and cluster selectors rely on it.
 func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) {
 	_, had := node.Annotations[annotationGrantedLabels]
-	maps.DeleteFunc(node.Spec.Labels, grantedLabels(node)) // those that the administrator has changed since stay
+	maps.DeleteFunc(node.Spec.Labels, grantedLabels(node)) // labels that the administrator has changed since then stay
 	labels, entries := map[string]string{}, []string{}
 	for key, value := range granted {
 		_, inSpec := node.Spec.Labels[key]
@@ -78,7 +92,7 @@ func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) 
 	}
 }
 
-// grantedLabels returns a function that reports whether a label in the spec of a VirtualNode is as the provider granted it.
+// grantedLabels returns a function that reports whether a label in the spec of a VirtualNode has the value that the provider granted.
 func grantedLabels(node *offloadingv1beta1.VirtualNode) func(key, value string) bool {
 	granted := map[string]string{}
 	anyValue := map[string]bool{}
@@ -92,7 +106,8 @@ func grantedLabels(node *offloadingv1beta1.VirtualNode) func(key, value string) 
 	}
 }
 
-// ownPrefix tells whether the prefix of a key is reserved for labels that decide what a Node may do in this cluster. A provider must not set those.
+// ownPrefix reports whether the prefix of a key is reserved for labels that decide what a Node may do in this cluster. A provider must not set such
+// labels.
 func ownPrefix(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return prefix == "node-role.kubernetes.io" || prefix == "node-restriction.kubernetes.io" || strings.HasSuffix(prefix, ".node-restriction.kubernetes.io")
@@ -135,8 +150,8 @@ func Namesake(nodes []offloadingv1beta1.VirtualNode, node *offloadingv1beta1.Vir
 	return first
 }
 
-// NeedsMap tells whether a VirtualNode still needs the NamespaceMap for its provider. It does until it is being deleted and both its virtual kubelet and
-// its Node are gone.
+// NeedsMap reports whether a VirtualNode still needs the NamespaceMap for its provider. It does until it is being deleted and neither its virtual
+// kubelet nor its Node exists.
 func NeedsMap(node *offloadingv1beta1.VirtualNode, kubeletExists, nodeExists bool) bool {
 	return node.DeletionTimestamp.IsZero() || kubeletExists || nodeExists
 }
@@ -148,8 +163,8 @@ const (
 	defaultGrace     = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 )
 
-// DrainLimit returns how long the pods of a virtual node may take to terminate before they are removed by force. That is the longest grace period among
-// them plus drainSlack. For an unreachable provider it is only drainUnreachable, since their state can't be observed any more.
+// DrainLimit returns how long the pods of a virtual node may take to terminate before they are removed by force. That is the longest grace period
+// among them plus drainSlack. For an unreachable provider it is only drainUnreachable, since their state can't be observed any more.
 func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
 	if unreachable {
 		return drainUnreachable
@@ -163,12 +178,12 @@ func DrainLimit(pods []corev1.Pod, unreachable bool) time.Duration {
 	return longest + drainSlack
 }
 
-// DrainEnd is how long a drain waits for pods after it removed them by force. Some pods stay even then, held by a finalizer or a refused request. They are
-// left to Kubernetes' garbage collection, which removes the pods of Nodes that are gone.
+// DrainEnd is how long a drain waits for pods after it removed them by force. Some pods stay even then, held by a finalizer or a refused request.
+// Kubernetes' pod garbage collection removes them after the Node is deleted.
 const DrainEnd = 30 * time.Second
 
-// Overdue returns how long a pod that is being deleted may still take to terminate on its Node, 0 or less when that time has passed. The result is false
-// for pods that are not being deleted, or have no Node. The deletion timestamp is the end of the grace period.
+// Overdue returns how long a pod that is being deleted may still take to terminate on its Node, 0 or less when that time has passed. The result is
+// false for pods that are not being deleted, or have no Node. The deletion timestamp is the end of the grace period.
 func Overdue(pod *corev1.Pod, now time.Time) (left time.Duration, ending bool) {
 	if pod.DeletionTimestamp.IsZero() || pod.Spec.NodeName == "" {
 		return 0, false
@@ -176,14 +191,14 @@ func Overdue(pod *corev1.Pod, now time.Time) (left time.Duration, ending bool) {
 	return pod.DeletionTimestamp.Add(drainSlack).Sub(now), true
 }
 
-// Failed tells whether a Node can't complete the termination of its pods: it is not ready, or it does not exist.
+// Failed reports whether a Node can't complete the termination of its pods: it is not ready, or it does not exist.
 func Failed(node *corev1.Node) bool {
 	return node == nil || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// ofDaemonSet tells whether a DaemonSet controls the pod.
+// ofDaemonSet reports whether a DaemonSet controls the pod.
 func ofDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "DaemonSet"
@@ -192,12 +207,12 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 // annotationUnreachable, "true" on a ForeignCluster, declares that the cluster will never be reachable again.
 const annotationUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
 
-// Gone tells whether a user declared a cluster permanently unreachable.
+// Gone reports whether a user declared a cluster permanently unreachable.
 func Gone(fc *corev1beta1.ForeignCluster) bool {
 	return fc.Annotations[annotationUnreachable] == api.True
 }
 
-// Unreachable tells whether a cluster is known to be unreachable: requests to its API server fail, or a user declared it permanently unreachable.
+// Unreachable reports whether a cluster is known to be unreachable: requests to its API server fail, or a user declared it permanently unreachable.
 func Unreachable(fc *corev1beta1.ForeignCluster) bool {
 	return Gone(fc) || slices.ContainsFunc(fc.Status.Conditions, func(c corev1beta1.Condition) bool {
 		return c.Type == corev1beta1.APIServerStatus && c.Status == corev1beta1.StatusError

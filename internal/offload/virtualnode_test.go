@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -55,13 +56,15 @@ func TestFill(t *testing.T) {
 	yes := true
 	node := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{CreateNode: &yes, Labels: map[string]string{"mine": "stays"}}}
 	slice := granted()
+	slice.Status.InterruptedNodes = []authv1beta1.InterruptedNode{{Name: "gpu-1", Cause: "is not ready"}}
 	Fill(node, slice, "kubeconfig-resourceslice-milan")
 	want := offloadingv1beta1.VirtualNodeSpec{
 		ClusterID: "milan", CreateNode: &yes, KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig-resourceslice-milan"},
-		Labels:          map[string]string{"mine": "stays", "region": "north"},
-		ResourceQuota:   corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}},
-		StorageClasses:  []authv1beta1.StorageType{{StorageClassName: "ssd", Default: true}},
-		OffloadingPatch: &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"pool": "guests"}},
+		Labels:           map[string]string{"mine": "stays", "region": "north"},
+		ResourceQuota:    corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}},
+		StorageClasses:   []authv1beta1.StorageType{{StorageClassName: "ssd", Default: true}},
+		OffloadingPatch:  &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"pool": "guests"}},
+		InterruptedNodes: []authv1beta1.InterruptedNode{{Name: "gpu-1", Cause: "is not ready"}},
 	}
 	if diff := cmp.Diff(want, node.Spec); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -69,9 +72,9 @@ func TestFill(t *testing.T) {
 	if node.Labels["liqo.io/remote-cluster-id"] != "milan" || node.Labels["liqo.io/resourceslice-name"] != "milan" {
 		t.Errorf("labels %v", node.Labels)
 	}
-	slice.Status.Resources[corev1.ResourceCPU] = resource.MustParse("8")
+	slice.Status.Resources[corev1.ResourceCPU], slice.Status.InterruptedNodes = resource.MustParse("8"), nil
 	Fill(node, slice, "kubeconfig-resourceslice-milan")
-	if got := node.Spec.ResourceQuota.Hard[corev1.ResourceCPU]; got.Value() != 8 {
+	if got := node.Spec.ResourceQuota.Hard[corev1.ResourceCPU]; got.Value() != 8 || node.Spec.InterruptedNodes != nil {
 		t.Errorf("the capacity does not follow: %s", got.String())
 	}
 }
@@ -120,7 +123,7 @@ func TestProvidersNeverOverrideAdministrators(t *testing.T) {
 	fill(map[string]string{"region": "theirs", "trust": "high", "tier": "gold"}, map[string]string{"region": "mine", "tier": "iron"})
 	fill(map[string]string{"tier": "silver"}, map[string]string{"region": "mine", "tier": "iron"})
 	fill(nil, map[string]string{"region": "mine", "tier": "iron"})
-	// A label on the VirtualNode decides at once, and not only when the grant is read the next time.
+	// A label on the VirtualNode overrides a granted label at once, not only after the next Fill.
 	fill(map[string]string{"arch": "amd64"}, map[string]string{"region": "mine", "tier": "iron", "arch": "amd64"})
 	node.Labels["arch"] = "arm64"
 	if got := NodeLabels(node)["arch"]; got != "arm64" {
@@ -206,5 +209,28 @@ func TestNamesake(t *testing.T) {
 		if got := Namesake(nodes, &nodes[i]); got != want {
 			t.Errorf("%s/%s: got %v, want %v", nodes[i].Namespace, nodes[i].Name, got, want)
 		}
+	}
+}
+
+// TestInterruptedNodesOfProvidersAreBounded: whatever a provider reports, the number of nodes and the length of their texts are limited.
+func TestInterruptedNodesOfProvidersAreBounded(t *testing.T) {
+	slice := granted()
+	for range 1000 {
+		slice.Status.InterruptedNodes = append(slice.Status.InterruptedNodes, authv1beta1.InterruptedNode{
+			Name: "\x1b[2Jgpu" + strings.Repeat("n", 10000), Cause: "\u202e" + strings.Repeat("c", 10000),
+		})
+	}
+	node := &offloadingv1beta1.VirtualNode{}
+	Fill(node, slice, "kubeconfig")
+	if len(node.Spec.InterruptedNodes) != authv1beta1.MaxInterruptedNodes {
+		t.Errorf("%d nodes", len(node.Spec.InterruptedNodes))
+	}
+	for _, n := range node.Spec.InterruptedNodes {
+		if len(n.Name) > 253 || len(n.Cause) > 253 || strings.ContainsAny(n.Name+n.Cause, "\x1b\u202e") {
+			t.Fatalf("%.300q, %.300q", n.Name, n.Cause)
+		}
+	}
+	if len(slice.Status.InterruptedNodes[0].Name) < 10000 {
+		t.Error("the ResourceSlice of the cache was changed")
 	}
 }

@@ -12,19 +12,20 @@ import (
 
 // Volume is a volume whose data is in a provider. The data is lost with the remote namespace of its claim.
 type Volume struct {
-	// Name is the name of the PersistentVolume, Namespace and Claim are those of its claim.
+	// Name is the name of the PersistentVolume, Namespace and Claim identify its claim.
 	Name, Namespace, Claim string
 	// Cluster is the ID of the provider, Size the size of the volume.
 	Cluster, Size string
-	// Problem, if not empty, is why it is unknown whether the data is in Cluster, with the cure. Cluster may be empty then.
+	// Problem, if not empty, explains why it is unknown whether the data is in Cluster, with the cure. Cluster may be empty then.
 	Problem string
-	// Retain tells that the data outlives the claim, Released that the claim is gone.
+	// Retain means that the data outlives the claim, Released that the claim was deleted.
 	Retain, Released bool
-	// Ending tells that the namespace of the claim is being deleted, and all claims with it.
+	// Ending means that the namespace of the claim is being deleted, and all claims with it.
 	Ending bool
 }
 
-// keeps tells whether nobody has deleted the data yet. Whoever deletes a claim, or its namespace, deletes the data, unless the volume is to be retained.
+// keeps reports whether the data has not been deleted yet. A user who deletes a claim, or its namespace, deletes the data, unless the volume is
+// retained.
 func (v *Volume) keeps() bool { return v.Retain || !v.Released && !v.Ending }
 
 func (v *Volume) String() string {
@@ -37,8 +38,8 @@ func (v *Volume) String() string {
 	return fmt.Sprintf("PersistentVolumeClaim %s/%s (%s, cluster %s)", v.Namespace, v.Claim, v.Size, v.Cluster)
 }
 
-// Located returns the volumes that have a remote namespace. One that may be in any cluster counts in each cluster with a remote namespace for it. maps are all
-// NamespaceMaps.
+// Located returns the volumes that have a remote namespace. A volume that may be in any cluster counts in each cluster with a remote namespace for
+// it. maps are all NamespaceMaps.
 func Located(volumes []Volume, maps []offloadingv1beta1.NamespaceMap) []Volume {
 	var out []Volume
 	for _, v := range volumes {
@@ -57,8 +58,8 @@ func Located(volumes []Volume, maps []offloadingv1beta1.NamespaceMap) []Volume {
 	return out
 }
 
-// KeptVolumes returns the volumes whose data would be lost if the namespace of a NamespaceOffloading was no longer offloaded to a cluster. It returns none
-// if an annotation gives the data up.
+// KeptVolumes returns the volumes whose data would be lost if the namespace of a NamespaceOffloading was no longer offloaded to a cluster. It returns
+// none if an annotation abandons the data.
 func KeptVolumes(o *offloadingv1beta1.NamespaceOffloading, volumes []Volume, cluster string) []Volume {
 	if o.Annotations[api.AnnotationDeleteVolumes] == api.True {
 		return nil
@@ -66,8 +67,9 @@ func KeptVolumes(o *offloadingv1beta1.NamespaceOffloading, volumes []Volume, clu
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == cluster && v.Namespace == o.Namespace })
 }
 
-// NodeVolumes returns the volumes whose data would be lost with a VirtualNode: those of its cluster, if no other of its VirtualNodes stays. It returns none
-// if an annotation gives the data up, or if the cluster is declared permanently unreachable. foreign is the ForeignCluster, nil if there is none.
+// NodeVolumes returns the volumes whose data would be lost with a VirtualNode: the volumes of its cluster, unless another VirtualNode of the cluster
+// remains. It returns none if an annotation abandons the data, or if the cluster is declared permanently unreachable. foreign is the ForeignCluster,
+// nil if there is none.
 func NodeVolumes(
 	node *offloadingv1beta1.VirtualNode, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster,
 ) []Volume {
@@ -80,7 +82,8 @@ func NodeVolumes(
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == node.Spec.ClusterID })
 }
 
-// HasRemoteNamespace tells whether a provider has the remote namespace of a namespace of this cluster, or is asked for it. maps are all NamespaceMaps.
+// HasRemoteNamespace reports whether a provider has the remote namespace of a namespace of this cluster, or is asked for it. maps are all
+// NamespaceMaps.
 func HasRemoteNamespace(maps []offloadingv1beta1.NamespaceMap, cluster, namespace string) bool {
 	return slices.ContainsFunc(maps, func(m offloadingv1beta1.NamespaceMap) bool {
 		_, asked := m.Spec.DesiredMapping[namespace]
@@ -103,7 +106,7 @@ func keeping(volumes []Volume, selected func(*Volume) bool) []Volume {
 // volumesShown is the maximum number of volumes that a message lists.
 const volumesShown = 20
 
-// VolumesMessage names the volumes that hold the end of an object, and the cure. kind and name are those of the object in its namespace.
+// VolumesMessage lists the volumes that block the deletion of an object, and the cure. kind, namespace and name identify the object for kubectl.
 func VolumesMessage(kept []Volume, kind, namespace, name string) string {
 	var list []string
 	for i := range kept[:min(len(kept), volumesShown)] {
@@ -112,6 +115,10 @@ func VolumesMessage(kept []Volume, kind, namespace, name string) string {
 	if more := len(kept) - volumesShown; more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("data would be lost: %s; copy the data and delete the claims, or give the data up: kubectl annotate %s %s --namespace %s %s=%s",
-		strings.Join(list, ", "), kind, name, namespace, api.AnnotationDeleteVolumes, api.True)
+	cure := "copy the data and delete the claims"
+	if slices.ContainsFunc(kept, func(v Volume) bool { return v.Released }) {
+		cure += " (of deleted claims: set spec.persistentVolumeReclaimPolicy of the PersistentVolume to Delete)"
+	}
+	return fmt.Sprintf("data would be lost: %s; %s, or abandon the data: kubectl annotate %s %s --namespace %s %s=%s",
+		strings.Join(list, ", "), cure, kind, name, namespace, api.AnnotationDeleteVolumes, api.True)
 }

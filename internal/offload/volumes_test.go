@@ -23,7 +23,7 @@ func data(changes ...func(*Volume)) Volume {
 }
 
 // TestDataHoldsItsRemoteNamespace: a NamespaceOffloading that is deleted, or no longer selects a cluster, keeps the remote namespace while it holds data, and
-// says so. Data that a user has deleted, or given up, holds nothing.
+// says so. Data that a user has deleted or abandoned does not keep it.
 func TestDataHoldsItsRemoteNamespace(t *testing.T) {
 	type change = func(*offloadingv1beta1.NamespaceOffloading)
 	deleted := func(o *offloadingv1beta1.NamespaceOffloading) { o.DeletionTimestamp = &noon }
@@ -94,7 +94,7 @@ func TestDataHoldsItsRemoteNamespace(t *testing.T) {
 	}
 }
 
-// TestDataHoldsTheLastVirtualNode: the remote namespaces of a provider end with its last VirtualNode.
+// TestDataHoldsTheLastVirtualNode: data keeps the last VirtualNode of a provider, because the remote namespaces are deleted with it.
 func TestDataHoldsTheLastVirtualNode(t *testing.T) {
 	gone := &corev1beta1.ForeignCluster{}
 	gone.Annotations = map[string]string{annotationUnreachable: "true"}
@@ -155,7 +155,8 @@ func TestHasRemoteNamespace(t *testing.T) {
 	}
 }
 
-// TestAVolumeOfAnUnknownClusterIsKeptInAll: it counts in each cluster that has a remote namespace for it, and its message has the cure.
+// TestAVolumeOfAnUnknownClusterIsKeptInAll: if the cluster of a volume is unknown, the volume counts in each cluster that has a remote namespace for it, and
+// the message names the cure.
 func TestAVolumeOfAnUnknownClusterIsKeptInAll(t *testing.T) {
 	mapOf := func(cluster, namespace string) offloadingv1beta1.NamespaceMap {
 		m := offloadingv1beta1.NamespaceMap{Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{namespace: namespace}}}
@@ -186,7 +187,7 @@ func TestVolumesMessage(t *testing.T) {
 	got := VolumesMessage(kept, "virtualnode", "liqo-tenant-milan", "milan")
 	for _, want := range []string{
 		"PersistentVolumeClaim demo/data-00 (1Gi, cluster milan), PersistentVolume pvc-1 of deleted claim demo/data-01 (1Gi, cluster milan)", "data-19", "and 2 more;",
-		"delete the claims", "kubectl annotate virtualnode milan --namespace liqo-tenant-milan liqo.io/delete-volumes=true",
+		"delete the claims (of deleted claims: set spec.persistentVolumeReclaimPolicy", "kubectl annotate virtualnode milan --namespace liqo-tenant-milan liqo.io/delete-volumes=true",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)

@@ -7,9 +7,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// PublishedAddress returns the URL under which the API servers of a cluster publish themselves in the EndpointSlices of Service
-// default/kubernetes. Of several ready endpoints it returns the smallest host:port in string order, so that the order in the slices does
-// not change what an identity contains. It returns "" when no endpoint is ready.
+// PublishedAddress returns the URL under which the API servers of a cluster publish themselves in the EndpointSlices of Service default/kubernetes.
+// Of several ready endpoints it returns the smallest host:port in string order, so that the order of the endpoints does not change the identities. It
+// returns "" when no endpoint is ready.
 func PublishedAddress(slices []discoveryv1.EndpointSlice) string {
 	first := ""
 	for i := range slices {

@@ -1,8 +1,9 @@
 package peering
 
 import (
-	"crypto/x509"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -97,60 +99,87 @@ func tenantTrouble(tenant *authv1beta1.Tenant) string {
 	name := fmt.Sprintf("Tenant %s/%s", tenant.Namespace, tenant.Name)
 	switch {
 	case tenant.DeletionTimestamp != nil:
-		return name + " is being deleted" + because(tenant.Status.Conditions)
+		return name + " is being deleted" + readyReason(tenant.Status.Conditions)
 	case !GrantsOf(tenant).Access:
 		return fmt.Sprintf("%s is drained: liqoctl activate tenant %s lets it in again", name, tenant.Name)
 	case !tenantReady(tenant):
-		return name + " is not admitted" + because(tenant.Status.Conditions)
+		return name + " is not admitted" + readyReason(tenant.Status.Conditions)
 	}
 	return ""
 }
+
+// anotherCredential says how to replace a credential that the provider does not accept any more.
+const anotherCredential = "liqoctl authenticate gets another one, or without a kubeconfig of the other cluster liqoctl peer out-of-band, " +
+	"with a token of liqoctl generate peer-command"
 
 // identityTrouble says why this cluster can't use its Identity in the other cluster; it returns "" when it can.
 func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Time) string {
 	name := fmt.Sprintf("Identity %s/%s", identity.Namespace, identity.Name)
 	if identity.Status.KubeconfigSecretRef == nil {
-		return name + " has no kubeconfig" + because(identity.Status.Conditions)
+		return name + " has no kubeconfig" + readyReason(identity.Status.Conditions)
 	}
-	certificate, err := Certificate(identity.Spec.AuthParams.SignedCRT)
-	if err == nil && now.After(certificate.NotAfter) {
-		return fmt.Sprintf("the certificate of %s ended at %s and was not renewed in time: liqoctl authenticate gets another one",
-			name, certificate.NotAfter.UTC().Format(time.RFC3339))
+	credential, err := CredentialOf(&identity.Spec.AuthParams)
+	if err == nil && credential.Expires() && now.After(credential.Until) {
+		return fmt.Sprintf("the %s of %s ended at %s and was not renewed in time: %s",
+			credential.Kind, name, credential.Until.UTC().Format(time.RFC3339), anotherCredential)
+	}
+	if aws := identity.Spec.AuthParams.AwsConfig; aws != nil {
+		return awsTrouble(name, aws, probe)
 	}
 	if probe != nil && probe.Refused != "" {
-		return fmt.Sprintf("%s grants nothing: %s. The other cluster drained or removed our Tenant: its administrator lets us in again with liqoctl activate tenant, "+
-			"liqoctl authenticate makes another one, liqoctl unpeer ends the peering", name, probe.Refused)
+		return fmt.Sprintf("%s grants nothing: %s. The other cluster drained or removed our Tenant: its administrator activates it again with liqoctl activate tenant, "+
+			"liqoctl authenticate creates another one, or liqoctl peer out-of-band with a new token, liqoctl unpeer ends the peering", name, probe.Refused)
+	}
+	if probe != nil && probe.Unauthorized {
+		why, kind := "it has another CA now, or a clock is wrong", KindOf(&identity.Spec.AuthParams)
+		if kind == KindToken {
+			why = "it revoked the token, as it does when its Tenant was removed or has another key, or an hour after it offered a certificate that this cluster did not fetch"
+		}
+		return fmt.Sprintf("the other cluster does not accept the %s of %s (%s): %s. %s", kind, name, probe.Message, why, anotherCredential)
 	}
 	return ""
 }
 
-// lateAt returns when a renewal is overdue: at five sixths of the certificate's lifetime, half way between the moment of renewal (RenewAt)
-// and the expiry.
-func lateAt(certificate *x509.Certificate) time.Time {
-	return certificate.NotAfter.Add(-certificate.NotAfter.Sub(certificate.NotBefore) / 6)
-}
-
-// renewalTrouble warns that a certificate has not been renewed, while it is still valid; it returns "" when the renewal is not overdue.
-func renewalTrouble(identity *authv1beta1.Identity, now metav1.Time) string {
-	certificate, err := Certificate(identity.Spec.AuthParams.SignedCRT)
-	if err != nil || now.Before(&metav1.Time{Time: lateAt(certificate)}) {
+// awsTrouble says why an Identity with an access key of AWS grants nothing. It returns "" if the Identity grants access, or if the probe does not
+// show whether it does. The message lists all possible causes, because EKS does not distinguish them.
+func awsTrouble(name string, aws *authv1beta1.AwsConfig, probe *Probe) string {
+	why := ""
+	switch {
+	case probe == nil:
+	case probe.Refused != "":
+		why = probe.Refused
+	case probe.Unauthorized:
+		why = probe.Message
+	}
+	if why == "" {
 		return ""
 	}
-	return fmt.Sprintf("its certificate expires at %s, and the other cluster has not renewed it: see Renew %s in the log of its controller manager",
-		certificate.NotAfter.UTC().Format(time.RFC3339), identity.Name)
+	return fmt.Sprintf("%s grants nothing: %s. EKS cluster %s in region %s maps user %s to no user of Kubernetes (there: aws eks list-access-entries, or ConfigMap kube-system/aws-auth), "+
+		"its access key was deleted or is another one, the Tenant there is drained, or a clock is wrong by more than 5 minutes. A new access key belongs into spec.authParams.awsConfig",
+		name, why, aws.AwsClusterName, aws.AwsRegion, aws.AwsUserArn)
 }
 
-// because returns the reason and the message of the condition Ready, to be appended to the name of the object.
-func because(conditions []metav1.Condition) string {
+// renewalTrouble warns that a credential has not been renewed, while it is still valid; it returns "" when the renewal is not overdue.
+func renewalTrouble(identity *authv1beta1.Identity, now metav1.Time) string {
+	credential, err := CredentialOf(&identity.Spec.AuthParams)
+	if err != nil || !credential.Late(now.Time) {
+		return ""
+	}
+	return fmt.Sprintf("its %s expires at %s, and the other cluster has not renewed it: see Renew %s in the log of its controller manager",
+		credential.Kind, credential.Until.UTC().Format(time.RFC3339), identity.Name)
+}
+
+// readyReason formats the reason and the message of condition Ready as text for people. Callers append it to the name of the object.
+func readyReason(conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, "Ready")
 	if ready == nil {
-		return ": nobody has looked at it yet, see whether the controller manager runs"
+		return ": it was not reconciled yet, check whether the controller manager runs"
 	}
 	return fmt.Sprintf(": %s, %s", ready.Reason, ready.Message)
 }
 
-// offloaded compiles the status of the offloading module: from the virtual nodes, and from the ResourceSlices that should have got a
-// virtual node.
+// offloaded compiles the status of the offloading module: from the virtual nodes, and from the ResourceSlices that should have a virtual node and
+// have none yet.
 func offloaded(f *Facts) corev1beta1.Module {
 	var virtual, nodes tally
 	for i := range f.Asked {
@@ -216,7 +245,7 @@ func virtualNodeTrouble(node *offloadingv1beta1.VirtualNode) string {
 		running = running || !isNode
 	}
 	if !running {
-		return name + ": nobody has looked at it yet, see whether the controller manager runs"
+		return name + ": it was not reconciled yet, check whether the controller manager runs"
 	}
 	return ""
 }
@@ -238,15 +267,21 @@ func nodeTrouble(virtual *offloadingv1beta1.VirtualNode, nodes []corev1.Node) st
 		}
 		return fmt.Sprintf("Node %s has no condition Ready yet", virtual.Name)
 	}
-	return fmt.Sprintf("Node %s is not there yet: its virtual kubelet makes it, see the pods of Deployment vk-%s in namespace %s", virtual.Name, virtual.Name, virtual.Namespace)
+	return fmt.Sprintf("Node %s does not exist yet: its virtual kubelet creates it, see the pods of Deployment vk-%s in namespace %s", virtual.Name, virtual.Name, virtual.Namespace)
 }
 
-// answers returns the condition of the remote API server, from the outcome of its probe.
+// answers returns the condition that shows whether the remote API server answers, from the outcome of its probe.
 func answers(status *corev1beta1.ForeignClusterStatus, probe *Probe) corev1beta1.Condition {
 	c := corev1beta1.Condition{
 		Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished, Reason: reasons.APIServerReady, Message: "the remote API server is ready",
 	}
 	if probe.Up {
+		if kinds := slices.Sorted(maps.Keys(probe.Exceeded)); len(kinds) > 0 {
+			c.Status, c.Reason = corev1beta1.StatusSomeNotReady, reasons.TooManyCopies
+			c.Message = fmt.Sprintf("the remote API server responds, but this cluster does not read its %s in namespace %s: %s. What this cluster read before stays in use. "+
+				"The administrator of the remote cluster deletes those that are not needed: kubectl -n %[2]s get %[1]s -l %[4]s=%[5]s",
+				resourceOf(kinds[0]), status.TenantNamespace.Remote, probe.Exceeded[kinds[0]], api.LabelReplicated, api.True)
+		}
 		return c
 	}
 	through := ""

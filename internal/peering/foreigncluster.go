@@ -20,8 +20,8 @@ type Facts struct {
 	Tenant *authv1beta1.Tenant
 	// Identity is the control-plane Identity of this cluster in the remote cluster; nil when this cluster consumes nothing there.
 	Identity *authv1beta1.Identity
-	// Asked are the ResourceSlices that this cluster requests from the remote cluster. Granted are the copies of those that the remote
-	// cluster requests from this cluster, whether granted yet or not.
+	// Asked are this cluster's ResourceSlices for the remote cluster. Granted are the copies of the remote cluster's ResourceSlices for this cluster,
+	// whether granted yet or not.
 	Asked, Granted []authv1beta1.ResourceSlice
 	// VirtualNodes are the VirtualNodes backed by the remote cluster.
 	VirtualNodes []offloadingv1beta1.VirtualNode
@@ -31,7 +31,7 @@ type Facts struct {
 	Network NetworkFacts
 	// APIServer is the outcome of the probe of the remote API server; nil when there is no probe, or no outcome yet.
 	APIServer *Probe
-	// Wish is what the ForeignCluster asks for; nil while it does not exist.
+	// Wish holds the request of the ForeignCluster; nil while the ForeignCluster does not exist.
 	Wish *Wish
 }
 
@@ -41,8 +41,12 @@ type Probe struct {
 	Up bool
 	// Message is the error of the probe when Up is false.
 	Message string
-	// Refused is why an API server that responds denies this cluster all access; empty when it grants access.
+	// Unauthorized means that Up is false because the API server rejects this cluster's credentials (401 Unauthorized).
+	Unauthorized bool
+	// Refused is the reason why an API server that responds denies this cluster all access; empty when it grants access.
 	Refused string
+	// Exceeded contains, by kind, a message if the remote cluster has more copies of this cluster's objects than this cluster reads.
+	Exceeded map[string]string
 }
 
 // Any reports whether this cluster has any relation to the remote one: a Tenant, an Identity, a VirtualNode or a network.
@@ -50,18 +54,18 @@ func (f *Facts) Any() bool {
 	return f.Tenant != nil || f.Identity != nil || len(f.VirtualNodes) > 0 || f.Network.any()
 }
 
-// Again returns the time after which the status must be compiled again even though no object changed: a gateway has not reported for too
-// long, the renewal of a certificate is overdue, or a certificate expires. It returns 0 when no such moment lies ahead.
+// Again returns the delay until the status must be compiled again although no object has changed: until a gateway has not reported for too
+// long, until the renewal of a certificate becomes overdue, or until a certificate expires. Again returns 0 if none of these lies ahead.
 func (f *Facts) Again(now time.Time) time.Duration {
 	again := f.Network.Silent(now)
 	if f.Identity == nil {
 		return again
 	}
-	certificate, err := Certificate(f.Identity.Spec.AuthParams.SignedCRT)
+	credential, err := CredentialOf(&f.Identity.Spec.AuthParams)
 	if err != nil {
 		return again
 	}
-	for _, moment := range []time.Time{lateAt(certificate), certificate.NotAfter} {
+	for _, moment := range []time.Time{credential.LateAt(), credential.Until} {
 		if left := moment.Sub(now) + time.Second; left > 0 && (again == 0 || left < again) {
 			again = left
 		}
@@ -69,9 +73,9 @@ func (f *Facts) Again(now time.Time) time.Duration {
 	return again
 }
 
-// CompileForeignCluster compiles the whole status from the facts. It uses the previous status for three things only: the transition times
-// of conditions that did not change, the condition of the API server while the probe has no outcome, and the latency shown for the tunnel. The plan is
-// that of PlanWish for the same facts.
+// CompileForeignCluster compiles the whole status from the facts. It uses the previous status for three things only: the transition times of
+// conditions that did not change, the condition of the API server while the probe has no outcome, and the latency shown for the tunnel. The argument
+// plan is the result of PlanWish for the same facts.
 func CompileForeignCluster(f *Facts, plan *Plan, previous *corev1beta1.ForeignClusterStatus, generation int64, now metav1.Time) corev1beta1.ForeignClusterStatus {
 	status := corev1beta1.ForeignClusterStatus{
 		Role:               role(f),

@@ -57,6 +57,9 @@ func TestForeignClusters(t *testing.T) {
 	proxied.Spec.AuthParams.ProxyURL = new("http://10.71.0.9:8118")
 	ended := ready.DeepCopy()
 	ended.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), -time.Hour)
+	revoked := ready.DeepCopy()
+	revoked.Spec.AuthParams.Token = &authv1beta1.SealedToken{Sealed: []byte("x"), IssuedAt: at(-time.Hour), ExpiresAt: at(100 * time.Hour)}
+	unknown := &Probe{Message: "asking https://milan/livez: 401 Unauthorized", Unauthorized: true}
 	slice := func(resources authv1beta1.ResourceSliceConditionStatus) authv1beta1.ResourceSlice {
 		return authv1beta1.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tnm", Name: "milan", Annotations: map[string]string{authv1beta1.AnnotationCreateVirtualNode: "true"}},
@@ -95,7 +98,7 @@ func TestForeignClusters(t *testing.T) {
 				"AuthTenantStatus=Ready (TenantReady: 1 of 1 ready)\n"},
 		"a consumer that nobody looked at": {Facts{Tenant: &authv1beta1.Tenant{ObjectMeta: tenant.ObjectMeta}},
 			"Consumer auth=true offloading=false networking=false / \n| OutOfBand | None | Pending | None | Pending |\n" +
-				"AuthTenantStatus=NotReady (TenantNotReady: Tenant tns/rome is not admitted: nobody has looked at it yet, see whether the controller manager runs)\n"},
+				"AuthTenantStatus=NotReady (TenantNotReady: Tenant tns/rome is not admitted: it was not reconciled yet, check whether the controller manager runs)\n"},
 		"a consumer that is refused": {Facts{Tenant: refused},
 			"Consumer auth=true offloading=false networking=false / \n| OutOfBand | None | Pending | None | Pending |\n" +
 				"AuthTenantStatus=NotReady (TenantNotReady: Tenant tns/rome is not admitted: SignatureVerificationFailed, spec.signature: it is wrong)\n"},
@@ -106,6 +109,12 @@ func TestForeignClusters(t *testing.T) {
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
 				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n"},
+		"a provider that has too much": {Facts{Identity: ready, APIServer: &Probe{Up: true, Exceeded: map[string]string{"Renew": "there are more than 1000 objects"}}},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
+				"APIServerStatus=SomeNotReady (TooManyCopies: the remote API server responds, but this cluster does not read its renews.authentication.liqo.io in namespace there: " +
+				"there are more than 1000 objects. What this cluster read before stays in use. The administrator of the remote cluster deletes those that are " +
+				"not needed: kubectl -n there get renews.authentication.liqo.io -l liqo.io/replicated=true)\n" +
+				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n"},
 		"a provider that is down": {Facts{Identity: proxied, APIServer: &Probe{Message: "refused"}, VirtualNodes: []offloadingv1beta1.VirtualNode{without}},
 			"Provider auth=true offloading=true networking=false /there https://milan\n| InBand | Error | None | None | Error |\n" +
 				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan does not answer through http://10.71.0.9:8118: refused)\n" +
@@ -113,11 +122,11 @@ func TestForeignClusters(t *testing.T) {
 				"OffloadingVirtualNodeStatus=Ready (VirtualNodesReady: 1 of 1 ready)\n"},
 		"an identity without a kubeconfig": {Facts{Identity: identity},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
-				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: Identity tnm/controlplane-milan has no kubeconfig: nobody has looked at it yet, see whether the controller manager runs)\n"},
+				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: Identity tnm/controlplane-milan has no kubeconfig: it was not reconciled yet, check whether the controller manager runs)\n"},
 		"a certificate that ended": {Facts{Identity: ended},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the certificate of Identity tnm/controlplane-milan ended at " +
-				at(-time.Hour).UTC().Format(time.RFC3339) + " and was not renewed in time: liqoctl authenticate gets another one)\n"},
+				at(-time.Hour).UTC().Format(time.RFC3339) + " and was not renewed in time: liqoctl authenticate gets another one, or without a kubeconfig of the other cluster liqoctl peer out-of-band, with a token of liqoctl generate peer-command)\n"},
 		"a certificate that nobody renews": {Facts{Identity: late},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Established |\n" +
 				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready: its certificate expires at " + at(0).UTC().Format(time.RFC3339) +
@@ -126,7 +135,18 @@ func TestForeignClusters(t *testing.T) {
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
 				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: Identity tnm/controlplane-milan grants nothing: forbidden. The other cluster drained or removed our " +
-				"Tenant: its administrator lets us in again with liqoctl activate tenant, liqoctl authenticate makes another one, liqoctl unpeer ends the peering)\n"},
+				"Tenant: its administrator activates it again with liqoctl activate tenant, liqoctl authenticate creates another one, or liqoctl peer out-of-band with a new token, liqoctl unpeer ends the peering)\n"},
+		"a provider that revoked our token": {Facts{Identity: revoked, APIServer: unknown},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Error |\n" +
+				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan does not answer: asking https://milan/livez: 401 Unauthorized)\n" +
+				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the other cluster does not accept the token of Identity tnm/controlplane-milan " +
+				"(asking https://milan/livez: 401 Unauthorized): it revoked the token, as it does when its Tenant was removed or has another key, or an hour after it offered a " +
+				"certificate that this cluster did not fetch. liqoctl authenticate gets another one, or without a kubeconfig of the other cluster liqoctl peer out-of-band, with a token of liqoctl generate peer-command)\n"},
+		"a provider with another CA": {Facts{Identity: ready, APIServer: unknown},
+			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Error |\n" +
+				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan does not answer: asking https://milan/livez: 401 Unauthorized)\n" +
+				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the other cluster does not accept the certificate of Identity tnm/controlplane-milan " +
+				"(asking https://milan/livez: 401 Unauthorized): it has another CA now, or a clock is wrong. liqoctl authenticate gets another one, or without a kubeconfig of the other cluster liqoctl peer out-of-band, with a token of liqoctl generate peer-command)\n"},
 		"resources that are denied": {Facts{Identity: ready, Asked: []authv1beta1.ResourceSlice{slice("Denied")}},
 			"Provider auth=true offloading=true networking=false /there https://milan\n| OutOfBand | Pending | None | None | Established |\n" +
 				"AuthIdentityControlPlaneStatus=Ready (IdentityReady: 1 of 1 ready)\n" +
@@ -134,7 +154,7 @@ func TestForeignClusters(t *testing.T) {
 		"a virtual node without its Node": {Facts{Asked: []authv1beta1.ResourceSlice{slice("Accepted")}, VirtualNodes: []offloadingv1beta1.VirtualNode{node("milan", "Running")}},
 			"Provider auth=false offloading=true networking=false / \n| OutOfBand | Pending | None | None | None |\n" +
 				"OffloadingVirtualNodeStatus=Ready (VirtualNodesReady: 1 of 1 ready)\n" +
-				"OffloadingNodeStatus=NotReady (NodesNotReady: Node milan is not there yet: its virtual kubelet makes it, see the pods of Deployment vk-milan in namespace tnm)\n"},
+				"OffloadingNodeStatus=NotReady (NodesNotReady: Node milan does not exist yet: its virtual kubelet creates it, see the pods of Deployment vk-milan in namespace tnm)\n"},
 		"virtual nodes, some of them ready": {Facts{
 			VirtualNodes: []offloadingv1beta1.VirtualNode{node("a", "Running"), node("b", "Creating"), without},
 			Nodes:        []corev1.Node{kubernetes("a", "True"), kubernetes("b", "False"), kubernetes("stranger", "True")},
@@ -154,7 +174,7 @@ func TestForeignClusters(t *testing.T) {
 			if diff := cmp.Diff(c.want, picture(&got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// Law: the same facts later are the same picture, times included, unless a certificate ended meanwhile.
+			// Law: the same facts result in the same status later, including all times, unless a certificate has expired in between.
 			if c.facts.Identity == late {
 				return
 			}
@@ -175,8 +195,8 @@ func namespaces(names ...string) []corev1.Namespace {
 	return out
 }
 
-// TestTenantNamespaceInUse: of several namespaces that are labelled as the tenant namespace of a cluster, the status names the one that the peering uses,
-// whatever their names are.
+// TestTenantNamespaceInUse: of several namespaces that are labelled as the tenant namespace of a cluster, the status names the one that the peering
+// uses, whatever their names are.
 func TestTenantNamespaceInUse(t *testing.T) {
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: "c"}}
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}}
@@ -228,14 +248,15 @@ func TestAPIServerStatusStaysUntilTheFirstProbe(t *testing.T) {
 	}
 }
 
-// TestForeignClustersAreRequeued: a ForeignCluster is reconciled again when something in its status depends on the time, for example the end of a certificate.
+// TestForeignClustersAreRequeued: a ForeignCluster is reconciled again when something in its status depends on the time, for example the end of a
+// certificate.
 func TestForeignClustersAreRequeued(t *testing.T) {
 	if again := (&Facts{}).Again(at(0).Time); again != 0 {
 		t.Errorf("without anything that ends: %s", again)
 	}
 	facts := Facts{Identity: &authv1beta1.Identity{}}
 	facts.Identity.Spec.AuthParams.SignedCRT = newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
-	if again := facts.Again(at(0).Time); again != 50*time.Minute+time.Second {
+	if again := facts.Again(at(0).Time); again != 45*time.Minute+time.Second {
 		t.Errorf("with a certificate of an hour: %s", again)
 	}
 	if again := facts.Again(at(55 * time.Minute).Time); again != 5*time.Minute+time.Second {

@@ -21,7 +21,7 @@ import (
 const (
 	// EnrollmentService is the Service in front of the authentication service.
 	EnrollmentService = "liqo-auth"
-	// DoorSecret is the Secret with the key that tokens are sealed with. Deleting it invalidates all tokens that have been issued.
+	// DoorSecret is the Secret with the HMAC key of the tokens. Deleting it invalidates all tokens that have been issued.
 	DoorSecret = "auth-token"
 	// EnrollmentSecretKey is the key in DoorSecret whose value has 128 hexadecimal characters. EnrollmentUsedKey is the key of the record of used
 	// tokens.
@@ -29,13 +29,14 @@ const (
 	EnrollmentUsedKey   = "used"
 	// EnrollmentCertificate is the Secret (of type kubernetes.io/tls) with the serving certificate of the authentication service.
 	EnrollmentCertificate = "auth-certificate"
-	// AnnotationEnrollmentAddress and AnnotationEnrollmentPort, on EnrollmentService, override the address and port that consumers get for the authentication
-	// service.
+	// AnnotationEnrollmentAddress and AnnotationEnrollmentPort, on EnrollmentService, override the address and port that consumers get for the
+	// authentication service.
 	AnnotationEnrollmentAddress = "liqo.io/override-address"
 	AnnotationEnrollmentPort    = "liqo.io/override-port"
 )
 
-// EnrollmentPlainPort is the name of the port of EnrollmentService if the authentication service serves HTTP without TLS, for a proxy that ends TLS.
+// EnrollmentPlainPort is the name of the port of EnrollmentService if the authentication service serves HTTP without TLS, behind a proxy that
+// terminates TLS.
 const EnrollmentPlainPort = "http"
 
 // CheckEnrollmentTLS returns an error if consumers can't call the authentication service by its Service, because it serves HTTP without TLS.
@@ -55,9 +56,9 @@ const (
 
 // An invitation is a Secret in the consumer's tenant namespace: it lets the consumer enroll with the authentication service of a provider.
 const (
-	// InvitationSecret is the name of that Secret.
+	// InvitationSecret is the name of the Secret of an invitation.
 	InvitationSecret = "liqo-invitation"
-	// LabelInvitation marks that Secret with "true".
+	// LabelInvitation ("true") marks the Secret of an invitation.
 	LabelInvitation = "liqo.io/invitation"
 	// InvitationURLKey and InvitationTokenKey are the keys of the authentication service's URL and of the token.
 	InvitationURLKey   = "url"
@@ -82,7 +83,7 @@ type Nonce struct {
 	Nonce   []byte `json:"nonce"`
 }
 
-// EnrollRequest is the consumer's second enrollment request. It carries what goes into the consumer's Tenant.
+// EnrollRequest is the consumer's second enrollment request. It carries the data for the consumer's Tenant.
 type EnrollRequest struct {
 	NonceRequest
 	PublicKey []byte  `json:"publicKey"`
@@ -93,7 +94,7 @@ type EnrollRequest struct {
 	Invitation *Invitation `json:"invitation,omitempty"`
 }
 
-// Admission is the provider's response to an EnrollRequest. It carries what goes into the consumer's Identity.
+// Admission is the provider's response to an EnrollRequest. It carries the data for the consumer's Identity.
 type Admission struct {
 	Cluster    string                 `json:"cluster"`
 	Namespace  string                 `json:"namespace"`
@@ -101,7 +102,7 @@ type Admission struct {
 }
 
 // ErrOtherKey means that the consumer is already a tenant with another key. The holder of a token must not take over an existing peering.
-var ErrOtherKey = errors.New("a cluster of this ID is a tenant here already, with another key: if it is the same cluster, the provider's administrator deletes its Tenant first, then makes another command (liqoctl generate peer-command)")
+var ErrOtherKey = errors.New("a cluster of this ID is a tenant here already, with another key: if it is the same cluster, the provider's administrator deletes its Tenant first, then creates another command (liqoctl generate peer-command)")
 
 // LabelEnrolled ("true") marks the tenant namespaces that the authentication service created for a consumer that enrolled by itself.
 const LabelEnrolled = "liqo.io/enrolled"
@@ -110,8 +111,8 @@ const LabelEnrolled = "liqo.io/enrolled"
 type Known struct {
 	// Namespace is the name of the tenant namespace.
 	Namespace string
-	// Enrolled: the authentication service created the namespace. Tenant: the cluster is a tenant now. Provider: the namespace holds an
-	// Identity that the cluster issued to us.
+	// Enrolled means that the authentication service created the namespace. Tenant means that the cluster is a tenant now. Provider means
+	// that the namespace holds an Identity that the cluster issued to this one.
 	Enrolled, Tenant, Provider bool
 }
 
@@ -126,8 +127,8 @@ func CheckEntry(token Token, consumer string, known *Known) error {
 	if known == nil || token.Consumer == consumer || known.Tenant || (known.Enrolled && !known.Provider) {
 		return nil
 	}
-	return fmt.Errorf("there is a tenant namespace of cluster %s already, %s, and this token is for any cluster: it proves no name; ask the provider's administrator "+
-		"for a command made for this cluster (liqoctl generate peer-command --consumer-cluster-id %s)", consumer, known.Namespace, consumer)
+	return fmt.Errorf("there is a tenant namespace of cluster %s already, %s, and this token is for any cluster, so it does not prove the cluster ID; ask the provider's administrator "+
+		"for a command for this cluster (liqoctl generate peer-command --consumer-cluster-id %s)", consumer, known.Namespace, consumer)
 }
 
 // Apply returns the spec of the consumer's Tenant: the present one with the changes that the enrollRequest requires, or a new one. It returns
@@ -147,7 +148,7 @@ func Apply(enrollRequest *EnrollRequest, present *authv1beta1.Tenant, own string
 		}
 	}
 	spec.ClusterID, spec.PublicKey, spec.Signature = enrollRequest.Cluster, enrollRequest.PublicKey, enrollRequest.Signature
-	// A valid certificate request for the same key stays: a different one would make the provider sign again.
+	// Keep a valid certificate request for the same key. With a different request, the provider would sign another certificate.
 	if CheckRequest(spec.CSR, ControlPlaneSubject(spec.ClusterID), spec.PublicKey) != nil {
 		spec.CSR = enrollRequest.CSR
 	}
@@ -163,14 +164,14 @@ func Apply(enrollRequest *EnrollRequest, present *authv1beta1.Tenant, own string
 	return &spec, nil
 }
 
-// PinOf returns what Token.Pin holds for a certificate: the SHA-256 of its public key (SubjectPublicKeyInfo).
+// PinOf returns the Token.Pin for a certificate: the SHA-256 of its public key (SubjectPublicKeyInfo).
 func PinOf(certificate *x509.Certificate) []byte {
 	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return sum[:]
 }
 
 // ErrPin means that the server at the provider's address did not present the pinned key.
-var ErrPin = errors.New("the certificate shown there is not the one that the token names: either somebody is in between, or the provider has replaced it since; " +
+var ErrPin = errors.New("the certificate of the service is not the one that the token names: either a third party intercepts the connection, or the provider has replaced the certificate; " +
 	"nothing was sent. Ask the provider's administrator for another command (liqoctl generate peer-command)")
 
 // CheckPin returns nil if the first of the presented certificates has the pinned key, and ErrPin otherwise.
@@ -203,7 +204,7 @@ func EnrollmentURL(service *corev1.Service, nodes []corev1.Node) (string, error)
 	host, port := enrollmentHost(service, nodes)
 	if host == "" {
 		return "", fmt.Errorf("consumers can't reach Service %s of type %s: it has no load balancer and no node port. Set auth.service.type to LoadBalancer or NodePort, "+
-			"or tell where it is reached (auth.config.addressOverride)", name, service.Spec.Type)
+			"or set auth.config.addressOverride to the address at which consumers reach it", name, service.Spec.Type)
 	}
 	if text := service.Annotations[AnnotationEnrollmentPort]; text != "" {
 		override, err := strconv.ParseUint(text, 10, 16)

@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/pki"
 )
 
 func enrollRequestOf(t *testing.T, h holder, cluster string, nonce []byte) *EnrollRequest {
@@ -62,7 +63,7 @@ func TestApplications(t *testing.T) {
 			change: func(a *EnrollRequest) { a.CSR = enrollRequestOf(t, thief, "rome", nonce).CSR }, refused: "spec.csr",
 		},
 		"in another name":     {change: func(a *EnrollRequest) { a.CSR = enrollRequestOf(t, rome, "naples", nonce).CSR }, refused: "spec.csr"},
-		"of this cluster":     {enrollRequest: enrollRequestOf(t, rome, "milan", nonce), refused: "this very cluster"},
+		"of this cluster":     {enrollRequest: enrollRequestOf(t, rome, "milan", nonce), refused: "this cluster itself"},
 		"taking rome over":    {enrollRequest: enrollRequestOf(t, thief, "rome", nonce), present: known(nil), refused: ErrOtherKey.Error()},
 		"with both keys told": {enrollRequest: enrollRequestOf(t, thief, "rome", nonce), present: known(nil), refused: "its key is " + Fingerprint(rome.public) + ", that of the request " + Fingerprint(thief.public)},
 		"beside a given word": {present: known(func(s *authv1beta1.TenantSpec) { s.PublicKey = nil }), refused: ErrOtherKey.Error()},
@@ -98,11 +99,11 @@ func TestApplications(t *testing.T) {
 
 func TestPinsAreChecked(t *testing.T) {
 	one, other := newHolder(t, Ed25519).certificate(t, Subject{User: "one"}, 1), newHolder(t, Ed25519).certificate(t, Subject{User: "one"}, 1)
-	mine, err := Certificate(one)
+	mine, err := pki.First(one)
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := Certificate(other)
+	theirs, err := pki.First(other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +188,8 @@ func TestEnrollmentURLs(t *testing.T) {
 	}
 }
 
-// TestTokenForAnyClusterProvesNoIdentity: the holder of a token for any cluster may state any cluster ID, and gets access to no namespace that was created for
-// another purpose.
+// TestTokenForAnyClusterProvesNoIdentity: the holder of a token for any cluster may state any cluster ID, and gets access to no namespace that was
+// created for another purpose.
 func TestTokenForAnyClusterProvesNoIdentity(t *testing.T) {
 	for name, row := range map[string]struct {
 		token Token
@@ -216,7 +217,7 @@ func TestTokenForAnyClusterProvesNoIdentity(t *testing.T) {
 	}
 }
 
-// TestEnrollmentWithoutTLS: consumers do not call a service that serves no TLS, and the error says what does.
+// TestEnrollmentWithoutTLS: consumers do not call a service without TLS, and the error describes the alternative.
 func TestEnrollmentWithoutTLS(t *testing.T) {
 	for port, want := range map[string]string{"https": "", "": "", "http": "--auth-url, and --trusted-certificate or --auth-certificate"} {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: EnrollmentService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: port}}}}

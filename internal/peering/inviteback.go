@@ -2,7 +2,7 @@ package peering
 
 import "fmt"
 
-// Optional keys of a consumer's invitation Secret: what the consumer sends to the provider when it enrolls.
+// Optional keys of a consumer's invitation Secret. The consumer sends their values to the provider when it enrolls.
 const (
 	// InvitationBackURLKey is the key of the URL of the consumer's own authentication service.
 	InvitationBackURLKey = "backURL"
@@ -16,7 +16,8 @@ type Invitation struct {
 	Token string `json:"token"`
 }
 
-// Check returns an error if the invitation can't be used by the given cluster. Only the cluster that made the token can verify its seal.
+// Check returns an error if the invitation can't be used by the given cluster. It does not verify the HMAC of the token: only the cluster that
+// created the token can.
 func (i *Invitation) Check(cluster string) error {
 	if err := CheckEnrollmentURL(i.URL); err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestInvitationsForProviders(t *testing.T) {
 		"good":            {Invitation{"https://rome.example.org:8443", token("milan")}, ""},
 		"for another":     {Invitation{"https://rome.example.org", token("naples")}, `the token is for cluster "naples", not for milan`},
 		"for anybody":     {Invitation{"https://rome.example.org", token("")}, `the token is for cluster "", not for milan`},
-		"no token":        {Invitation{"https://rome.example.org", "hello"}, "this is no token"},
+		"no token":        {Invitation{"https://rome.example.org", "hello"}, "this is not a token"},
 		"not encrypted":   {Invitation{"http://rome.example.org", token("milan")}, "want https://host[:port]"},
 		"no address":      {Invitation{"", token("milan")}, "want https://host[:port]"},
 		"nothing in fact": {Invitation{}, "want https://host[:port]"},

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"liqo.io/liqo/internal/pki"
 )
 
 // Algorithm is the algorithm of a cluster's key pair.
@@ -21,14 +23,6 @@ const (
 	Ed25519 Algorithm = iota
 	// RSA2048 is for control planes that refuse Ed25519 certificates (TLS compatibility mode).
 	RSA2048
-)
-
-// Types of PEM blocks.
-const (
-	pemPrivateKey  = "PRIVATE KEY"
-	pemPublicKey   = "PUBLIC KEY"
-	pemRequest     = "CERTIFICATE REQUEST"
-	pemCertificate = "CERTIFICATE"
 )
 
 const rsaBits = 2048
@@ -45,30 +39,18 @@ func NewKey(algorithm Algorithm, random io.Reader) (privatePEM, publicPEM []byte
 		err = fmt.Errorf("algorithm %d is unknown", algorithm)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key pair: %w", err)
+		return nil, nil, fmt.Errorf("creating a key pair: %w", err)
 	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encoding the private key: %w", err)
-	}
-	public, err := encodePublicKey(key.Public())
-	if err != nil {
+	if privatePEM, err = pki.PrivateKey(key); err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: private}), public, nil
-}
-
-func encodePublicKey(key crypto.PublicKey) ([]byte, error) {
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the public key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: pemPublicKey, Bytes: der}), nil
+	publicPEM, err = pki.PublicKey(key.Public())
+	return privatePEM, publicPEM, err
 }
 
 // ParsePrivateKey parses a PEM private key in PKCS #8. Errors never contain key material.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
-	der, err := onlyBlock(data, pemPrivateKey)
+	der, err := onlyBlock(data, pki.TypePrivateKey)
 	if err != nil {
 		return nil, fmt.Errorf("reading the private key: %w", err)
 	}
@@ -87,11 +69,11 @@ func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 }
 
 // PublicKey returns the public key of key in PEM.
-func PublicKey(key crypto.Signer) ([]byte, error) { return encodePublicKey(key.Public()) }
+func PublicKey(key crypto.Signer) ([]byte, error) { return pki.PublicKey(key.Public()) }
 
 // ParsePublicKey parses a PEM public key. It returns an ed25519.PublicKey, or an *rsa.PublicKey of at least 2048 bits.
 func ParsePublicKey(data []byte) (crypto.PublicKey, error) {
-	der, err := onlyBlock(data, pemPublicKey)
+	der, err := onlyBlock(data, pki.TypePublicKey)
 	if err != nil {
 		return nil, fmt.Errorf("reading the public key: %w", err)
 	}

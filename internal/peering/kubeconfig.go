@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/eks"
 )
 
 // CheckAuthParams returns an error if the parameters that a provider sent can't be turned into a kubeconfig.
@@ -26,11 +27,30 @@ func CheckAuthParams(params *authv1beta1.AuthParams) error {
 			return fmt.Errorf("authParams.proxyURL is %w", err)
 		}
 	}
-	if params.AwsConfig != nil {
-		return errors.New("authParams.awsConfig: identities of EKS providers are not supported by this version")
+	if err := checkOneCredential(params); err != nil {
+		return err
 	}
-	if len(params.SignedCRT) == 0 {
+	if params.AwsConfig != nil {
+		return checkAws(params.AwsConfig)
+	}
+	if !Granted(params) {
 		return errors.New("authParams.signedCRT is empty")
+	}
+	return nil
+}
+
+func checkOneCredential(params *authv1beta1.AuthParams) error {
+	var has []string
+	for _, credential := range [...]struct {
+		field string
+		is    bool
+	}{{"signedCRT", len(params.SignedCRT) > 0}, {"token", params.Token != nil}, {"awsConfig", params.AwsConfig != nil}} {
+		if credential.is {
+			has = append(has, credential.field)
+		}
+	}
+	if len(has) > 1 {
+		return fmt.Errorf("authParams has %s, want one of them: remove the others", strings.Join(has, " and "))
 	}
 	return nil
 }
@@ -45,11 +65,21 @@ func CheckProxyURL(text string) error {
 }
 
 // Kubeconfig returns the YAML of the kubeconfig with which this cluster authenticates as the Identity in its provider. privateKey is the
-// PEM key that the Identity's certificate was issued for.
+// PEM key that the Identity's certificate was issued for, or its token was sealed for.
 func Kubeconfig(identity *authv1beta1.Identity, privateKey []byte) ([]byte, error) {
 	params := &identity.Spec.AuthParams
 	if err := CheckAuthParams(params); err != nil {
 		return nil, err
+	}
+	token := ""
+	if params.Token != nil {
+		key, err := ParsePrivateKey(privateKey)
+		if err != nil {
+			return nil, err
+		}
+		if token, err = OpenToken(params.Token, key); err != nil {
+			return nil, inField("authParams.token", err)
+		}
 	}
 	var b strings.Builder
 	line := func(prefix, value string) { fmt.Fprintf(&b, "%s%s\n", prefix, quote(value)) }
@@ -67,8 +97,20 @@ func Kubeconfig(identity *authv1beta1.Identity, privateKey []byte) ([]byte, erro
 	b.WriteString("users:\n")
 	line("- name: ", identity.Name)
 	b.WriteString("  user:\n")
-	line("    client-certificate-data: ", base64.StdEncoding.EncodeToString(params.SignedCRT))
-	line("    client-key-data: ", base64.StdEncoding.EncodeToString(privateKey))
+	switch {
+	case params.AwsConfig != nil:
+		b.WriteString(getToken(awsUser(params.AwsConfig)))
+	case params.Token != nil:
+		line("    token: ", token)
+		line("    as: ", params.Token.User)
+		if params.Token.Group != "" {
+			b.WriteString("    as-groups:\n")
+			line("    - ", params.Token.Group)
+		}
+	default:
+		line("    client-certificate-data: ", base64.StdEncoding.EncodeToString(params.SignedCRT))
+		line("    client-key-data: ", base64.StdEncoding.EncodeToString(privateKey))
+	}
 	b.WriteString("contexts:\n")
 	line("- name: ", name)
 	b.WriteString("  context:\n")
@@ -81,7 +123,48 @@ func Kubeconfig(identity *authv1beta1.Identity, privateKey []byte) ([]byte, erro
 	return []byte(b.String()), nil
 }
 
-// quote turns any string into a YAML scalar. Every JSON string is one.
+// awsUser returns the user of AWS in the configuration.
+func awsUser(config *authv1beta1.AwsConfig) eks.User {
+	return eks.User{
+		AccessKeyID: config.AwsAccessKeyID, SecretAccessKey: config.AwsSecretAccessKey, Region: config.AwsRegion, Cluster: config.AwsClusterName,
+	}
+}
+
+// checkAws returns an error if the user of AWS can't authenticate, or if a value could become more than one argument of the aws CLI. The error
+// contains no key.
+func checkAws(config *authv1beta1.AwsConfig) error {
+	err := awsUser(config).Check()
+	if err == nil {
+		err = eks.CheckARN(config.AwsUserArn)
+	}
+	if err != nil {
+		return fmt.Errorf("authParams.awsConfig.%w", err)
+	}
+	return nil
+}
+
+// getToken returns the part of a kubeconfig with the command of the aws CLI that prints tokens. kubectl runs the command. Liqo's own programs
+// recognize the command and create the tokens without running it.
+func getToken(user eks.User) string {
+	var b strings.Builder
+	line := func(prefix, value string) { fmt.Fprintf(&b, "%s%s\n", prefix, quote(value)) }
+	b.WriteString("    exec:\n")
+	line("      apiVersion: ", eks.APIVersion)
+	b.WriteString("      interactiveMode: Never\n")
+	line("      command: ", eks.Command)
+	b.WriteString("      args:\n")
+	for _, argument := range user.Arguments() {
+		line("      - ", argument)
+	}
+	b.WriteString("      env:\n")
+	for _, variable := range user.Environment() {
+		line("      - name: ", variable.Name)
+		line("        value: ", variable.Value)
+	}
+	return b.String()
+}
+
+// quote turns any string into a YAML scalar: every JSON string is a YAML scalar.
 func quote(value string) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -108,13 +191,13 @@ func IdentityOf(secret metav1.Object) string {
 func CheckKubeconfigSecret(secret metav1.Object, identity *authv1beta1.Identity) error {
 	switch {
 	case IdentityOf(secret) != identity.Name || secret.GetNamespace() != identity.Namespace || !metav1.IsControlledBy(secret, identity):
-		return fmt.Errorf("metadata.ownerReferences of Secret %s/%s does not name Identity %s with UID %s as its controller: delete the Secret, it is written again",
+		return fmt.Errorf("metadata.ownerReferences of Secret %s/%s does not name Identity %s with UID %s as its controller: delete the Secret, which is then created again",
 			secret.GetNamespace(), secret.GetName(), identity.Name, identity.UID)
 	case secret.GetLabels()[authv1beta1.LabelIdentityType] != string(identity.Spec.Type):
-		return fmt.Errorf("the kubeconfig Secret %s/%s: label %s is %q, want %q as spec.type of Identity %s: delete the Secret, it is written again",
+		return fmt.Errorf("the kubeconfig Secret %s/%s: label %s is %q, want %q as spec.type of Identity %s: delete the Secret, which is then created again",
 			secret.GetNamespace(), secret.GetName(), authv1beta1.LabelIdentityType, secret.GetLabels()[authv1beta1.LabelIdentityType], identity.Spec.Type, identity.Name)
 	case secret.GetLabels()[api.LabelRemoteClusterID] != identity.Spec.ClusterID:
-		return fmt.Errorf("the kubeconfig Secret %s/%s: label %s is %q, want %q as spec.clusterID of Identity %s: delete the Secret, it is written again",
+		return fmt.Errorf("the kubeconfig Secret %s/%s: label %s is %q, want %q as spec.clusterID of Identity %s: delete the Secret, which is then created again",
 			secret.GetNamespace(), secret.GetName(), api.LabelRemoteClusterID, secret.GetLabels()[api.LabelRemoteClusterID], identity.Spec.ClusterID, identity.Name)
 	}
 	return nil

@@ -48,18 +48,19 @@ current-context: "milan"
 	}
 }
 
-// TestKubeconfigRefuses: the kubeconfig that a provider sends can contain nothing but the address of an API server, because programs execute what is in a
-// kubeconfig.
+// TestKubeconfigRefuses: the kubeconfig that a provider sends can contain nothing but the address of an API server, because programs execute what is
+// in a kubeconfig.
 func TestKubeconfigRefuses(t *testing.T) {
 	good := authv1beta1.AuthParams{SignedCRT: []byte("c"), APIServer: "https://milan:6443"}
 	text := func(s string) *string { return &s }
 	for name, change := range map[string]func(*authv1beta1.AuthParams){
-		"no address":       func(p *authv1beta1.AuthParams) { p.APIServer = "" },
-		"without TLS":      func(p *authv1beta1.AuthParams) { p.APIServer = "http://milan:6443" },
-		"no host":          func(p *authv1beta1.AuthParams) { p.APIServer = "https://" },
-		"a file":           func(p *authv1beta1.AuthParams) { p.ProxyURL = text("file:///etc/passwd") },
-		"no certificate":   func(p *authv1beta1.AuthParams) { p.SignedCRT = nil },
-		"a cloud's tricks": func(p *authv1beta1.AuthParams) { p.AwsConfig = &authv1beta1.AwsConfig{} },
+		"no address":              func(p *authv1beta1.AuthParams) { p.APIServer = "" },
+		"without TLS":             func(p *authv1beta1.AuthParams) { p.APIServer = "http://milan:6443" },
+		"no host":                 func(p *authv1beta1.AuthParams) { p.APIServer = "https://" },
+		"a file":                  func(p *authv1beta1.AuthParams) { p.ProxyURL = text("file:///etc/passwd") },
+		"no certificate":          func(p *authv1beta1.AuthParams) { p.SignedCRT = nil },
+		"an empty key of a cloud": func(p *authv1beta1.AuthParams) { p.SignedCRT, p.AwsConfig = nil, &authv1beta1.AwsConfig{} },
+		"two credentials":         func(p *authv1beta1.AuthParams) { p.AwsConfig = awsOfMilan() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			params := good.DeepCopy()

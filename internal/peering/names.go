@@ -9,7 +9,7 @@ import (
 
 // Finalizers of peering objects.
 const (
-	// FinalizerTenant keeps a Tenant until its role bindings are deleted, and the objects that its consumer replicated.
+	// FinalizerTenant keeps a Tenant until its role bindings and the objects that its consumer replicated are deleted.
 	FinalizerTenant = "tenant.liqo.io/finalizer"
 	// FinalizerReplicated keeps the source of a replicated object until its copy in the provider is deleted.
 	FinalizerReplicated = "crdreplicator.liqo.io/resource"
@@ -35,10 +35,10 @@ const PeeringUserPrefix = "liqo-peer-user-"
 const (
 	// LabelRemoteTenantCSR ("true") marks the CertificateSigningRequests created for consumers.
 	LabelRemoteTenantCSR = "liqo.io/remote-tenant-csr"
-	// AnnotationRequestedFor, on such a CertificateSigningRequest, names the object that it was created for: <kind>/<namespace>/<name>.
+	// AnnotationRequestedFor, on a CertificateSigningRequest for a consumer, names the object that the request was created for:
+	// <kind>/<namespace>/<name>.
 	AnnotationRequestedFor = "liqo.io/requested-for"
-	// AnnotationUnreachable ("true"), on a ForeignCluster, states that the cluster is unreachable for good. The controllers no longer wait
-	// for it.
+	// AnnotationUnreachable ("true"), on a ForeignCluster, states that the cluster is permanently unreachable. The controllers no longer wait for it.
 	AnnotationUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
 	// LabelManagedBy, with the value ManagedBy, marks the objects that the controllers create for a remote cluster.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
@@ -46,8 +46,8 @@ const (
 	ManagedBy = "liqo"
 )
 
-// CertificateSecret is the name of the Secret that keeps the certificate of a consumer's control plane on the provider. The other two are
-// keys in such Secrets.
+// CertificateSecret is the name of the Secret in the provider with the certificate of a consumer's control plane. CertificateRequestKey and
+// CertificateKey are the keys in it, and in the Secrets of ResourceSlices.
 const (
 	CertificateSecret     = "liqo-remote-certificate"
 	CertificateRequestKey = "csr"
@@ -78,8 +78,8 @@ func BindingName(role string) string { return "liqo-binding-" + role }
 // ClusterBindingName returns the name of the cluster-wide binding of a role for a consumer.
 func ClusterBindingName(role, consumer string) string { return BindingName(role) + "-" + consumer }
 
-// CertificateSecretName returns the name of the Secret that keeps a certificate of a consumer: that of the ResourceSlice, or that of the
-// consumer's control plane when slice is empty.
+// CertificateSecretName returns the name of the Secret with a certificate of a consumer: the certificate of a ResourceSlice, or of the consumer's
+// control plane when slice is empty.
 func CertificateSecretName(slice string) string {
 	if slice == "" {
 		return CertificateSecret
@@ -87,8 +87,8 @@ func CertificateSecretName(slice string) string {
 	return CertificateSecret + "-" + slice
 }
 
-// RequestName returns the name of the CertificateSigningRequest for a PEM request on behalf of the object with the UID. It depends on these
-// two only, so that a controller that restarts after creating the object finds it again.
+// RequestName returns the name of the CertificateSigningRequest for a PEM request, on behalf of the object with the UID. The name depends only on the
+// UID and the PEM request. So a controller that restarts after it created the CertificateSigningRequest finds it again.
 func RequestName(uid string, request []byte) string {
 	sum := sha256.Sum256(append([]byte(uid+"/"), request...))
 	return requestPrefix + hex.EncodeToString(sum[:])[:16]
@@ -108,3 +108,30 @@ func SliceIdentityName(slice string) string {
 func KubeconfigSecretName(identity string) string {
 	return authv1beta1.KubeconfigSecretPrefix + identity
 }
+
+// Names of the objects that a consumer with a token has in its provider.
+const (
+	// AccountName is the name of the ServiceAccount of a consumer's control plane, in the tenant namespace. The ServiceAccounts of its ResourceSlices
+	// have this name with a hash appended.
+	AccountName = "liqo-consumer"
+	// LabelAccount ("true") marks the ServiceAccounts of consumers, and the roles and bindings that let them act as their users.
+	LabelAccount = "liqo.io/consumer-account"
+	// AnnotationHolder, on a consumer's ServiceAccount, is the fingerprint of the key that its tokens are sealed for. If the key changes, the
+	// ServiceAccount is deleted, and so the tokens become invalid.
+	AnnotationHolder = "liqo.io/token-holder"
+	// AnnotationReplaced, on the ServiceAccount of a consumer's control plane, is the time when a Renew was first answered with a certificate. The
+	// consumer deletes the Renew once it has the certificate. Earlier releases wrote "true".
+	AnnotationReplaced = "liqo.io/replaced-by-certificate"
+	// AnnotationUnusedSince, on a consumer's ServiceAccount, is when a certificate replaced its tokens. The ServiceAccount is deleted some time
+	// later.
+	AnnotationUnusedSince = "liqo.io/unused-since"
+)
+
+// SliceAccountName returns the name of the ServiceAccount of a ResourceSlice. It contains a hash, since the name of a ResourceSlice may be too long.
+func SliceAccountName(slice string) string {
+	sum := sha256.Sum256([]byte(slice))
+	return AccountName + "-" + hex.EncodeToString(sum[:])[:16]
+}
+
+// AccountRoleName returns the name of the ClusterRole, and of its binding, that lets a ServiceAccount act as its user.
+func AccountRoleName(namespace, account string) string { return account + ":" + namespace }

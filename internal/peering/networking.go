@@ -21,7 +21,7 @@ type NetworkFacts struct {
 	Servers        []networkingv1beta1.GatewayServer
 	Clients        []networkingv1beta1.GatewayClient
 	Connections    []networkingv1beta1.Connection
-	// Requests are those by which the two clusters make the other objects.
+	// Requests are the NetworkRequests from which the two clusters create the other objects.
 	Requests []networkingv1beta1.NetworkRequest
 	// Silence is the time without a report after which the tunnel of a connected gateway counts as lost.
 	Silence time.Duration
@@ -39,7 +39,7 @@ func (f *NetworkFacts) Silent(now time.Time) time.Duration {
 		if c.Status.Value != networkingv1beta1.Connected || c.Status.Latency == nil || f.lost(c, now) {
 			continue
 		}
-		// One second more, so that the gateway counts as lost when the time is over.
+		// Add one second, so that the gateway counts as lost when the timer fires.
 		if left := c.Status.Latency.Timestamp.Add(f.Silence).Sub(now) + time.Second; soonest == 0 || left < soonest {
 			soonest = left
 		}
@@ -82,7 +82,8 @@ func networking(f *NetworkFacts, previous *corev1beta1.Module, now metav1.Time) 
 	return corev1beta1.Module{Enabled: true, Conditions: append(conditions, connected(f, previous, now))}
 }
 
-// waitsFor returns what a NetworkRequest waits for, as a suffix: the other cluster may know what is missing there.
+// waitsFor returns the message of a NetworkRequest that is not ready, as a suffix for another message. The NetworkRequest may report what is missing
+// in the other cluster.
 func waitsFor(all []networkingv1beta1.NetworkRequest) string {
 	for i := range all {
 		ready := meta.FindStatusCondition(all[i].Status.Conditions, "Ready")
@@ -188,8 +189,8 @@ func explain(c *networkingv1beta1.Connection, text string) string {
 
 const latencyPrefix = "latency below "
 
-// latencyText returns an upper bound of the latency, so that the status of a working tunnel is not written every few seconds. The bound of
-// the previous status stays as long as the latency is at most that bound and above an eighth of it.
+// latencyText returns an upper bound of the latency. It keeps the bound in the previous status while the latency is between an eighth of that bound
+// and the bound. So the status of a working tunnel is not written every few seconds.
 func latencyText(latency time.Duration, previous *corev1beta1.Module) string {
 	if latency <= 0 {
 		return "the peer answers"

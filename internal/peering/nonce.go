@@ -24,8 +24,8 @@ func NewNonce(random io.Reader) ([]byte, error) {
 	return []byte(base64.StdEncoding.EncodeToString(raw)), nil
 }
 
-// CheckNonce returns an error unless nonce is the base64 text of NonceSize bytes. A cluster signs nothing else. If its key signed arbitrary
-// data, an attacker could have it sign a certificate request.
+// CheckNonce returns an error unless nonce is the base64 text of NonceSize bytes. A cluster signs only valid nonces. If it signed arbitrary data, an
+// attacker could make it sign a certificate request.
 func CheckNonce(nonce []byte) error {
 	raw, err := base64.StdEncoding.Strict().DecodeString(string(nonce))
 	if err != nil {
@@ -60,10 +60,10 @@ func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// ErrSignature means that the signature is not one over the nonce by the given key.
-var ErrSignature = errors.New("the signature over the nonce was not made with this public key")
+// ErrSignature means that the signature of the nonce is not by the given key.
+var ErrSignature = errors.New("the signature of the nonce does not belong to this public key")
 
-// Verify returns nil if signature is one over nonce by the private key that belongs to publicKey (PEM).
+// Verify returns nil if signature is the signature of nonce by the private key that belongs to publicKey (PEM).
 func Verify(publicKey, nonce, signature []byte) error {
 	if err := CheckNonce(nonce); err != nil {
 		return err

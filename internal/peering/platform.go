@@ -45,8 +45,9 @@ func (p platform) count(node *corev1.Node) {
 	}
 }
 
-// labels returns the labels of a virtual node of this cluster. A value that it has stays while there is a node with that value, because pods and
-// cluster selectors of the consumer rely on it. Otherwise it becomes that of most nodes, or the first in alphabetical order of several.
+// labels returns the labels of a virtual node of this cluster. An existing value stays while there is a node with that value, because pods and
+// cluster selectors of the consumer rely on it. Otherwise the value of most nodes is used, and of several such values the first in alphabetical
+// order.
 func (p platform) labels(present map[string]string) map[string]string {
 	labels := map[string]string{}
 	for label, counts := range p {

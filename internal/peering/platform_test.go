@@ -59,7 +59,8 @@ func TestPlatformOfVirtualNodes(t *testing.T) {
 	}
 }
 
-// TestPlatformIsGranted: a ResourceSlice gets the platform with its resources. The labels that the administrator chose for the cluster take precedence.
+// TestPlatformIsGranted: a ResourceSlice gets the platform with its resources. The labels that the administrator chose for the cluster take
+// precedence.
 func TestPlatformIsGranted(t *testing.T) {
 	share := Share{Platform: map[string]string{corev1.LabelArchStable: "arm64", corev1.LabelOSStable: "linux"}}
 	for name, test := range map[string]struct{ chosen, want map[string]string }{

@@ -8,7 +8,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// CheckRenew returns the subject that the certificate of a replicated Renew may have, or an error that says why it may have none. The
+// CheckRenew returns the subject that the credential of a replicated Renew may have, or an error that says why it may have none. The
 // request must be signed by the key that the Tenant was admitted with, so that a renewal can introduce neither a new key nor another
 // subject. slice is the ResourceSlice in the same namespace that spec.resourceSliceRef names; nil when there is none.
 func CheckRenew(renew *authv1beta1.Renew, tenant *authv1beta1.Tenant, slice *authv1beta1.ResourceSlice) (Subject, error) {
@@ -41,27 +41,31 @@ func CheckRenew(renew *authv1beta1.Renew, tenant *authv1beta1.Tenant, slice *aut
 	return subject, nil
 }
 
-// Renewal is the next step in the renewal of an Identity's certificate.
+// Renewal is the next step in the renewal of an Identity's credential.
 type Renewal struct {
-	// Ask is whether to request a new certificate from the provider now.
+	// Ask means that this cluster must request a new credential from the provider now.
 	Ask bool
-	// Adopt is whether to take over the certificate that the provider issued.
+	// Adopt means that this cluster must take over the credential that the provider issued.
 	Adopt bool
-	// At is when the Identity should be reconciled next; zero when Ask or Adopt is set.
+	// At is when the Identity should be reconciled next; zero when Ask or Adopt is set, and for a credential that Liqo does not renew.
 	At time.Time
 }
 
 // PlanRenewal returns the next step for an Identity and the Renew of the same name; renew is nil when there is none.
 func PlanRenewal(identity *authv1beta1.Identity, renew *authv1beta1.Renew, now time.Time) (Renewal, error) {
-	present := identity.Spec.AuthParams.SignedCRT
-	if renew != nil && renew.Status.AuthParams != nil && Fresher(renew.Status.AuthParams.SignedCRT, present) {
+	present := &identity.Spec.AuthParams
+	if present.AwsConfig != nil {
+		_, err := CredentialOf(present)
+		return Renewal{}, inField("spec", err)
+	}
+	if renew != nil && renew.Status.AuthParams != nil && Newer(renew.Status.AuthParams, present) {
 		return Renewal{Adopt: true}, nil
 	}
-	certificate, err := Certificate(present)
+	credential, err := CredentialOf(present)
 	if err != nil {
-		return Renewal{}, fmt.Errorf("spec.authParams.signedCRT: %w", err)
+		return Renewal{}, inField("spec", err)
 	}
-	if at := RenewAt(certificate); now.Before(at) {
+	if at := credential.RenewAt(); now.Before(at) {
 		return Renewal{At: at}, nil
 	}
 	return Renewal{Ask: true}, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,22 +24,22 @@ type Object interface {
 
 // Kind is one replicated kind. Its spec flows from the source to the copy, its status from the copy to the source.
 type Kind struct {
-	// Name is the name of the kind.
-	Name string
+	// Name is the name of the kind. Resource is its name for kubectl, with the group, because Kubernetes has a kind ResourceSlice, too.
+	Name, Resource string
 	// New returns an empty object of the kind.
 	New func() Object
 
 	spec, status func(o Object) any
 	setSpec      func(from, to Object)
 	setStatus    func(from, to Object)
-	// missing returns the field that the source still lacks before it may be copied; empty when it lacks none.
+	// missing returns the name of a field that must be set in the source before the source may be copied; empty when all are set.
 	missing func(o Object) string
 }
 
 // Kinds lists every replicated kind.
 func Kinds() []Kind {
 	return []Kind{
-		kind("ResourceSlice",
+		kind("ResourceSlice", "resourceslices.authentication.liqo.io",
 			func() *authv1beta1.ResourceSlice { return &authv1beta1.ResourceSlice{} },
 			func(o *authv1beta1.ResourceSlice) any { return &o.Spec },
 			func(o *authv1beta1.ResourceSlice) any { return &o.Status },
@@ -50,33 +51,34 @@ func Kinds() []Kind {
 				}
 				return ""
 			}),
-		kind("NamespaceMap",
-			func() *offloadingv1beta1.NamespaceMap { return &offloadingv1beta1.NamespaceMap{} },
-			func(o *offloadingv1beta1.NamespaceMap) any { return &o.Spec },
-			func(o *offloadingv1beta1.NamespaceMap) any { return &o.Status },
-			func(from, to *offloadingv1beta1.NamespaceMap) { from.Spec.DeepCopyInto(&to.Spec) },
-			func(from, to *offloadingv1beta1.NamespaceMap) { from.Status.DeepCopyInto(&to.Status) },
-			func(*offloadingv1beta1.NamespaceMap) string { return "" }),
-		kind("Renew",
+		kind("Renew", "renews.authentication.liqo.io",
 			func() *authv1beta1.Renew { return &authv1beta1.Renew{} },
 			func(o *authv1beta1.Renew) any { return &o.Spec },
 			func(o *authv1beta1.Renew) any { return &o.Status },
 			func(from, to *authv1beta1.Renew) { from.Spec.DeepCopyInto(&to.Spec) },
 			func(from, to *authv1beta1.Renew) { from.Status.DeepCopyInto(&to.Status) },
 			func(*authv1beta1.Renew) string { return "" }),
-		kind("NetworkRequest",
+		kind("NetworkRequest", "networkrequests.networking.liqo.io",
 			func() *networkingv1beta1.NetworkRequest { return &networkingv1beta1.NetworkRequest{} },
 			func(o *networkingv1beta1.NetworkRequest) any { return &o.Spec },
 			func(o *networkingv1beta1.NetworkRequest) any { return &o.Status },
 			func(from, to *networkingv1beta1.NetworkRequest) { from.Spec.DeepCopyInto(&to.Spec) },
 			func(from, to *networkingv1beta1.NetworkRequest) { from.Status.DeepCopyInto(&to.Status) },
 			func(*networkingv1beta1.NetworkRequest) string { return "" }),
+		kind("NamespaceMap", "namespacemaps.offloading.liqo.io",
+			func() *offloadingv1beta1.NamespaceMap { return &offloadingv1beta1.NamespaceMap{} },
+			func(o *offloadingv1beta1.NamespaceMap) any { return &o.Spec },
+			func(o *offloadingv1beta1.NamespaceMap) any { return &o.Status },
+			func(from, to *offloadingv1beta1.NamespaceMap) { from.Spec.DeepCopyInto(&to.Spec) },
+			func(from, to *offloadingv1beta1.NamespaceMap) { from.Status.DeepCopyInto(&to.Status) },
+			func(*offloadingv1beta1.NamespaceMap) string { return "" }),
 	}
 }
 
-func kind[T Object](name string, fresh func() T, spec, status func(T) any, setSpec, setStatus func(from, to T), missing func(T) string) Kind {
+func kind[T Object](name, resource string, fresh func() T, spec, status func(T) any, setSpec, setStatus func(from, to T), missing func(T) string) Kind {
 	return Kind{
 		Name:      name,
+		Resource:  resource,
 		New:       func() Object { return fresh() },
 		spec:      func(o Object) any { return spec(o.(T)) },
 		status:    func(o Object) any { return status(o.(T)) },
@@ -86,29 +88,48 @@ func kind[T Object](name string, fresh func() T, spec, status func(T) any, setSp
 	}
 }
 
+// Resources returns the names for kubectl of all replicated kinds, separated by commas.
+func Resources() string {
+	var out []string
+	for _, k := range Kinds() {
+		out = append(out, k.Resource)
+	}
+	return strings.Join(out, ",")
+}
+
+// resourceOf returns the name of a replicated kind for kubectl, or the name of the kind if it is not replicated.
+func resourceOf(name string) string {
+	for _, k := range Kinds() {
+		if k.Name == name {
+			return k.Resource
+		}
+	}
+	return name
+}
+
 // Link describes the connection from this cluster to one provider.
 type Link struct {
 	// Own is the ID of this cluster, Remote that of the provider.
 	Own, Remote string
 	// RemoteNamespace is the tenant namespace of this cluster in the provider.
 	RemoteNamespace string
-	// Withdrawn is whether the identity behind the link is being deleted. Every copy must be deleted before it.
+	// Withdrawn means that the identity behind the link is being deleted. Every copy must be deleted before it.
 	Withdrawn bool
 }
 
-// Step brings a source and its copy closer together. More than one field may be set; the fields are independent of each other.
+// Step is the next step in the replication of one object. More than one field may be set; the fields are independent of each other.
 type Step struct {
-	// Create is the copy to be created, Update the copy as it should become.
+	// Create is the copy to create. Update is the new content of the existing copy.
 	Create, Update Object
-	// Delete is whether to delete the copy.
+	// Delete means that the copy must be deleted.
 	Delete bool
 	// Status is the source with the status of the copy.
 	Status Object
-	// Release is whether to remove the finalizer from the source: its copy is deleted or never existed.
+	// Release means that the finalizer must be removed from the source, because its copy is deleted or never existed.
 	Release bool
-	// Wait is a message for people: what must happen before the next step. It is empty when nothing must.
+	// Wait describes, for people, what must happen before the next step; empty if nothing must.
 	Wait string
-	// Refuse is why nothing is done: an object that is not our copy has the name in the provider.
+	// Refuse is the reason why nothing is done: the provider already has an object of that name, and this cluster did not create it.
 	Refuse string
 }
 
@@ -118,7 +139,7 @@ func Selected(o metav1.Object) bool {
 	return labels[api.LabelReplication] == api.True && labels[api.LabelRemoteID] != ""
 }
 
-// IsCopy reports whether an object is the copy of one in the cluster origin, or in any cluster when origin is empty.
+// IsCopy reports whether an object is a copy of an object in the cluster origin, or in any cluster when origin is empty.
 func IsCopy(o metav1.Object, origin string) bool {
 	labels := o.GetLabels()
 	return labels[api.LabelReplicated] == api.True && labels[api.LabelOriginID] != "" &&
@@ -144,7 +165,7 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 	case copy == nil:
 		return Step{Create: k.copyOf(link, source, nil)}
 	case !IsCopy(copy, link.Own):
-		return Step{Refuse: fmt.Sprintf("%s %s/%s in cluster %s exists and was not made by this cluster",
+		return Step{Refuse: fmt.Sprintf("%s %s/%s in cluster %s exists and was not created by this cluster",
 			k.Name, copy.GetNamespace(), copy.GetName(), link.Remote)}
 	case copy.GetDeletionTimestamp() != nil:
 		return Step{Wait: fmt.Sprintf("the deletion of the former copy in cluster %s, before it is created again", link.Remote)}
@@ -160,7 +181,7 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 	return step
 }
 
-// copyOf returns the copy as it should be: the present one with the labels and spec of the source, or a new one.
+// copyOf returns the desired copy: the present copy with the labels and spec of the source, or a new copy if present is nil.
 func (k Kind) copyOf(link Link, source, present Object) Object {
 	want := k.New()
 	if present != nil {

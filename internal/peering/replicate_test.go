@@ -80,7 +80,7 @@ func TestReplicationSteps(t *testing.T) {
 		"the spec flows out":                   {toMilan, sourceMap(other), copyMap(provider), Step{Update: copyMap(provider, other)}},
 		"the status flows back":                {toMilan, sourceMap(), copyMap(mapped), Step{Status: sourceMap(mapped)}},
 		"both":                                 {toMilan, sourceMap(other), copyMap(mapped), Step{Update: copyMap(mapped, other), Status: sourceMap(other, mapped)}},
-		"a foreign object is not touched":      {toMilan, sourceMap(), copyMap(foreign), Step{Refuse: "NamespaceMap liqo-tenant-rome/milan in cluster milan exists and was not made by this cluster"}},
+		"a foreign object is not touched":      {toMilan, sourceMap(), copyMap(foreign), Step{Refuse: "NamespaceMap liqo-tenant-rome/milan in cluster milan exists and was not created by this cluster"}},
 		"a copy being deleted is waited for":   {toMilan, sourceMap(), copyMap(deleted), Step{Wait: "the deletion of the former copy in cluster milan, before it is created again"}},
 		"the source goes: first the copy":      {toMilan, sourceMap(deleted), copyMap(), Step{Delete: true, Wait: gone}},
 		"the source goes, the copy is leaving": {toMilan, sourceMap(deleted), copyMap(deleted), Step{Wait: gone}},
@@ -117,8 +117,8 @@ func TestSlicesWaitForTheirRequest(t *testing.T) {
 	}
 }
 
-// TestReplicationSettles: from every pair of states, executing the steps reaches a state without further steps, and leaves no copy behind when the source is
-// deleted.
+// TestReplicationSettles: from every pair of states, executing the steps reaches a state without further steps, and leaves no copy behind when the
+// source is deleted.
 func TestReplicationSettles(t *testing.T) {
 	sources := []func(*offloadingv1beta1.NamespaceMap){
 		func(*offloadingv1beta1.NamespaceMap) {}, deleted, mapped,

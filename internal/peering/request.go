@@ -2,15 +2,15 @@ package peering
 
 import (
 	"crypto"
-	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/pki"
 )
 
 // OrganizationControlPlane is the group of all control-plane identities.
@@ -29,23 +29,18 @@ func ControlPlaneSubject(consumer string) Subject {
 	return Subject{User: consumer, Group: OrganizationControlPlane}
 }
 
-// ResourceSliceSubject returns the subject of the virtual kubelet of a ResourceSlice. The user contains a hash of the consumer's ID, so
-// that ResourceSlices of the same name of two consumers get different users. The user equals the control-plane user of another cluster only
-// if that cluster's ID was chosen to equal it. Even then the groups differ.
+// ResourceSliceSubject returns the subject of the virtual kubelet of a ResourceSlice. The user contains a hash of the consumer's ID, so that
+// ResourceSlices of the same name of two consumers get different users. A malicious cluster could choose this user as its cluster ID, and so get the
+// same name for its control-plane user. Even then the groups differ.
 func ResourceSliceSubject(slice, consumer string) Subject {
-	sum := sha256.Sum256([]byte(consumer))
-	return Subject{User: slice + "-" + hex.EncodeToString(sum[:])[:12], Group: consumer}
+	return Subject{User: slice + authv1beta1.SliceUserSuffix(consumer), Group: consumer}
 }
 
 // NewRequest returns a PEM certificate request for the subject, signed by key.
 func NewRequest(random io.Reader, key crypto.Signer, subject Subject) ([]byte, error) {
-	der, err := x509.CreateCertificateRequest(random, &x509.CertificateRequest{
+	return pki.Request(random, key, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}},
-	}, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate request for %s: %w", subject.User, err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
+	})
 }
 
 // CheckRequest returns nil if a PEM certificate request asks for subject and nothing else, is signed by its own key, and that key is
@@ -64,7 +59,7 @@ func CheckRequest(request []byte, subject Subject, publicKey []byte) error {
 	if !slices.Equal(csr.Subject.Organization, []string{subject.Group}) {
 		return fmt.Errorf("the certificate request is for O %q, want only %q", csr.Subject.Organization, subject.Group)
 	}
-	// Names also has what Subject does not show: a second CN, and attributes that other software may take for a group.
+	// Names also contains what Subject omits: a second CN, and attributes that other software may take for a group.
 	if len(csr.Subject.Names) != 2 {
 		return fmt.Errorf("the certificate request's subject has %d attributes, want only CN and O", len(csr.Subject.Names))
 	}
@@ -79,14 +74,14 @@ func CheckRequest(request []byte, subject Subject, publicKey []byte) error {
 		return err
 	}
 	if !sameKey(csr.PublicKey, key) {
-		return errors.New("the certificate request was made with another key than the public key given")
+		return errors.New("the certificate request has another key than the given public key")
 	}
 	return nil
 }
 
 // ParseRequest parses exactly one PEM certificate request and checks that it is signed by its own key.
 func ParseRequest(request []byte) (*x509.CertificateRequest, error) {
-	der, err := onlyBlock(request, pemRequest)
+	der, err := onlyBlock(request, pki.TypeRequest)
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate request: %w", err)
 	}

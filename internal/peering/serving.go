@@ -69,8 +69,8 @@ func CheckServing(csr *certificatesv1.CertificateSigningRequest, node *offloadin
 	return nil
 }
 
-// ErrNotPodIP means that the request has an address that no pod of the virtual kubelet has as far as is known. The address of a starting
-// pod may become known a moment later.
+// ErrNotPodIP means that the request has an address that no known pod of the virtual kubelet has. The address of a starting pod may become known a
+// moment later.
 var ErrNotPodIP = errors.New("no pod of the virtual kubelet has that address")
 
 func isPodIP(address string, pods []corev1.Pod) bool {

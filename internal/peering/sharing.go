@@ -43,7 +43,7 @@ type SharingFacts struct {
 	Offers []sharingv1alpha1.ResourceOffer
 }
 
-// Share is what one ResourceSlice gets.
+// Share is the part of this cluster's resources that one ResourceSlice is granted.
 type Share struct {
 	// Resources are the resources for a ResourceSlice of the default class.
 	Resources corev1.ResourceList
@@ -51,6 +51,8 @@ type Share struct {
 	Cut string
 	// Platform are the labels with the architecture and the operating system of this cluster's nodes.
 	Platform map[string]string
+	// Interrupted are the nodes of this cluster that are about to be shut down or do not work.
+	Interrupted []authv1beta1.InterruptedNode
 	// Refused is why the ResourceSlice gets nothing at all, whatever its class; empty when it is not refused.
 	Refused string
 }
@@ -78,21 +80,24 @@ func Shares(policy SharingPolicy, facts SharingFacts) map[types.NamespacedName]S
 	for _, name := range d.names() {
 		d.divide(name)
 	}
-	nodes := platformOf(facts.Nodes)
+	nodes, interrupted := platformOf(facts.Nodes), interruptedOf(facts.Nodes)
 	for _, c := range claims {
-		shares[c.key] = Share{Resources: c.share, Cut: c.explain(policy), Platform: nodes.labels(c.labels)}
+		shares[c.key] = Share{Resources: c.share, Cut: c.explain(policy), Platform: nodes.labels(c.labels), Interrupted: interrupted}
 	}
 	return shares
 }
 
-// claim is what one ResourceSlice requests, uses and gets.
+// claim holds the request of one ResourceSlice, the current usage of its pods, and its computed share.
 type claim struct {
 	key      types.NamespacedName
 	consumer string
-	// creator is the value of the label LabelCreatorUser of its pods.
+	// creator is the value of the label LabelCreatorUser on the ResourceSlice's pods.
 	creator string
-	// asked are the requests that the ResourceSlice or the policy names. Unless exact is set, the claim also requests each unnamed resource
-	// that every pod needs. If all is set, it requests every unnamed resource, devices included.
+	// asked holds the requested amounts of the resources that the ResourceSlice or the policy names. For a cordoned ResourceSlice it holds the
+	// granted amounts. For resources that asked does not contain, the claim requests:
+	//   - nothing, if exact is set;
+	//   - all that this cluster has, if all is set, devices included;
+	//   - otherwise all that this cluster has of the resources that every pod needs (everyPod), and nothing of others.
 	asked      corev1.ResourceList
 	exact, all bool
 	// granted is what the ResourceSlice was granted before, and labels are the labels of its virtual node.
@@ -104,8 +109,8 @@ type claim struct {
 	cuts  []cut
 }
 
-// claimsOf returns a claim for each ResourceSlice that gets a share, the oldest first. It adds an entry to shares for every ResourceSlice:
-// an empty one, or the refusal of one beyond the limit.
+// claimsOf returns a claim for each ResourceSlice that gets a share, the oldest first. It adds an entry to shares for every ResourceSlice. The entry
+// is empty, or contains the refusal of a ResourceSlice beyond the limit.
 func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.NamespacedName]Share) []*claim {
 	tenants := map[string]*authv1beta1.Tenant{}
 	for i := range facts.Tenants {
@@ -162,8 +167,8 @@ func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *aut
 	return c
 }
 
-// deniedForItself reports whether the ResourceSlice was denied an identity for a reason of its own. A denial because of the number of its
-// consumer's ResourceSlices does not count: it ends when others are deleted.
+// deniedForItself reports whether the identity of the ResourceSlice was denied because of its own content. A denial because the consumer has too many
+// ResourceSlices does not count: that denial ends when other ResourceSlices are deleted.
 func deniedForItself(status *authv1beta1.ResourceSliceStatus) bool {
 	return ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied && !deniedAsOneTooMany(status)
 }
@@ -179,7 +184,7 @@ func standardClass(slice *authv1beta1.ResourceSlice) bool {
 	return slice.Spec.Class == "" || slice.Spec.Class == authv1beta1.ResourceSliceClassDefault
 }
 
-// Cordoned reports whether a ResourceSlice of a Tenant gets nothing in addition to what it has.
+// Cordoned reports whether a ResourceSlice of a Tenant gets no further resources and only keeps those that it was granted.
 func Cordoned(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) bool {
 	return cordoned(slice, GrantsOf(tenant))
 }
@@ -188,7 +193,7 @@ func cordoned(slice *authv1beta1.ResourceSlice, grants Grants) bool {
 	return !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
 }
 
-// requested returns the defaults, overridden by the request. Negative quantities become 0.
+// requested returns the policy's defaults, overridden by the request of a ResourceSlice. Negative quantities become 0.
 func requested(request, defaults corev1.ResourceList) corev1.ResourceList {
 	all := make(corev1.ResourceList, len(request)+len(defaults))
 	for _, list := range []corev1.ResourceList{defaults, request} {
@@ -225,7 +230,8 @@ func capsOf(offers []sharingv1alpha1.ResourceOffer) map[string]corev1.ResourceLi
 	return caps
 }
 
-// eldest returns the object that counts of several where one is expected, see api.CompareAge; nil when there is none.
+// eldest returns the oldest object (api.CompareAge); nil when there is none. Where several objects exist although one is expected, Liqo uses the
+// oldest.
 func eldest[T any, P interface {
 	*T
 	metav1.Object
@@ -244,5 +250,6 @@ func Moved(slice *authv1beta1.ResourceSlice, share Share) bool {
 	if !slice.DeletionTimestamp.IsZero() {
 		return false
 	}
-	return (share.Refused != "") != deniedAsOneTooMany(&slice.Status) || standardClass(slice) && !equality.Semantic.DeepEqual(slice.Status.Resources, share.Resources)
+	return (share.Refused != "") != deniedAsOneTooMany(&slice.Status) || standardClass(slice) &&
+		(!equality.Semantic.DeepEqual(slice.Status.Resources, share.Resources) || !equality.Semantic.DeepEqual(slice.Status.InterruptedNodes, share.Interrupted))
 }

@@ -169,7 +169,7 @@ func TestShares(t *testing.T) {
 		"more than can be counted": {newMarket("cpu", "2").asks("rome/a", "cpu", "1e40").asks("paris/a", "cpu", "9E"),
 			map[string]string{"rome/a": "cpu=900m | 900m of 10e39 cpu" + free, "paris/a": "cpu=900m | 900m of 9E cpu" + free}},
 		"what is not here": {newMarket("cpu", "10").asks("rome/a", "cpu", "1", "nvidia.com/gpu", "2"),
-			map[string]string{"rome/a": "cpu=1 nvidia.com/gpu=0 | 0 of 2 nvidia.com/gpu (no node here that takes pods has any)"}},
+			map[string]string{"rome/a": "cpu=1 nvidia.com/gpu=0 | 0 of 2 nvidia.com/gpu (no node of the provider that accepts pods has any)"}},
 		"a single device is shared whole": {newMarket("nvidia.com/gpu", "1").asks("rome/a"), map[string]string{"rome/a": "nvidia.com/gpu=1"}},
 		"devices are whole":               {newMarket("nvidia.com/gpu", "8").asks("rome/a"), map[string]string{"rome/a": "nvidia.com/gpu=7"}},
 		"one device for two: the older one has it": {newMarket("nvidia.com/gpu", "1").asks("rome/a").asks("paris/a"),
@@ -177,7 +177,7 @@ func TestShares(t *testing.T) {
 		"unless it runs already": {newMarket("nvidia.com/gpu", "1").pod("paris/a", "nvidia.com/gpu", "1").asks("rome/a").asks("paris/a"),
 			map[string]string{"rome/a": "nvidia.com/gpu=0", "paris/a": "nvidia.com/gpu=1"}},
 		"half a device": {newMarket("nvidia.com/gpu", "2").asks("rome/a", "nvidia.com/gpu", "1500m"),
-			map[string]string{"rome/a": "nvidia.com/gpu=1 | 1 of 1500m nvidia.com/gpu (only whole ones are shared)"}},
+			map[string]string{"rome/a": "nvidia.com/gpu=1 | 1 of 1500m nvidia.com/gpu (only whole units are shared)"}},
 		"who names something gets devices by name only": {newMarket("cpu", "10", "memory", "10Gi", "nvidia.com/gpu", "1").asks("rome/a", "cpu", "1"),
 			map[string]string{"rome/a": "cpu=1 memory=9Gi"}},
 		"huge pages are whole": {newMarket("hugepages-2Mi", "10Mi").asks("rome/a"), map[string]string{"rome/a": "hugepages-2Mi=8Mi"}},
@@ -307,8 +307,8 @@ func TestSmallChangesOfSharesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestRefusedSliceGetsFreedRoom: a ResourceSlice that was refused because there were too many is accepted as soon as there is room. One that was refused for
-// another reason stays refused.
+// TestRefusedSliceGetsFreedRoom: a ResourceSlice that was refused because there were too many is accepted as soon as there is room. One that was
+// refused for another reason stays refused.
 func TestRefusedSliceGetsFreedRoom(t *testing.T) {
 	m := newMarket("cpu", "10").asks("rome/first").asks("rome/second", "cpu", "1")
 	m.policy.SliceLimit = 1

@@ -23,10 +23,10 @@ type division struct {
 // party is a participant in a division: a consumer, or one of its claims. Amounts are in units (see unitOf).
 type party struct {
 	claims []*claim
-	// want is the most that the party requests, get what it gets. used is the part of its usage within want. excess is the usage beyond
-	// want, which no party gets as a share.
+	// want is the maximum that the party requests. get is its share. used is the part of its usage within want. excess is the usage beyond want,
+	// which no party gets as a share.
 	used, want, get, excess int64
-	// capped is whether a ResourceOffer limits want.
+	// capped means that a ResourceOffer limits want.
 	capped bool
 }
 
@@ -99,19 +99,19 @@ func (c *claim) want(name corev1.ResourceName) int64 {
 	if quantity, named := c.asked[name]; named {
 		return units(name, quantity, !device(name))
 	}
-	if c.open(name) {
+	if c.takesAll(name) {
 		return most
 	}
 	return 0
 }
 
-// open reports whether a claim takes as much of a resource as there is.
-func (c *claim) open(name corev1.ResourceName) bool {
+// takesAll reports whether a claim requests a resource without an amount: it takes as much as this cluster can share.
+func (c *claim) takesAll(name corev1.ResourceName) bool {
 	_, named := c.asked[name]
 	return !named && !c.exact && (c.all || everyPod(name))
 }
 
-// percent returns that percentage of n units. It rounds down, but for devices to the nearest whole number: 90 % of a single device is that
+// percent returns the given percentage of n units. It rounds down, but for devices to the nearest whole number: 90 % of a single device is one
 // device.
 func percent(name corev1.ResourceName, n int64, percentage int) int64 {
 	half := int64(0)
@@ -135,8 +135,9 @@ func fill(parties []*party, free, shared int64) {
 	}
 }
 
-// level divides total evenly, within the bounds of each party. A party gets more than another that wants more only if its least amount
-// requires it. The first parties get the remainder that can't be divided evenly. total should cover the sum of the least amounts.
+// level divides total evenly among the parties, within the bounds of each party. A party gets more than another one in two cases only: the
+// other party wants no more, or the first party's lower bound requires it. The first parties get the remainder that can't be divided evenly.
+// total should cover the sum of the lower bounds.
 func level(total int64, parties []*party, bounds func(*party) (least, most int64)) []int64 {
 	amounts := make([]int64, len(parties))
 	at := func(height int64) (sum int64) {
@@ -147,7 +148,7 @@ func level(total int64, parties []*party, bounds func(*party) (least, most int64
 		}
 		return sum
 	}
-	low, high := int64(0), total // total covers low, provided that it covers the least amounts
+	low, high := int64(0), total // total is high enough, provided that it covers the lower bounds
 	for low < high {
 		if middle := low + (high-low+1)/2; at(middle) <= total {
 			low = middle
@@ -165,12 +166,12 @@ func level(total int64, parties []*party, bounds func(*party) (least, most int64
 	return amounts
 }
 
-// grant records in the claim of a party what it gets, and why it does not get all of its request.
+// grant records in the claim of own how much of the resource it gets. If that is less than it requests, grant also records the cause.
 func (d *division) grant(name corev1.ResourceName, own, consumer *party) {
 	c := own.claims[0]
 	asked, named := c.asked[name]
 	if !named {
-		if _, known := d.stock[name]; known && c.open(name) {
+		if _, known := d.stock[name]; known && c.takesAll(name) {
 			c.share[name] = quantityOf(name, own.get)
 		}
 		return
@@ -193,8 +194,9 @@ func (d *division) grant(name corev1.ResourceName, own, consumer *party) {
 	}
 }
 
-// hold keeps shares that have hardly changed (by at most the threshold) at the amount granted before, for all resources but devices. It
-// keeps larger amounts only if the sum of all shares stays within bound, and those of a capped consumer only if its offer allows them.
+// hold prevents small changes: a share that differs from the amount granted before by at most the threshold keeps that amount. This does not apply to
+// devices. If the amount granted before is larger, two more conditions apply: the sum of all shares stays within bound, and the ResourceOffer of the
+// consumer, if there is one, allows the amount.
 func (d *division) hold(name corev1.ResourceName, consumers []*party, bound int64) {
 	if device(name) {
 		return
@@ -232,8 +234,8 @@ func (d *division) hold(name corev1.ResourceName, consumers []*party, bound int6
 	}
 }
 
-// steady returns how many units a claim was granted before, or -1 if the new share can't keep that amount. It can if both differ by at most
-// the threshold, and the claim still requests at least that amount and gets less than its full request.
+// steady returns how many units a claim was granted before, or -1 if the new share can't keep that amount. The share can keep it on three conditions:
+// both differ by at most the threshold, the claim still requests at least that amount, and the new share is less than the full request.
 func (d *division) steady(name corev1.ResourceName, c *claim) int64 {
 	before, had := c.granted[name]
 	now, has := c.share[name]
@@ -269,8 +271,8 @@ func (c *claim) explain(policy SharingPolicy) string {
 	for reason, why := range [...]string{
 		cutShared:  fmt.Sprintf("the provider shares %d%% of what it has free among its consumers", policy.Percentage),
 		cutOffer:   fmt.Sprintf("a ResourceOffer limits cluster %s", c.consumer),
-		cutMissing: "no node here that takes pods has any",
-		cutWhole:   "only whole ones are shared",
+		cutMissing: "no node of the provider that accepts pods has any",
+		cutWhole:   "only whole units are shared",
 	} {
 		var amounts []string
 		for _, cut := range c.cuts {

@@ -149,7 +149,7 @@ func TestShareLaws(t *testing.T) {
 			fail("decided again (-first +second):\n%s", diff)
 		}
 
-		// Pods within a share change nobody's share, but by what was held of it.
+		// Pods within a share change no share, apart from shares that were kept because of their usage.
 		if len(m.facts.Slices) == 0 {
 			continue
 		}

@@ -13,12 +13,12 @@ import (
 
 // stock is how much of one resource this cluster has, in units (see unitOf).
 type stock struct {
-	// capacity is that of the nodes that accept pods. local is the usage of the pods on them that belong to no claim.
+	// capacity is the capacity of the nodes that accept pods. local is the usage of those pods on them that belong to no claim.
 	capacity, local int64
 }
 
-// stockOf returns the stock of each resource, and records in each claim what its pods use. A pod uses its requests on a node that counts,
-// from its binding to the node until it has finished. Pods that are not scheduled yet use nothing.
+// stockOf returns the stock of each resource, and records in each claim what its pods use. A pod uses its requests from its binding to a node that
+// accepts pods until it has finished. Pods that are not scheduled yet use nothing.
 func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[corev1.ResourceName]stock {
 	capacity, counts := corev1.ResourceList{}, map[string]bool{}
 	for i := range facts.Nodes {
@@ -87,9 +87,9 @@ func PodUse(pod *corev1.Pod) corev1.ResourceList {
 	return use
 }
 
-// takesPods reports whether the resources of a Node can be shared: it is ready, and accepts the pods of consumers. Taints make it false,
-// except those with effect PreferNoSchedule and those whose key is the name of a device of the node. By convention, pods that request such
-// a device tolerate that taint.
+// takesPods reports whether the resources of a Node can be shared: the Node is ready and accepts the pods of consumers. A Node with taints does not
+// accept them. Two kinds of taints are ignored: those with effect PreferNoSchedule, and those whose key is the name of a device of the Node. By
+// convention, pods that request the device tolerate its taint.
 func takesPods(node *corev1.Node) bool {
 	if node.Spec.Unschedulable || !node.DeletionTimestamp.IsZero() {
 		return false
@@ -154,7 +154,7 @@ func unitOf(name corev1.ResourceName) (bytes int64) {
 	return 1
 }
 
-// units returns the number of units in a quantity, between 0 and the largest amount. up tells whether to round up or down.
+// units returns the number of units in a quantity, between 0 and the largest amount. up reports whether to round up or down.
 func units(name corev1.ResourceName, quantity resource.Quantity, up bool) int64 {
 	unit, limit := unitOf(name), int64(most)
 	if unit > 1 {

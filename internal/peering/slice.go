@@ -13,7 +13,7 @@ import (
 
 // Offer is what a provider grants to a ResourceSlice of the default class, apart from its share of resources.
 type Offer struct {
-	// Enabled is whether this provider grants resources to the default class at all.
+	// Enabled means that this provider grants resources to the default class.
 	Enabled bool
 	// NodeLabels describe the provider. The consumer puts them on the virtual node.
 	NodeLabels map[string]string
@@ -31,13 +31,13 @@ func CheckSlice(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, ow
 		return fmt.Errorf("spec.consumerClusterID is %q, but this namespace belongs to %q", spec.ConsumerClusterID, tenant.Spec.ClusterID)
 	}
 	if spec.ProviderClusterID != own {
-		return fmt.Errorf("spec.providerClusterID is %q, but the cluster that it came to is %q", spec.ProviderClusterID, own)
+		return fmt.Errorf("spec.providerClusterID is %q, but the provider is %q", spec.ProviderClusterID, own)
 	}
 	key := tenant.Spec.PublicKey
 	if tenant.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake {
 		key = nil
 	} else if len(key) == 0 {
-		return errors.New("the Tenant has no public key to compare the request's with")
+		return errors.New("the Tenant has no public key with which to compare that of the request")
 	}
 	return inField("spec.csr", CheckRequest(spec.CSR, ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID), key))
 }
@@ -50,8 +50,8 @@ func (t TooMany) Error() string { return string(t) }
 
 // SetAuthentication records the verdict on the identity: accepted with params, or denied with the error as message.
 //
-// With its identity, a ResourceSlice of any class is denied its resources too. So when the identity is accepted after a denial, the verdict on
-// the resources is removed: DecideResources, or the controller of the class, decides again.
+// A ResourceSlice without an accepted identity is also denied its resources, whatever its class. So when the identity is accepted after a denial,
+// SetAuthentication removes the verdict on the resources. Then DecideResources, or the controller of the class, decides again.
 func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1beta1.AuthParams, denied error, now metav1.Time) {
 	condition := authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted,
@@ -86,7 +86,7 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 	case share.Refused != "":
 		deny(status, authv1beta1.ReasonResourcesDenied, share.Refused, now)
 	case !standardClass(slice):
-		withdraw(status, authv1beta1.ReasonDefaultClassDisabled) // it was of the default class before
+		withdraw(status, authv1beta1.ReasonDefaultClassDisabled) // a verdict from the time when the ResourceSlice was of the default class
 	case !offer.Enabled:
 		deny(status, authv1beta1.ReasonDefaultClassDisabled, "the provider does not answer the default class of ResourceSlices", now)
 	case cordoned(slice, grants) && !accepted:
@@ -98,10 +98,10 @@ func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offe
 				message = "the resources granted before stay; the changed request is not granted because of a cordon"
 			}
 		}
-		status.Resources = share.Resources
+		status.Resources, status.InterruptedNodes = share.Resources, share.Interrupted
 		accept(status, message, now)
 	default:
-		status.Resources = share.Resources
+		status.Resources, status.InterruptedNodes = share.Resources, share.Interrupted
 		status.NodeLabels = grantedLabels(share, offer)
 		status.StorageClasses = slices.Clone(offer.StorageClasses)
 		status.IngressClasses = slices.Clone(offer.IngressClasses)
@@ -126,13 +126,13 @@ func grantedLabels(share Share, offer Offer) map[string]string {
 }
 
 func deny(status *authv1beta1.ResourceSliceStatus, reason, message string, now metav1.Time) {
-	status.Resources = nil
+	status.Resources, status.InterruptedNodes = nil, nil
 	setCondition(status, authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceDenied, Reason: reason, Message: message,
 	}, now)
 }
 
-// withdraw removes the verdict on the resources if it has that reason; an empty reason stands for all.
+// withdraw removes the verdict on the resources if its reason is reason, or whatever its reason if reason is empty.
 func withdraw(status *authv1beta1.ResourceSliceStatus, reason string) {
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
 		return c.Type == authv1beta1.ResourceSliceResources && (reason == "" || c.Reason == reason)
@@ -146,7 +146,7 @@ func accept(status *authv1beta1.ResourceSliceStatus, message string, now metav1.
 	}, now)
 }
 
-// ConditionOf returns the verdict of the condition of that type in the status; empty when there is none.
+// ConditionOf returns the status of the condition of that type, accepted or denied; empty when there is none.
 func ConditionOf(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceConditionStatus {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == kind {

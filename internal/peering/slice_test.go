@@ -115,8 +115,8 @@ func TestResourceVerdicts(t *testing.T) {
 	}
 }
 
-// TestDenialEndsWithItsReason: a denial by this cluster ends with its reason, for ResourceSlices of every class. The controller of another class then finds no
-// verdict, and its own verdicts stay.
+// TestDenialEndsWithItsReason: a denial by this cluster ends with its reason, for ResourceSlices of every class. The controller of another class then
+// finds no verdict, and its own verdicts stay.
 func TestDenialEndsWithItsReason(t *testing.T) {
 	decide := func(slice *authv1beta1.ResourceSlice, refused error) {
 		share := Share{Resources: list("cpu", "4")}

@@ -17,9 +17,9 @@ type Binding struct {
 	Subjects        []rbacv1.Subject
 }
 
-// CheckFreeSubject returns nil if a cluster ID may become the name of a user and of a group in this cluster: certificates of a consumer
-// contain it as such. A consumer chooses its own ID. If the ID were the name of a user or group that has rights, the consumer would get
-// these rights; the error names the binding. Bindings of the roles that consumers get are ignored.
+// CheckFreeSubject returns nil if a cluster ID may become the name of a user and of a group in this cluster. The certificates of a consumer contain
+// its cluster ID as both. A consumer chooses its own ID. If the ID were the name of a user or group that has rights, the consumer would get these
+// rights; the error names the binding. Bindings of the roles that consumers get are ignored.
 func CheckFreeSubject(consumer string, bindings []Binding) error {
 	ours := []string{RoleControlPlane, RoleVirtualKubelet, RoleVirtualKubeletClusterwide}
 	for _, binding := range bindings {

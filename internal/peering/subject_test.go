@@ -7,7 +7,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// TestNoConsumerTakesANameWithPermissions: a consumer must not have the ID of a user or group that has permissions in this cluster, because it would get them.
+// TestNoConsumerTakesANameWithPermissions: a consumer must not have the ID of a user or group that has permissions in this cluster, because it would
+// get them.
 func TestNoConsumerTakesANameWithPermissions(t *testing.T) {
 	bound := func(namespace, role, kind, name string) []Binding {
 		return []Binding{{

@@ -29,7 +29,7 @@ func peeringType(status *corev1beta1.ForeignClusterStatus) corev1beta1.PeeringTy
 	}
 }
 
-// outgoing returns the phase of the use of the other cluster by this one: it depends on ResourceSlices, virtual nodes and Nodes.
+// outgoing returns the phase of the peering in which this cluster uses the other one. It depends on ResourceSlices, virtual nodes and Nodes.
 func outgoing(f *Facts, status *corev1beta1.ForeignClusterStatus) corev1beta1.Phase {
 	if len(f.Asked)+len(f.VirtualNodes) == 0 {
 		return corev1beta1.PhaseNone
@@ -54,7 +54,7 @@ func outgoing(f *Facts, status *corev1beta1.ForeignClusterStatus) corev1beta1.Ph
 	}
 }
 
-// incoming returns the phase of the use of this cluster by the other one.
+// incoming returns the phase of the peering in which the other cluster uses this one.
 func incoming(f *Facts) corev1beta1.Phase {
 	switch {
 	case f.Tenant == nil:

@@ -34,7 +34,7 @@ func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted 
 	case "":
 		return errors.New("spec.clusterID is empty: give it the consumer's cluster ID")
 	case own:
-		return fmt.Errorf("spec.clusterID is %q, this very cluster: a cluster can't peer with itself", own)
+		return fmt.Errorf("spec.clusterID is %q, this cluster itself: a cluster cannot peer with itself", own)
 	}
 	if strings.HasPrefix(spec.ClusterID, PeeringUserPrefix) {
 		return fmt.Errorf("spec.clusterID is %q: names that begin with %s belong to peering users, give the consumer another cluster ID", spec.ClusterID, PeeringUserPrefix)
@@ -67,11 +67,11 @@ func inField(field string, err error) error {
 	return nil
 }
 
-// Grants is what a Tenant may still do.
+// Grants is what a Tenant still permits its consumer.
 type Grants struct {
-	// Access is whether the Tenant's identities have any rights.
+	// Access means that the Tenant's identities have any rights.
 	Access bool
-	// More is whether the Tenant gets further resources.
+	// More means that the Tenant gets further resources.
 	More bool
 }
 

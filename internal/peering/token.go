@@ -40,12 +40,12 @@ const (
 
 // Errors of tokens. They reveal nothing about what a valid token would look like.
 var (
-	ErrNoToken      = errors.New("this is no token of a Liqo peer command: copy the command whole")
-	ErrTokenForged  = errors.New("the token is not known here: it was made by another cluster, or the provider has replaced its Secret since")
+	ErrNoToken      = errors.New("this is not a token of a Liqo peer command: copy the whole command")
+	ErrTokenForged  = errors.New("the token is unknown here: another cluster created it, or the provider has replaced its Secret since")
 	ErrTokenExpired = errors.New("the token has expired: ask the provider's administrator for another command (liqoctl generate peer-command)")
-	ErrTokenSpent   = errors.New("a peering of this cluster has ended since the token was made, and a token admits one peering only: " +
+	ErrTokenSpent   = errors.New("a peering of this cluster has ended since the token was created, and a token admits one peering only: " +
 		"ask the provider's administrator for another command (liqoctl generate peer-command), or for another invitation if this token is from one (--invite of liqoctl peer in-band or out-of-band)")
-	ErrTokenTaken = errors.New("the token was made for another cluster, or another one has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
+	ErrTokenTaken = errors.New("the token was created for another cluster, or another cluster has used it: ask the provider's administrator for another command (liqoctl generate peer-command)")
 )
 
 // NewTokenID generates the ID of a new token from random.
@@ -118,19 +118,20 @@ func CheckToken(secret []byte, text, consumer string, now time.Time) (Token, err
 	return token, nil
 }
 
-// redeemed is the record of one token: of a used one, of one that was made for one consumer, or of an open one, which has no consumer.
+// redeemed is the record of one token: a used token, an unused token for one consumer, or an open token. An open token is for any cluster, and no
+// cluster has used it yet.
 type redeemed struct {
 	Consumer string `json:"consumer"`
 	Expires  int64  `json:"expires"`
-	// Spent is whether the peering has ended since: a Tenant of the consumer was deleted.
+	// Spent means that the peering has ended since: a Tenant of the consumer was deleted.
 	Spent bool `json:"spent,omitempty"`
-	// Made is the second in which an open token was made. Ended lists the clusters whose peering has ended since.
+	// Made is the creation time of an open token, in Unix seconds. Ended lists the clusters whose peering has ended after Made.
 	Made  int64    `json:"made,omitempty"`
 	Ended []string `json:"ended,omitempty"`
 }
 
-// openKey returns the key of an open token in the record: a token for any cluster that no cluster has used. It is not the ID of a token, so
-// that a program that knows no open tokens does not take this one for a used token.
+// openKey returns the key of an open token in the record. It differs from every token ID, so that an older release, which does not know open tokens,
+// does not treat it as a used token.
 func openKey(id string) string { return "open " + id }
 
 // Redeem records in usedTokens, the record of used tokens, that the consumer uses this token. It refuses a token that another cluster has used,
@@ -151,8 +152,8 @@ func Redeem(usedTokens []byte, token Token, consumer string, now time.Time) ([]b
 	return writeUsedTokens(used, now)
 }
 
-// Reserve records in usedTokens, the record of used tokens, a new token, so that SpendTokens finds it even if nobody has used it. A token for one
-// consumer is recorded as if that consumer had used it, a token for any cluster as an open one. Reserve returns the record to be stored.
+// Reserve adds a new token to usedTokens, the record of used tokens, and returns the record to be stored. Then SpendTokens finds the token even if it
+// is never used. A token for one consumer is recorded as used by that consumer, and a token for any cluster as an open token.
 func Reserve(usedTokens []byte, token Token, now time.Time) ([]byte, error) {
 	if token.Consumer != "" {
 		return Redeem(usedTokens, token, token.Consumer, now)
@@ -166,8 +167,8 @@ func Reserve(usedTokens []byte, token Token, now time.Time) ([]byte, error) {
 }
 
 // SpendTokens records in usedTokens, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and
-// those that were made for it before, authorize nobody any more. Open tokens that are not younger than ended, the time at which the end
-// began, do not authorize that consumer any more. SpendTokens returns the record to be stored.
+// those that were made for it before, are no longer valid. Open tokens created at or before ended, the time at which the end of the peering began,
+// are no longer valid for that consumer. SpendTokens returns the record to be stored.
 func SpendTokens(usedTokens []byte, consumer string, ended, now time.Time) ([]byte, error) {
 	used, err := readUsedTokens(usedTokens)
 	if err != nil {

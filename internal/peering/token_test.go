@@ -118,8 +118,8 @@ func TestTokenIsBoundToOneCluster(t *testing.T) {
 	}
 }
 
-// TestTokenAdmitsOnePeering: when a Tenant of the cluster that used a token was deleted, the token admits no cluster. An unused token for any cluster admits
-// that cluster only if it is newer than the deletion.
+// TestTokenAdmitsOnePeering: when a Tenant of the cluster that used a token was deleted, the token admits no cluster. An unused token for any cluster
+// admits that cluster only if it is newer than the deletion.
 func TestTokenAdmitsOnePeering(t *testing.T) {
 	usedTokens, err := Redeem(nil, doorToken, "rome", then)
 	if err != nil {

@@ -22,31 +22,32 @@ const FinalizerOutgoing = "foreigncluster.liqo.io/outgoing-peering"
 const (
 	// PollToken is the time until the token Secret of a wanted peering is read again. The cache holds no Secret without labels of Liqo.
 	PollToken = 10 * time.Second
-	// pollDiscovered is that time while a discovered cluster has no token. Most of them never get one, and there may be many.
+	// pollDiscovered replaces PollToken while a discovered cluster has no token. There may be many such clusters, and most of them never get a token.
 	pollDiscovered = 5 * time.Minute
 )
 
-// Wish holds a ForeignCluster, which asks for a peering or for its end, and what the next step depends on besides the other Facts.
+// Wish holds a ForeignCluster that requests a peering or its end, and further facts that the next step depends on.
 type Wish struct {
-	// ForeignCluster asks by its spec, and by its deletion.
+	// ForeignCluster requests a peering or its end by its spec, and the end also by its deletion.
 	ForeignCluster *corev1beta1.ForeignCluster
 	// Own is the ID of this cluster, Namespace the namespace of the installation.
 	Own, Namespace string
-	// Joins is whether this cluster peers by itself with the cluster, if it is discovered. A token decides whether that is possible.
+	// Joins means that this cluster peers automatically with clusters that it discovers. The peering still needs a token.
 	Joins bool
-	// NamespaceTaken is whether the default name of the tenant namespace belongs to another namespace.
+	// NamespaceTaken means that the default name of the tenant namespace belongs to another namespace.
 	NamespaceTaken bool
 	// Token is the content of the token Secret; nil when there is none. It is only needed until this cluster has an identity.
 	Token []byte
 	// TokenURL is the address in the token Secret; empty when there is none.
 	TokenURL string
-	// Invitation is the Secret that the enrollment uses, Kubeconfig that of the control-plane Identity; nil when there is none.
+	// Invitation is the Secret that the enrollment uses, Kubeconfig the kubeconfig Secret of the control-plane Identity. Each is nil when it does not
+	// exist.
 	Invitation, Kubeconfig *corev1.Secret
 	// Requests are this cluster's requests for a network with the peer.
 	Requests []networkingv1beta1.NetworkRequest
-	// Mapped is whether namespaces of this cluster still have a remote namespace in the peer.
+	// Mapped means that namespaces of this cluster still have a remote namespace in the peer.
 	Mapped bool
-	// Connectable is whether this cluster can have a tunnel to a peer.
+	// Connectable means that this cluster can have a tunnel to a peer.
 	Connectable bool
 	// NodeTaken names the node of this cluster with the name that the virtual node would get; empty when there is none.
 	NodeTaken string
@@ -54,9 +55,10 @@ type Wish struct {
 	Now time.Time
 }
 
-// Plan is the next step towards what a ForeignCluster asks for. Its parts are carried out in the order of the fields.
+// Plan is the next step towards the peering, or the end of the peering, that a ForeignCluster requests. Its parts are executed in the order of the
+// fields.
 type Plan struct {
-	// Held is whether the ForeignCluster has FinalizerOutgoing. It gets the finalizer before the other parts, and loses it after them.
+	// Held means that the ForeignCluster has FinalizerOutgoing. It gets the finalizer before the other parts, and loses it after them.
 	Held bool
 	// Create lists objects that are missing.
 	Create []Object
@@ -86,8 +88,8 @@ func (p Plan) pending(reason, format string, args ...any) Plan {
 	return p.with(corev1beta1.StatusPending, reason, format, args...)
 }
 
-// PlanWish returns the next step towards what the ForeignCluster asks for. Once a step was carried out, the facts lead to the following
-// one. When the peering is as it should be, the plan only has a condition.
+// PlanWish returns the next step towards the peering, or the end of the peering, that the ForeignCluster requests. Once a step was executed, the
+// facts lead to the following one. When the peering is as requested, the plan only has a condition.
 func PlanWish(f *Facts) Plan {
 	if f.Wish == nil {
 		return Plan{}
@@ -103,19 +105,20 @@ func PlanWish(f *Facts) Plan {
 		return f.peer()
 	case fc.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringNo:
 		return f.unpeer()
-	case f.Wish.discovered() && f.Wish.Joins && (held || !f.uses()): // a peering that others established is theirs
+	case f.Wish.discovered() && f.Wish.Joins && (held || !f.uses()): // a peering that this controller did not establish is not changed
 		return f.join()
 	default:
 		return Plan{}
 	}
 }
 
-// discovered reports whether the address of the peer comes from a DNS response. Nobody vouches for it then.
+// discovered reports whether the address of the peer comes from a DNS response. Such an address is not trustworthy.
 func (w *Wish) discovered() bool {
 	return w.ForeignCluster.Labels[corev1beta1.LabelDiscoveryType] != ""
 }
 
-// join plans towards a peering with a discovered cluster. Without a token for that cluster nothing is done, and that is no error.
+// join returns the next step towards a peering with a discovered cluster. Without a token for that cluster, the plan does nothing and reports no
+// error.
 func (f *Facts) join() Plan {
 	plan := f.peer()
 	if plan.Condition.Reason == reasons.TokenMissing {
@@ -125,31 +128,31 @@ func (f *Facts) join() Plan {
 	return plan
 }
 
-// lost reports whether an administrator declared the peer unreachable for good.
+// lost reports whether an administrator declared the peer permanently unreachable.
 func (w *Wish) lost() bool { return w.ForeignCluster.Annotations[AnnotationUnreachable] == api.True }
 
-// uses reports whether this cluster has anything of the peer, which only the end of the peering gives back.
+// uses reports whether this cluster uses resources of the peer, which are released only by ending the peering.
 func (f *Facts) uses() bool {
 	return f.Identity != nil || f.Wish.Kubeconfig != nil || len(f.Asked)+len(f.VirtualNodes)+len(f.Wish.Requests) > 0
 }
 
-// peer plans towards a peering: tenant namespace, identity, then network and resources.
+// peer plans the next step to establish a peering: tenant namespace, identity, then network and resources.
 func (f *Facts) peer() Plan {
 	w, plan := f.Wish, Plan{Held: f.uses()}
 	id := w.ForeignCluster.Spec.ClusterID
 	namespace := f.tenantNamespace()
 	switch {
 	case w.ForeignCluster.Name != id:
-		return plan.refused(reasons.NameDiffers, "metadata.name is %q and spec.clusterID is %q: give the ForeignCluster the name %s", w.ForeignCluster.Name, id, id)
+		return plan.refused(reasons.NameDiffers, "metadata.name is %q and spec.clusterID is %q: create the ForeignCluster under the name %s", w.ForeignCluster.Name, id, id)
 	case id == w.Own:
-		return plan.refused(reasons.OwnClusterID, "spec.clusterID is %q, this very cluster: a cluster can't peer with itself", id)
+		return plan.refused(reasons.OwnClusterID, "spec.clusterID is %q, this cluster itself: a cluster cannot peer with itself", id)
 	case w.lost():
-		return plan.refused(reasons.DeclaredUnreachable, "annotation %s declares the cluster unreachable for good: remove it to peer again", AnnotationUnreachable)
+		return plan.refused(reasons.DeclaredUnreachable, "annotation %s declares the cluster permanently unreachable: remove it to peer again", AnnotationUnreachable)
 	case namespace == "" && w.NamespaceTaken:
-		return plan.refused(reasons.NamespaceTaken, "namespace %s exists and is not labelled as the tenant namespace of cluster %s: label it %s=%s and %s=%s, or rename it",
+		return plan.refused(reasons.NamespaceTaken, "namespace %s exists and is not labelled as the tenant namespace of cluster %s: add the labels %s=%s and %s=%s if it should be the tenant namespace, or delete it if nobody needs it",
 			api.TenantNamespace(id), id, api.LabelTenantNamespace, api.True, api.LabelRemoteClusterID, id)
 	case namespace == "":
-		// An address that leads nowhere, such as that of a cluster that does not exist, takes no namespace.
+		// Check the address before the tenant namespace is created, so that an invalid address creates no namespace.
 		if _, reason, err := w.terms(); err != nil {
 			plan.Poll = PollToken
 			return plan.refused(reason, "%v", err)
@@ -160,7 +163,7 @@ func (f *Facts) peer() Plan {
 	if slices.ContainsFunc(f.TenantNamespaces, func(n corev1.Namespace) bool { return n.Name == namespace && n.DeletionTimestamp != nil }) {
 		return plan.pending(reasons.NamespaceDeleting, "waiting for namespace %s of an earlier peering to be deleted", namespace)
 	}
-	if f.Identity == nil || len(f.Identity.Spec.AuthParams.SignedCRT) == 0 || f.Identity.DeletionTimestamp != nil {
+	if f.Identity == nil || !Granted(&f.Identity.Spec.AuthParams) || f.Identity.DeletionTimestamp != nil {
 		return f.enroll(plan, namespace)
 	}
 	if trouble := identityTrouble(f.Identity, f.APIServer, metav1.NewTime(w.Now)); trouble != "" {
@@ -169,7 +172,8 @@ func (f *Facts) peer() Plan {
 	return f.useProvider(plan, namespace)
 }
 
-// enroll plans towards an identity in the peer. The controller of Identities enrolls this cluster with the invitation.
+// enroll returns the next step to an identity in the peer: create the Identity, then write the invitation, unless there is one already. The
+// controller of Identities then enrolls this cluster with the invitation.
 func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	w, identity := f.Wish, f.Identity
 	id := w.ForeignCluster.Spec.ClusterID
@@ -206,12 +210,12 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
 		return plan.refused(ready.Reason, "the token in %s does not admit this cluster: %s", where, ready.Message)
 	}
-	return plan.pending(reasons.Enrolling, "Identity %s/%s is not granted yet%s", identity.Namespace, identity.Name, because(identity.Status.Conditions))
+	return plan.pending(reasons.Enrolling, "Identity %s/%s is not granted yet%s", identity.Namespace, identity.Name, readyReason(identity.Status.Conditions))
 }
 
-// given reports whether this cluster enrolls with an invitation that the wish did not write. That of an administrator decides. That of the peer
-// itself, which came with its enrollment here, counts only if an administrator asks for the peering and names neither an address nor a token: the
-// peer chose its content.
+// given reports whether the enrollment uses an invitation that this controller did not create. An administrator's invitation always takes precedence.
+// An invitation that the peer sent is used only if an administrator requests the peering without an address and a token, because the peer chose its
+// content.
 func (w *Wish) given() bool {
 	switch {
 	case w.Invitation == nil || invitedBy(w.Invitation, kindIdentity):
@@ -256,19 +260,19 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 	case token.Consumer != "" && token.Consumer != w.Own:
 		return nil, reasons.TokenInvalid, fmt.Errorf("%s: the token is for cluster %s, and this is %s", secret, token.Consumer, w.Own)
 	case len(token.Pin) == 0 && w.discovered():
-		// Whoever answers a DNS query could have a certificate that the system trusts, and take the token.
+		// An attacker who answers the DNS query could have a certificate that the system trusts, and steal the token.
 		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, and the address in spec.foreignAuthUrl "+
-			"was discovered, so nobody vouches for it: ask for a token without --trusted-certificate", secret)
+			"was discovered, so its server cannot be verified: ask for a token without --trusted-certificate", secret)
 	case len(token.Pin) == 0 && w.TokenURL != spec.ForeignAuthURL:
-		// Whoever may write ForeignClusters could have the token sent to an address of its own.
-		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, so the Secret has to say where it may be sent: "+
+		// Otherwise, a user who may write ForeignClusters could have the token sent to an address of the user's choice.
+		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, so the Secret must contain the URL to which it may be sent: "+
 			"set its data.%s to %s, the value of spec.foreignAuthUrl, or ask for a token without --trusted-certificate", secret, corev1beta1.TokenURLKey, spec.ForeignAuthURL)
 	}
 	content[InvitationTokenKey] = []byte(text)
 	return content, "", nil
 }
 
-// useProvider plans towards a network and resources, for a cluster that has an identity in the peer.
+// useProvider returns the next step for a cluster that already has an identity in the peer: request a network and resources.
 func (f *Facts) useProvider(plan Plan, namespace string) Plan {
 	w := f.Wish
 	id := w.ForeignCluster.Spec.ClusterID
@@ -313,7 +317,7 @@ func negotiated(o metav1.Object) bool {
 		slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }
 
-// administered reports whether an administrator of this cluster created a gateway: the network is the administrator's then.
+// administered reports whether an administrator of this cluster created a gateway for the peer. Then Liqo does not request a network.
 func (f *NetworkFacts) administered() bool {
 	gateways := append(objects(f.Servers), objects(f.Clients)...)
 	return slices.ContainsFunc(gateways, func(o Object) bool { return o.GetDeletionTimestamp() == nil && !negotiated(o) })
@@ -329,21 +333,21 @@ func (f *NetworkFacts) requested() Object {
 	return nil
 }
 
-// unpeer plans towards the end of the peering, in the order in which the peer can still clean up: resources, network, identity. Nothing is
-// deleted while the peer does not answer: its pods could not be stopped, and would run twice once they are replaced.
+// unpeer returns the next step to end the peering. The order lets the peer clean up: resources, network, identity. Nothing is deleted while the peer
+// does not answer. Its pods could not be stopped, and would run twice once they are replaced.
 func (f *Facts) unpeer() Plan {
 	w, plan := f.Wish, Plan{Held: true}
 	id := w.ForeignCluster.Spec.ClusterID
 	leaving := func(reason, format string, args ...any) Plan {
 		return plan.with(corev1beta1.StatusDisconnecting, reason, format, args...)
 	}
-	if left := f.Network.requested(); !f.uses() && f.Tenant == nil && left != nil { // garbage collection deletes it after the last request
+	if left := f.Network.requested(); !f.uses() && f.Tenant == nil && left != nil { // garbage collection deletes this object once the last NetworkRequest is deleted
 		return leaving(reasons.ReleasingNetwork, "waiting for the network with cluster %s to be deleted: %s/%s", id, left.GetNamespace(), left.GetName())
 	}
 	if !f.uses() {
 		return Plan{}.with(corev1beta1.StatusNone, reasons.NotPeered, "this cluster uses nothing of cluster %s", id)
 	}
-	granted := f.Identity != nil && len(f.Identity.Spec.AuthParams.SignedCRT) > 0
+	granted := f.Identity != nil && Granted(&f.Identity.Spec.AuthParams)
 	if granted && !w.lost() && (f.APIServer == nil || !f.APIServer.Up) {
 		why := "it has not answered yet"
 		if f.APIServer != nil {
@@ -352,7 +356,8 @@ func (f *Facts) unpeer() Plan {
 		return leaving(reasons.ProviderUnreachable, "waiting for the API server of cluster %s, whose pods can't be stopped otherwise: %s. "+
 			"If that cluster is gone for good: liqoctl force unpeer %s", id, why, id)
 	}
-	// A ResourceSlice is deleted as soon as its VirtualNode is being deleted. The pods have left the peer only when the VirtualNode is deleted.
+	// A ResourceSlice is deleted as soon as the deletion of its VirtualNode has begun. But the pods have left the peer only when the VirtualNode no
+	// longer exists.
 	for _, stage := range []struct {
 		kind string
 		all  []Object

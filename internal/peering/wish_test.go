@@ -90,7 +90,7 @@ func others(crt []byte) []func(*Facts) {
 				}
 			}
 		},
-		func(f *Facts) { // what is deleted goes, and a virtual node follows its slice
+		func(f *Facts) { // deleted objects disappear, and a virtual node disappears with its ResourceSlice
 			if slices.ContainsFunc(f.Asked, func(o authv1beta1.ResourceSlice) bool { return gone(&o) }) {
 				for i := range f.VirtualNodes {
 					f.VirtualNodes[i].DeletionTimestamp = &metav1.Time{Time: then}
@@ -104,7 +104,7 @@ func others(crt []byte) []func(*Facts) {
 		func(f *Facts) { // the last virtual node takes the remote namespaces with it
 			f.Wish.Mapped = f.Wish.Mapped && len(f.VirtualNodes) > 0
 		},
-		func(f *Facts) { // the Identity goes, with its invitation; then the peer is told, and the kubeconfig goes
+		func(f *Facts) { // the Identity disappears with its invitation; then the Tenant in the peer and the kubeconfig
 			switch {
 			case f.Identity != nil && gone(f.Identity):
 				f.Identity, f.Wish.Invitation, f.APIServer = nil, nil, nil
@@ -124,7 +124,7 @@ func runningNode(name string) offloadingv1beta1.VirtualNode {
 	}
 }
 
-// settle lets everybody act in a random order until nobody has anything to do, and returns the last plan.
+// settle lets all controllers act in a random order until none has anything to do, and returns the last plan.
 func settle(t *testing.T, f *Facts, random *rand.Rand, crt []byte) Plan {
 	t.Helper()
 	for range 40 {
@@ -198,7 +198,7 @@ func TestWishLaws(t *testing.T) {
 // lost is not waited for.
 func TestNothingIsReleasedOutOfReach(t *testing.T) {
 	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
-	for name, probe := range map[string]*Probe{"down": {Message: "i/o timeout"}, "not asked yet": nil} {
+	for name, probe := range map[string]*Probe{"down": {Message: "i/o timeout"}, "not probed yet": nil} {
 		f := wishing(corev1beta1.PeeringYes)
 		settle(t, f, rand.New(rand.NewPCG(1, 1)), crt) //nolint:gosec // reproducible worlds
 		f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled, f.APIServer = corev1beta1.PeeringNo, probe
@@ -381,8 +381,8 @@ func TestStateOfAWish(t *testing.T) {
 	}
 }
 
-// TestAutoJoinTakesAToken: a discovered cluster that may be joined is joined with a token that has its fingerprint, and only then. Until there is such a token,
-// nothing is created, however many clusters announce themselves. A peering that others established stays theirs.
+// TestAutoJoinTakesAToken: a discovered cluster that matches the patterns is joined with a token that contains its fingerprint, and only then. Until
+// there is such a token, no object is created, however many clusters are announced. A peering that a user established is not changed.
 func TestAutoJoinTakesAToken(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Facts)
@@ -429,7 +429,7 @@ func TestAutoJoinTakesAToken(t *testing.T) {
 	if plan.Condition.Status != corev1beta1.StatusEstablished || len(f.Wish.ForeignCluster.Finalizers) != 1 {
 		t.Errorf("%+v, %v", plan.Condition, f.Wish.ForeignCluster.Finalizers)
 	}
-	// A discovered cluster that is asked for takes a fingerprint too.
+	// A peering with a discovered cluster that a user requests also needs a token with a fingerprint.
 	f = wishing(corev1beta1.PeeringYes)
 	f.Wish.ForeignCluster.Labels = map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredDNS}
 	other := doorToken

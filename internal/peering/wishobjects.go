@@ -38,7 +38,7 @@ func ofPeer(namespace, name, peer string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: peer}}
 }
 
-// newIdentity returns the control-plane Identity that an invitation completes.
+// newIdentity returns the control-plane Identity without credentials. The enrollment adds them.
 func newIdentity(namespace, provider string) *authv1beta1.Identity {
 	return &authv1beta1.Identity{
 		ObjectMeta: ofPeer(namespace, ControlPlaneIdentityName(provider), provider),
@@ -46,7 +46,7 @@ func newIdentity(namespace, provider string) *authv1beta1.Identity {
 	}
 }
 
-// newInvitation returns an invitation that is deleted with the Identity that it completes.
+// newInvitation returns the invitation for the enrollment of an Identity. The Identity owns it, so both are deleted together.
 func newInvitation(identity *authv1beta1.Identity, content map[string][]byte) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: ofPeer(identity.Namespace, InvitationSecret, identity.Spec.ClusterID), Data: content}
 	secret.Labels[LabelInvitation] = api.True
@@ -56,8 +56,8 @@ func newInvitation(identity *authv1beta1.Identity, content map[string][]byte) *c
 	return secret
 }
 
-// Kinds of the owners of invitations: an Identity owns those of newInvitation, and a Tenant those that came from the peer. Those of administrators
-// have no owner.
+// Kinds of the owners of invitations. An Identity owns the invitations of newInvitation, and a Tenant owns the invitations that the peer sent.
+// Invitations of administrators have no owner.
 const (
 	kindIdentity = "Identity"
 	kindTenant   = "Tenant"
@@ -89,7 +89,7 @@ func newNetworkRequest(namespace, provider string) *networkingv1beta1.NetworkReq
 	}
 }
 
-// newResourceSlice returns a request for what the provider offers, which becomes a virtual node with the provider's cluster ID as its name.
+// newResourceSlice returns a ResourceSlice that requests what the provider offers. Its virtual node gets the provider's cluster ID as its name.
 func newResourceSlice(namespace, provider string) *authv1beta1.ResourceSlice {
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: toPeer(namespace, provider)}
 	slice.Annotations = map[string]string{authv1beta1.AnnotationCreateVirtualNode: api.True}

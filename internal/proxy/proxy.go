@@ -11,8 +11,8 @@
 //   - Peers call a Service, and their gateways hand such packets to their own nodes, which masquerade them. All peers whose active gateways run
 //     on one node are one source.
 //   - All peers request the same target, the API server.
-//   - The identity of a peer is inside the TLS that the proxy forwards, and it can be read by the API server only. Anything that a client says
-//     of itself outside of it may be false.
+//   - The identity of a peer is inside the TLS that the proxy forwards, so only the API server can read it. Other claims of a client about
+//     itself may be false.
 //
 // So a peer can use up the connections of the peers whose gateways run on the same node. A client with many addresses, such as the pods that a
 // peer offloaded to this cluster, is many sources, and only the limit of all connections bounds them together.
@@ -62,9 +62,9 @@ func New(opts Options) (*Proxy, error) {
 	case opts.DialTimeout <= 0:
 		return nil, fmt.Errorf("--dial-timeout %s: want more than 0, for example 10s", opts.DialTimeout)
 	case opts.PerSource <= 0:
-		return nil, fmt.Errorf("--max-connections-per-source %d: want at least 1, or no peer gets through", opts.PerSource)
+		return nil, fmt.Errorf("--max-connections-per-source %d: want at least 1, otherwise no peer can connect", opts.PerSource)
 	case opts.Total <= 0:
-		return nil, fmt.Errorf("--max-connections %d: want at least 1, or no peer gets through", opts.Total)
+		return nil, fmt.Errorf("--max-connections %d: want at least 1, otherwise no peer can connect", opts.Total)
 	case opts.Grace < 0:
 		return nil, fmt.Errorf("--grace %s: want 0 or more", opts.Grace)
 	}
@@ -75,8 +75,7 @@ func New(opts Options) (*Proxy, error) {
 	}, nil
 }
 
-// keepAlive detects within a minute that one side is gone. There is no idle timeout, because watches and kubectl exec are often
-// silent.
+// keepAlive detects within a minute that one side has disappeared. There is no idle timeout, because watches and kubectl exec are often silent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
 // Listen opens the TCP listener for Serve. The address is host:port or :port.
@@ -84,7 +83,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening on --listen %s: %w: have it be a free port above 1023, host:port or :port (value proxy.config.listeningPort of the chart)", address, err)
+		return nil, fmt.Errorf("listening on --listen %s: %w: give a free port above 1023, as host:port or :port (value proxy.config.listeningPort of the chart)", address, err)
 	}
 	return listener, nil
 }
@@ -113,7 +112,7 @@ func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	err := server.Shutdown(end)
 	p.tunnels.wait(end)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("ending: %w", err)
+		return fmt.Errorf("shutting down: %w", err)
 	}
 	return nil
 }
@@ -126,11 +125,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	source, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		http.Error(w, "the address of the sender can not be read", http.StatusInternalServerError)
+		http.Error(w, "the address of the sender cannot be read", http.StatusInternalServerError)
 		return
 	}
 	if refused := p.serve(w, r, source.Addr().Unmap()); refused != nil {
-		p.opts.Log.Info("refused", "source", source.Addr(), "method", r.Method, "target", r.Host, "status", refused.status, "reason", refused.reason)
+		p.opts.Log.Info("Refused a request", "source", source.Addr(), "method", r.Method, "target", r.Host, "status", refused.status, "reason", refused.reason)
 		w.Header().Set("Connection", "close")
 		http.Error(w, refused.reason, refused.status)
 	}
@@ -148,7 +147,7 @@ func refuse(status int, format string, args ...any) *refusal {
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr) *refusal {
 	if r.Method != http.MethodConnect {
-		return refuse(http.StatusMethodNotAllowed, "method %s: this proxy leads to the API server of its cluster, by CONNECT only", r.Method)
+		return refuse(http.StatusMethodNotAllowed, "method %s: this proxy accepts only CONNECT, to the API server of its cluster", r.Method)
 	}
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil || host == "" {
@@ -164,23 +163,23 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, source netip.Addr)
 	}
 	upstream, err := p.dial(r.Context())
 	if err != nil {
-		return refuse(http.StatusBadGateway, "the API server, %s over TCP, can not be reached from its cluster's proxy: %v", p.opts.Target, err)
+		return refuse(http.StatusBadGateway, "the proxy cannot reach the API server of its cluster, %s over TCP: %v", p.opts.Target, err)
 	}
 	defer shut(upstream)
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
-		return refuse(http.StatusHTTPVersionNotSupported, "%s: CONNECT wants HTTP/1.1 here", r.Proto)
+		return refuse(http.StatusHTTPVersionNotSupported, "%s: this proxy requires HTTP/1.1 for CONNECT", r.Proto)
 	}
 	client, buffered, err := hijacker.Hijack()
 	if err != nil {
-		return refuse(http.StatusInternalServerError, "taking the connection over: %v", err)
+		return refuse(http.StatusInternalServerError, "taking over the connection: %v", err)
 	}
 	defer shut(client)
 	if !tunnel.begin(client, upstream) {
 		return nil // the proxy is shutting down
 	}
 	if _, err := client.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
-		return nil // the client is gone
+		return nil // the client closed the connection
 	}
 	// Data that the client sent before it received the answer is part of the stream.
 	early, err := buffered.Peek(buffered.Reader.Buffered())
@@ -206,7 +205,7 @@ func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 	return p.dialer.DialContext(ctx, "tcp", p.opts.Target)
 }
 
-// exchange copies data in both directions until both sides have finished sending, or one of them is gone.
+// exchange copies data in both directions until both sides have finished sending, or one of them has disconnected.
 func exchange(a, b net.Conn) {
 	var both sync.WaitGroup
 	both.Go(func() { pass(a, b) })

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// apiServer stands for one: it has a certificate, for 127.0.0.1, ::1 and example.com, and answers with the host it was asked for.
+// apiServer simulates an API server. Its certificate is for 127.0.0.1, ::1 and example.com, and it responds with the requested host.
 func apiServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "hello %s", r.Host) }))
@@ -26,7 +26,7 @@ func apiServer(t *testing.T) *httptest.Server {
 	return server
 }
 
-// start runs a proxy in front of the target; stop ends it and returns what Serve said.
+// start runs a proxy in front of the target. stop ends the proxy and returns the result of Serve.
 func start(t *testing.T, target string, change func(*Options)) (address string, stop func() error) {
 	t.Helper()
 	opts := Options{Target: target, DialTimeout: 5 * time.Second, PerSource: 3, Total: 5, Grace: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
@@ -58,7 +58,7 @@ func start(t *testing.T, target string, change func(*Options)) (address string, 
 	return listener.Addr().String(), stop
 }
 
-// ask sends one request as it is written, and returns the answer, its body, and the connection.
+// ask sends the text of one request, and returns the answer, its body, and the connection.
 func ask(t *testing.T, proxy, request string) (status int, body string, conn net.Conn, rest *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", proxy)
@@ -87,8 +87,8 @@ func ask(t *testing.T, proxy, request string) (status int, body string, conn net
 	return response.StatusCode, body, conn, rest
 }
 
-// TestTunnelToTheAPIServer does what client-go does with a kubeconfig that has proxy-url: verified TLS through the proxy, by whatever name
-// the API server has.
+// TestTunnelToTheAPIServer does as client-go does with a proxy-url in the kubeconfig: it opens a verified TLS connection through the proxy, for each name of
+// the API server.
 func TestTunnelToTheAPIServer(t *testing.T) {
 	server := apiServer(t)
 	proxy, _ := start(t, server.Listener.Addr().String(), nil)
@@ -109,18 +109,18 @@ func TestTunnelToTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestRefusals: nothing but the API server, and each refusal says why.
+// TestRefusals: only the API server can be reached, and each refusal contains its reason.
 func TestRefusals(t *testing.T) {
 	server := apiServer(t)
 	proxy, _ := start(t, server.Listener.Addr().String(), nil)
-	// The port of a listener that is closed: nobody answers there.
+	// The port of a closed listener, where no server responds.
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dead.Close()
 	orphan, _ := start(t, dead.Addr().String(), nil)
-	// And something that is no API server: it closes at once.
+	// A server that is no API server: it closes connections at once.
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -138,11 +138,11 @@ func TestRefusals(t *testing.T) {
 		reason         string
 	}{
 		{proxy, "CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: 10.0.0.1:443\r\n\r\n", http.StatusForbidden, "10.0.0.1 is not one of its names (example.com"},
-		{proxy, "CONNECT metadata.internal:80 HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusForbidden, "leads to the API server of its cluster only"},
+		{proxy, "CONNECT metadata.internal:80 HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusForbidden, "connects to the API server of its cluster only"},
 		{proxy, "CONNECT example.com HTTP/1.1\r\nHost: example.com\r\n\r\n", http.StatusBadRequest, "want host:port"},
-		{proxy, "GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n", http.StatusMethodNotAllowed, "by CONNECT only"},
-		{proxy, "GET http://example.com/healthz HTTP/1.1\r\nHost: example.com\r\n\r\n", http.StatusMethodNotAllowed, "by CONNECT only"},
-		{proxy, "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", http.StatusMethodNotAllowed, "by CONNECT only"},
+		{proxy, "GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n", http.StatusMethodNotAllowed, "only CONNECT"},
+		{proxy, "GET http://example.com/healthz HTTP/1.1\r\nHost: example.com\r\n\r\n", http.StatusMethodNotAllowed, "only CONNECT"},
+		{proxy, "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", http.StatusMethodNotAllowed, "only CONNECT"},
 		{proxy, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", http.StatusOK, "ok"},
 		{orphan, "CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusBadGateway, dead.Addr().String() + " over TCP"},
 		{misled, "CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusBadGateway, "does not answer"},
@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestEarlyBytesArePartOfTheStream: a client may begin to speak TLS before it was answered.
+// TestEarlyBytesArePartOfTheStream: a client may send TLS data before it receives the answer of the proxy.
 func TestEarlyBytesArePartOfTheStream(t *testing.T) {
 	server := apiServer(t)
 	proxy, _ := start(t, server.Listener.Addr().String(), nil)
@@ -198,7 +198,7 @@ func (e *eager) Read(data []byte) (int, error) {
 	return e.reader.Read(data)
 }
 
-// TestOneSourceDoesNotUseTheProxyUp: a place is given back when its tunnel ends.
+// TestOneSourceDoesNotUseTheProxyUp: a source that has reached its limit can open another tunnel after one of its tunnels has ended.
 func TestOneSourceDoesNotUseTheProxyUp(t *testing.T) {
 	server := apiServer(t)
 	proxy, _ := start(t, server.Listener.Addr().String(), nil)
@@ -211,7 +211,7 @@ func TestOneSourceDoesNotUseTheProxyUp(t *testing.T) {
 		}
 		conns = append(conns, conn)
 	}
-	if status, body, _, _ := ask(t, proxy, request); status != http.StatusTooManyRequests || !strings.Contains(body, "127.0.0.1 has 3 connections open") {
+	if status, body, _, _ := ask(t, proxy, request); status != http.StatusTooManyRequests || !strings.Contains(body, "127.0.0.1 has 3 open connections") {
 		t.Errorf("%d %q", status, body)
 	}
 	conns[0].Close()
@@ -226,7 +226,7 @@ func TestOneSourceDoesNotUseTheProxyUp(t *testing.T) {
 	}
 }
 
-// TestTheEndIsGraceful: no new tunnel, those that are open go on until they end, or the grace does.
+// TestTheEndIsGraceful: during shutdown, the proxy opens no new tunnel. Open tunnels continue until they end or the grace period is over.
 func TestTheEndIsGraceful(t *testing.T) {
 	server := apiServer(t)
 	const request = "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n"
@@ -235,7 +235,7 @@ func TestTheEndIsGraceful(t *testing.T) {
 		_, _, conn, rest := ask(t, proxy, request)
 		done := make(chan error, 1)
 		go func() { done <- stop() }()
-		// The listener is closed, the tunnel works.
+		// Wait until the listener is closed. The open tunnel still works.
 		for {
 			probe, err := net.Dial("tcp", proxy)
 			if err != nil {
@@ -271,7 +271,7 @@ func TestTheEndIsGraceful(t *testing.T) {
 	})
 }
 
-// answered reads what was buffered first.
+// answered is a connection that first returns the data that was buffered with the answer.
 type answered struct {
 	net.Conn
 	rest *bufio.Reader
@@ -279,7 +279,7 @@ type answered struct {
 
 func (a *answered) Read(data []byte) (int, error) { return a.rest.Read(data) }
 
-// TestOptions: what makes no sense is refused at once.
+// TestOptions: New refuses invalid options.
 func TestOptions(t *testing.T) {
 	good := Options{Target: "a:1", DialTimeout: 1, PerSource: 1, Total: 1}
 	if _, err := New(good); err != nil {
@@ -310,7 +310,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestASideThatStopsTalkingIsLeftToListen: half-closing passes on, and the other side has a minute for the rest.
+// TestASideThatStopsTalkingIsLeftToListen: if one side closes its sending direction, the proxy passes that on, and the other side has a minute to send the
+// rest.
 func TestASideThatStopsTalkingIsLeftToListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, clientSide := halves()
@@ -336,7 +337,7 @@ func TestASideThatStopsTalkingIsLeftToListen(t *testing.T) {
 	})
 }
 
-// half is a side of a connection in memory that can stop talking and go on listening.
+// half is one side of a connection in memory whose sending direction can be closed separately.
 type half struct {
 	in, out net.Conn
 }

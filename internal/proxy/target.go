@@ -11,17 +11,17 @@ import (
 )
 
 // check refuses a host that is not the API server. Each peer uses the address in its kubeconfig, and the proxy cannot know all
-// those addresses. But they are all in the certificate of the API server, since the peer verifies it against that address. The
-// proxy only reads the certificate: verification is up to the peer, which knows the certificate authority.
+// those addresses. But they are all in the certificate of the API server, because peers verify the certificate against them. The
+// proxy only reads the certificate. The peer, which knows the certificate authority, verifies it.
 func (p *Proxy) check(ctx context.Context, host, target string) *refusal {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
 	defer cancel()
 	certificate, err := p.certificate(ctx, host)
 	if err != nil {
-		return refuse(http.StatusBadGateway, "the API server, %s over TCP, does not answer its cluster's proxy: %v", p.opts.Target, err)
+		return refuse(http.StatusBadGateway, "the API server of the proxy's cluster, %s over TCP, does not answer the proxy: %v", p.opts.Target, err)
 	}
 	if certificate.VerifyHostname(host) != nil {
-		return refuse(http.StatusForbidden, "CONNECT %s: this proxy leads to the API server of its cluster only, and %s is not one of its names (%s)", target, host, names(certificate))
+		return refuse(http.StatusForbidden, "CONNECT %s: this proxy connects to the API server of its cluster only, and %s is not one of its names (%s)", target, host, names(certificate))
 	}
 	return nil
 }

@@ -33,11 +33,11 @@ func (t *tunnels) reserve(source netip.Addr) (*tunnel, *refusal) {
 	defer t.mu.Unlock()
 	switch {
 	case t.ending:
-		return nil, refuse(http.StatusServiceUnavailable, "this proxy ends: try again, another one may be there already")
+		return nil, refuse(http.StatusServiceUnavailable, "this proxy is shutting down: try again, another replica may be running")
 	case t.open[source] >= t.perSource:
-		return nil, refuse(http.StatusTooManyRequests, "%s has %d connections open already, as many as one address may have", source, t.perSource)
+		return nil, refuse(http.StatusTooManyRequests, "%s has %d open connections, the maximum of one address", source, t.perSource)
 	case t.count >= t.total:
-		return nil, refuse(http.StatusTooManyRequests, "%d connections are open already, as many as this proxy takes", t.total)
+		return nil, refuse(http.StatusTooManyRequests, "%d connections are open, the maximum of this proxy", t.total)
 	}
 	t.open[source]++
 	t.count++

@@ -30,7 +30,7 @@ func TestReferenceOfReasons(t *testing.T) {
 	}
 }
 
-// TestReasons: each reason is listed once, has a name that Kubernetes accepts, and says what it means. Each constant is in the list.
+// TestReasons: each reason is listed once, has a name that Kubernetes accepts, and has a description. Each constant is in the list.
 func TestReasons(t *testing.T) {
 	name := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	listed := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package reasons defines the reasons of the Events that Liqo emits and of the conditions that it sets. Other packages use these constants, or those of the
-// API packages, so that a reason means the same everywhere, and the reference page lists all of them.
+// Package reasons defines the reasons of the Events that Liqo emits and of the conditions that it sets. Other packages use these constants, or those
+// of the API packages, so that a reason means the same everywhere, and the reference page lists all of them.
 package reasons
 
 // Reasons of several kinds of objects.
@@ -26,6 +26,7 @@ const (
 	WrongNamespace              = "WrongNamespace"
 	WaitingForSignature         = "WaitingForSignature"
 	DeletingCopies              = "DeletingCopies"
+	WaitingForDeletion          = "WaitingForDeletion"
 	InvalidAuthParams           = "InvalidAuthParams"
 	IdentityEnsured             = "IdentityEnsured"
 	IdentityNotFound            = "IdentityNotFound"
@@ -118,16 +119,20 @@ const (
 	KubeletNotReady                  = "KubeletNotReady"
 	AccessRevoked                    = "AccessRevoked"
 	LiqoNetworkingUp                 = "LiqoNetworkingUp"
+	NodesInterrupted                 = "NodesInterrupted"
+	NoNodeInterrupted                = "NoNodeInterrupted"
 	LiqoNetworkingDown               = "LiqoNetworkingDown"
 	RemoteClusterHasSufficientMemory = "RemoteClusterHasSufficientMemory"
 	RemoteClusterHasNoDiskPressure   = "RemoteClusterHasNoDiskPressure"
 	RemoteClusterHasNoPIDPressure    = "RemoteClusterHasNoPIDPressure"
 )
 
-// Reasons of the conditions of a ForeignCluster. Conditions that count objects have one of the Counted words, followed by Ready, SomeNotReady or NotReady.
+// Reasons of the conditions of a ForeignCluster. Conditions that count objects have one of the Counted words, followed by Ready, SomeNotReady or
+// NotReady.
 const (
 	APIServerReady              = "APIServerReady"
 	APIServerNotReady           = "APIServerNotReady"
+	TooManyCopies               = "TooManyCopies"
 	NetworkConfigurationPresent = "NetworkConfigurationPresence"
 	NetworkConfigurationMissing = "NetworkConfigurationMissing"
 	GatewayPresence             = "GatewayPresence"
@@ -143,7 +148,7 @@ const (
 	CountedNodes                = "Nodes"
 )
 
-// Reasons of condition OutgoingPeering of a ForeignCluster, which reports on what its spec asks for.
+// Reasons of condition OutgoingPeering of a ForeignCluster, which reports the progress of the peering that its spec requests.
 const (
 	NameDiffers             = "NameDiffers"
 	OwnClusterID            = "OwnClusterID"

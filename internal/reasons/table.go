@@ -9,11 +9,11 @@ import (
 // Reason is one line of the reference page.
 type Reason struct {
 	Name string
-	// Objects are the kinds of objects that Events and conditions with this reason are about.
+	// Objects are the kinds of objects with Events and conditions of this reason.
 	Objects string
 	// Shown is where users find the reason: in Events, in a condition, or in the log of the controller manager.
 	Shown string
-	// Meaning says what happened or what the object waits for, and the cure if users have to act.
+	// Meaning describes the event, or the condition for which the object waits, and the fix if users have to act.
 	Meaning string
 }
 
@@ -44,14 +44,14 @@ func Areas() []Area {
 func several() []Reason {
 	return []Reason{
 		{Reconciled, "every kind with condition Ready, Tenant", readyEvent,
-			"The cluster has what the object asks for. The Event of a Tenant says that the provider signed the consumer's certificate and granted " +
+			"The cluster matches the spec of the object. The Event of a Tenant says that the provider signed the consumer's certificate and granted " +
 				"its permissions."},
 		{Error, "every kind with condition Ready", ready,
 			"The last attempt failed with the error in the message. The controller manager retries with growing delays."},
 		{Invalid, "every kind with condition Ready, VirtualNode, ShadowEndpointSlice", "conditions Ready, VirtualKubelet, Node, Event",
-			"The object is wrong, and nothing happens until somebody changes it. The message names the field, the value and the cure."},
+			"The object is invalid, and Liqo ignores it until somebody changes it. The message names the field, the value and the fix."},
 		{NameTaken, "Tenant, GatewayServer, GatewayClient, ShadowPod, ShadowEndpointSlice, IP, ResourceSlice, Secret", readyEvent,
-			"Another object has the name that Liqo needs, and Liqo does not change it. Delete or rename the object in the message."},
+			"Another object has the name that Liqo needs, and Liqo does not change it. The message names that object: delete it, or create yours again under another name."},
 		{Duplicate, "Tenant, GatewayServer, GatewayClient, IP", readyEvent,
 			"Another object serves the same purpose and takes precedence: an older Tenant of the cluster, another gateway to it, or an IP for the " +
 				"same address. Delete one of the two."},
@@ -70,7 +70,7 @@ func authentication() []Reason {
 		{NonceNotFound, "Tenant", ready, "The provider has no nonce for the consumer. Create one with liqoctl create nonce."},
 		{InvalidNonce, "Secret", logged, "The Secret of the consumer has no valid nonce. Create it again with the nonce of the provider."},
 		{SignatureVerificationFailed, "Tenant", readyEvent,
-			"The signature in the Tenant does not fit the nonce and the public key. Create the Tenant again, from the present nonce: liqoctl " +
+			"The signature in the Tenant does not fit the nonce and the public key. Create the Tenant again, from the current nonce: liqoctl " +
 				"generate tenant."},
 		{InvalidCSR, "Tenant, CertificateSigningRequest", "condition Ready, Event, log",
 			"The certificate request has another subject or key than it must have. The message names the field. Create the request again, for " +
@@ -81,6 +81,8 @@ func authentication() []Reason {
 			"The object is not in the tenant namespace of its cluster. Create it in the namespace that the message names."},
 		{WaitingForSignature, "Tenant, ResourceSlice, Renew", "condition Ready, log",
 			"The signer of the provider's Kubernetes has not signed the CertificateSigningRequest in the message. Check kube-controller-manager."},
+		{WaitingForDeletion, "Tenant, ResourceSlice, Renew", "condition Ready, log",
+			"The ServiceAccount that the message names is being deleted. If that lasts, a finalizer on it holds it: find out which program set it."},
 		{DeletingCopies, "Tenant, Secret", "condition Ready, log", "The other cluster still has copies of replicated objects, which are being deleted."},
 		{authv1beta1.ReasonAuthenticationAccepted, "ResourceSlice", "condition Authentication, Event", "The provider signed the certificate of the ResourceSlice."},
 		{authv1beta1.ReasonAuthenticationDenied, "ResourceSlice", "condition Authentication, Event",
@@ -124,6 +126,9 @@ func foreignCluster() []Reason {
 		{APIServerReady, cluster, "condition APIServerStatus", "The provider's API server responds."},
 		{APIServerNotReady, cluster, "condition APIServerStatus",
 			"The provider's API server does not respond. Check its address in the message, and the proxy or the network to it."},
+		{TooManyCopies, cluster, "condition APIServerStatus",
+			"The provider has more copies of this cluster's objects, or larger ones, than this cluster reads: 1000 of a kind, 16 MiB of a kind, 32 MiB in one " +
+				"response. Ask the administrator of the provider to delete those that are not needed."},
 		counted(CountedTenant, "condition AuthTenantStatus", "Whether the peer can use its Tenant in this cluster."),
 		counted(CountedIdentity, "conditions AuthIdentityControlPlaneStatus, OutgoingPeering", "Whether this cluster can use its Identity in the peer."),
 		{NetworkConfigurationPresent, cluster, "condition NetworkConfigurationStatus", "The address ranges of the peer are mapped in this cluster."},
@@ -134,7 +139,7 @@ func foreignCluster() []Reason {
 		counted(CountedGateways, "conditions NetworkGatewayServerStatus, NetworkGatewayClientStatus", "How many gateways to the peer are ready."),
 		{ConnectionEstablished, cluster, "condition NetworkConnectionStatus", "The peer answers through the tunnel. The message has the latency."},
 		{ConnectionPending, cluster, "condition NetworkConnectionStatus", "The peer has not answered through the tunnel yet."},
-		{ConnectionError, cluster, "condition NetworkConnectionStatus", "The tunnel worked, and the peer does not answer any more. The message says why."},
+		{ConnectionError, cluster, "condition NetworkConnectionStatus", "The peer no longer answers through the tunnel. The message says why."},
 		{ConnectionMissing, cluster, "condition NetworkConnectionStatus", "No gateway has reported the state of its tunnel yet."},
 		counted(CountedVirtualNodes, "condition OffloadingVirtualNodeStatus", "How many VirtualNodes of the peer have a running virtual kubelet."),
 		counted(CountedNodes, "condition OffloadingNodeStatus", "How many virtual nodes of the peer are ready."),
@@ -147,13 +152,13 @@ func outgoingPeering() []Reason {
 		{NameDiffers, cluster, outgoing, "metadata.name and spec.clusterID differ. Create the ForeignCluster again, with the cluster ID as its name."},
 		{OwnClusterID, cluster, outgoing, "spec.clusterID is the ID of this cluster, which cannot peer with itself."},
 		{DeclaredUnreachable, cluster, outgoing, "An annotation declares the cluster unreachable for good. Remove it to peer again."},
-		{NamespaceTaken, cluster, outgoing, "A namespace has the name of the tenant namespace and not its labels. Label or rename it."},
+		{NamespaceTaken, cluster, outgoing, "A namespace has the name of the tenant namespace, but not its labels. Add the labels in the message, or delete the namespace if nobody needs it."},
 		{AddressMissing, cluster, outgoing,
 			"spec.foreignAuthUrl is empty. Set it to the URL of the provider's authentication service, which liqoctl generate peer-command prints there."},
 		{AddressInvalid, cluster, outgoing, "spec.foreignAuthUrl is not the URL of an authentication service. The message says why."},
 		{ProxyInvalid, cluster, outgoing, "spec.foreignProxyUrl is not the URL of a proxy. The message says why."},
 		{TokenMissing, cluster, outgoing,
-			"The Secret in the message has no token. Put the one there that liqoctl generate peer-command prints in the provider."},
+			"The Secret in the message has no token. Add the token that liqoctl generate peer-command prints in the provider."},
 		{TokenInvalid, cluster, outgoing, "The token in the Secret is damaged, or for another cluster. Ask the provider for another one."},
 		{TokenExpired, cluster, outgoing, "The token in the Secret has expired. Ask the provider for another one."},
 		{TokenWithoutFingerprint, cluster, outgoing,
@@ -168,7 +173,7 @@ func outgoingPeering() []Reason {
 		{ReleasingResources, cluster, outgoing, "The peering ends: the object in the message, or a remote namespace, is being deleted."},
 		{ReleasingNetwork, cluster, outgoing, "The peering ends: the network that was negotiated for it is being deleted."},
 		{Resigning, cluster, outgoing, "The peering ends: the consumer deletes its Identity, and its Tenant in the provider."},
-		{NotPeered, cluster, outgoing, "This cluster uses nothing of the other one."},
+		{NotPeered, cluster, outgoing, "This cluster uses no resources of the other cluster."},
 	}
 }
 
@@ -190,17 +195,17 @@ func network() []Reason {
 	return []Reason{
 		{KeysSecretEnforced, gateway, event, "The controller manager created the Secret with the keys of the gateway."},
 		{KeysSecretEnforcedFailed, gateway, readyEvent,
-			"The Secret with the keys of the gateway has no valid keys. Correct it, or delete it to have new keys created."},
+			"The Secret of the gateway has no valid keys. Correct it, or delete it so that Liqo creates new keys."},
 		{MissingSecretRef, gateway, readyEvent, "The Secret in spec.secretRef does not exist. Create it."},
 		{DeploymentEnforced, gateway, event, "The controller manager created or updated the Deployment of the gateway."},
 		{ServiceEnforced, "GatewayServer", event, "The controller manager created or updated the Service of the gateway."},
 		{TemplateNotFound, gateway, ready, "The template of the gateway does not exist. Create it, or name another one."},
 		{InvalidTemplate, gateway, ready, "The template of the gateway cannot be rendered. The message names the field."},
-		{RejectedByAPIServer, gateway, ready, "The API server does not accept what the template or the endpoint asks for, for example a node port that is in use."},
+		{RejectedByAPIServer, gateway, ready, "The API server rejects an object of the gateway, for example because the template or the endpoint requests a node port that is in use."},
 		{WaitingForEndpoint, "GatewayServer", ready,
 			"The Service of the gateway has no address yet. The message says what it waits for, for example a load balancer."},
 		{NoLoadBalancer, "GatewayServer", event,
-			"The Service of the gateway has no address of a load balancer, so peers dial its node port. spec.endpoint.serviceType NodePort chooses it without waiting."},
+			"The Service of the gateway has no address of a load balancer, so peers dial its node port. Set spec.endpoint.serviceType to NodePort to use it without waiting."},
 		{GatewayStarting, gateway, ready, "No pod of the gateway is available yet."},
 		{PublicKeyNotFound, gateway, "condition Connected",
 			"The public key of the peer's gateway is missing. Run liqoctl network connect, or create the PublicKey that the message names."},
@@ -227,12 +232,12 @@ func offloading() []Reason {
 		{offloadingv1beta1.ReasonTerminating, namespace + ", NamespaceMap, VirtualNode", "condition Ready, log", "The provider is deleting the remote namespaces."},
 		{offloadingv1beta1.ReasonVolumesKept, namespace + ", VirtualNode", "conditions OffloadingRequired, Node, Event, log",
 			"The end of the offloading would delete data of volumes in the provider, so it waits. The message names the claims. Copy the data and " +
-				"delete the claims, or give the data up with annotation liqo.io/delete-volumes=true."},
+				"delete the claims, or abandon the data with annotation liqo.io/delete-volumes=true."},
 		{PodsNotRescheduled, namespace, event,
-			"Pods of the namespace are older than its strategy, so it does not apply to them. Delete them to have them created again."},
+			"Some pods are older than the strategy of their namespace, which does not apply to them. Delete these pods, so that their controllers create them again."},
 		{WaitingForAdmission, namespace, logged, "The API server does not call the webhook for new pods of the namespace yet."},
 		{MissingOriginLabel, "NamespaceMap", logged, "The NamespaceMap has no label with the cluster ID of its origin. Only replication should create it."},
-		{MissingConsumerLabel, "ShadowEndpointSlice", logged, "The namespace is no remote namespace: it has no label with the cluster ID of a consumer."},
+		{MissingConsumerLabel, "ShadowEndpointSlice", logged, "The namespace is not a remote namespace: it has no label with the cluster ID of a consumer."},
 		{FailedCreatePod, pod, event, "The provider could not create the remote pod. The message says why."},
 		{FailedUpdatePod, pod, event, "The provider could not apply a change to the remote pod. The message says why. The pod runs without the change."},
 		{QuotaExceeded, pod, event, "The quota of the consumer has no room for the pod. Request more in a ResourceSlice, or delete other pods."},
@@ -263,7 +268,7 @@ func virtualNodes() []Reason {
 		{VirtualNodeCreated, "ResourceSlice", event, "The controller manager created the VirtualNode of the ResourceSlice."},
 		{VirtualNodeTerminating, "ResourceSlice", logged, "The VirtualNode of the ResourceSlice is being deleted."},
 		{NodeNameTaken, virtualNode + ", ForeignCluster", "conditions VirtualKubelet, Node, OutgoingPeering",
-			"Another VirtualNode or a real Node has the name. Give the VirtualNode another name."},
+			"Another VirtualNode or a real Node has the name. Create the VirtualNode again under another name."},
 		{VkOptionsTemplateNotFound, virtualNode, kubelet,
 			"The VkOptionsTemplate that the message names does not exist. Create it, or name another one in spec.vkOptionsTemplateRef."},
 		{VkCreating, virtualNode, kubelet, "No pod of the virtual kubelet is available yet."},
@@ -282,6 +287,11 @@ func virtualNodes() []Reason {
 		{KubeletReady, "Node", ready, "The provider responds."},
 		{KubeletNotReady, "Node", ready, "The provider does not respond, or the network to it does not work. The message says which."},
 		{AccessRevoked, "Node", ready, "The provider denies all access. Its administrator admits the consumer again with liqoctl activate tenant."},
+		{NodesInterrupted, "Node", "condition ProviderNodesInterrupted, Event",
+			"Nodes of the provider, for example spot instances, are about to be terminated or do not work. The message names them. Their pods may end, and the " +
+				"virtual node has less capacity until other nodes replace them."},
+		{NoNodeInterrupted, "Node", "condition ProviderNodesInterrupted, Event",
+			"The interrupted nodes of the provider were removed, or accept pods again."},
 		{LiqoNetworkingUp, "Node", "condition NetworkUnavailable", "The network to the provider works."},
 		{LiqoNetworkingDown, "Node", "condition NetworkUnavailable", "The network to the provider does not work. Run liqoctl info peer, or liqoctl doctor."},
 		{RemoteClusterHasSufficientMemory, "Node", "condition MemoryPressure", "Constant: memory is the provider's concern."},

@@ -39,8 +39,11 @@ func Config(secret *corev1.Secret) (cfg *rest.Config, tenantNamespace string, er
 
 // Parse parses a kubeconfig and applies Tune. The kubeconfig must contain its credentials: a kubeconfig that names files could
 // make this process send its own credentials elsewhere, and one that names programs could make it run them. Parse returns an
-// error for both.
-func Parse(kubeconfig []byte) (*rest.Config, error) {
+// error for both. There is one exception: a kubeconfig may have an access key and the command of the aws CLI that prints tokens for an EKS
+// cluster. Parse does not run this command, because this process creates the tokens itself.
+func Parse(kubeconfig []byte) (*rest.Config, error) { return parse(kubeconfig, time.Now) }
+
+func parse(kubeconfig []byte, now func() time.Time) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("the kubeconfig is empty")
 	}
@@ -48,6 +51,7 @@ func Parse(kubeconfig []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	useEKS(cfg, now)
 	switch {
 	case cfg.ExecProvider != nil || cfg.AuthProvider != nil:
 		return nil, errors.New("programs and plugins are not run for credentials")
@@ -91,4 +95,7 @@ func watchLink(rt http.RoundTripper) {
 	}
 }
 
-var errNoAnswer = errors.New("not asked yet")
+var errNoAnswer = errors.New("not probed yet")
+
+// ErrUnauthorized is in State.Err if the API server responds, and rejects this cluster's credentials (401 Unauthorized).
+var ErrUnauthorized = errors.New("401 Unauthorized")

@@ -86,7 +86,7 @@ func NewHealth(cfg *rest.Config, opts HealthOptions) (*Health, error) {
 	opts = opts.withDefaults()
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", cfg.Host, err)
+		return nil, fmt.Errorf("creating a client for %s: %w", cfg.Host, err)
 	}
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -151,15 +151,18 @@ func (h *Health) check(ctx context.Context) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", h.url, err)
+		return fmt.Errorf("requesting %s: %w", h.url, err)
 	}
 	resp, err := h.client.Do(req)
 	if err != nil {
 		return err // net/http already adds the method and the address
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("requesting %s: %w", h.url, ErrUnauthorized)
+	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking %s: %s", h.url, resp.Status)
+		return fmt.Errorf("requesting %s: %s", h.url, resp.Status)
 	}
 	return nil
 }

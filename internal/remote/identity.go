@@ -69,7 +69,7 @@ func (i *Identity) Transport(build func(*rest.Config) (http.RoundTripper, error)
 	defer i.mu.Unlock()
 	present, err := build(rest.CopyConfig(i.cfg))
 	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", i.cfg.Host, err)
+		return nil, fmt.Errorf("creating a client for %s: %w", i.cfg.Host, err)
 	}
 	t := &Transport{build: build, present: present}
 	i.transports = append(i.transports, t)
@@ -117,7 +117,7 @@ func (i *Identity) Replace(kubeconfig []byte) (bool, error) {
 	next := make([]http.RoundTripper, len(i.transports))
 	for n, t := range i.transports {
 		if next[n], err = t.build(rest.CopyConfig(cfg)); err != nil {
-			return false, fmt.Errorf("making a client for %s: %w", cfg.Host, err)
+			return false, fmt.Errorf("creating a client for %s: %w", cfg.Host, err)
 		}
 	}
 	for n, t := range i.transports {

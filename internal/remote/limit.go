@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Limits of what a cache holds of another cluster.
+// Limits are the limits of a cache of another cluster's objects.
 type Limits struct {
 	// Objects is the number of objects.
 	Objects int
@@ -27,10 +28,11 @@ type Limits struct {
 	Bytes int
 }
 
-// LimitCache returns lw with an error instead of the object that exceeds the limits. A cache over it then keeps what it has and lists again later. What the
-// other cluster sends is not ours to choose, so without limits it could fill the memory of a process that serves other clusters too.
+// LimitCache wraps lw so that it returns an error instead of an object that exceeds the limits. A cache that uses it then keeps its objects and lists again
+// later. Without limits, another cluster could fill the memory of a process that also serves other clusters.
 //
-// report is called with each error; may be nil.
+// LimitCache calls report with each such error, and if a list exceeds LimitResponses. It calls report with nil after each complete list within the limits.
+// report may be nil.
 func LimitCache(lw cache.ListerWatcher, limits Limits, report func(error)) cache.ListerWatcher {
 	if report == nil {
 		report = func(error) {}
@@ -66,12 +68,20 @@ func (l *limited) ListWithContext(ctx context.Context, options metav1.ListOption
 		l.reset()
 	}
 	list, err := l.next.ListWithContext(ctx, options)
+	for _, limit := range []error{errTooLarge, errTooSlow} {
+		if errors.Is(err, limit) {
+			l.report(limit)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	if err := meta.EachListItem(list, l.count); err != nil {
 		l.report(err)
 		return nil, err
+	}
+	if of, err := meta.ListAccessor(list); err == nil && of.GetContinue() == "" {
+		l.report(nil)
 	}
 	return list, nil
 }
@@ -96,6 +106,10 @@ func (l *limited) WatchWithContext(ctx context.Context, options metav1.ListOptio
 			err = l.count(event.Object)
 		case watch.Deleted:
 			l.drop(event.Object)
+		case watch.Bookmark:
+			if endsList(event.Object) {
+				l.report(nil)
+			}
 		}
 		if err == nil {
 			return event, true
@@ -105,6 +119,12 @@ func (l *limited) WatchWithContext(ctx context.Context, options metav1.ListOptio
 		status := apierrors.NewInternalError(err).Status()
 		return watch.Event{Type: watch.Error, Object: &status}, true
 	}), nil
+}
+
+// endsList reports whether a bookmark ends the initial events of a watch, which replace a list.
+func endsList(bookmark runtime.Object) bool {
+	o, err := meta.Accessor(bookmark)
+	return err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 func (l *limited) reset() {
@@ -154,14 +174,16 @@ func keyOf(obj runtime.Object) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, nil
 }
 
-// LimitResponses limits the size of each response over cfg, except of watches, whose clients limit each event.
-func LimitResponses(cfg *rest.Config, bytes int64) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedResponses{next, bytes} })
+// LimitResponses limits the size of each response over cfg, and the time from the request to the end of the response. It does not limit
+// watches, because a watch has no end and its client limits each event.
+func LimitResponses(cfg *rest.Config, bytes int64, within time.Duration) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedResponses{next, bytes, within} })
 }
 
 type limitedResponses struct {
-	next  http.RoundTripper
-	bytes int64
+	next   http.RoundTripper
+	bytes  int64
+	within time.Duration
 }
 
 // WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
@@ -169,19 +191,45 @@ func (r *limitedResponses) WrappedRoundTripper() http.RoundTripper { return r.ne
 
 // RoundTrip implements http.RoundTripper.
 func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) {
-	response, err := r.next.RoundTrip(req)
-	if err == nil && req.URL.Query().Get("watch") == "" {
-		response.Body = &limitedBody{ReadCloser: response.Body, left: r.bytes}
+	if req.URL.Query().Get("watch") != "" {
+		return r.next.RoundTrip(req)
 	}
-	return response, err
+	ctx, cancel := context.WithTimeoutCause(req.Context(), r.within, errTooSlow)
+	response, err := r.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		err = timely(ctx, err)
+		cancel()
+		return nil, err
+	}
+	response.Body = &limitedBody{ReadCloser: response.Body, left: r.bytes, ctx: ctx, end: cancel}
+	return response, nil
 }
 
-// errTooLarge is the error of a response that exceeds its limit.
-var errTooLarge = errors.New("the response of the other cluster is too large")
+// The errors of a response that exceeds a limit.
+var (
+	errTooLarge = errors.New("the response of the other cluster is too large")
+	errTooSlow  = errors.New("the response of the other cluster takes too long: the connection is too slow for its size, or the other cluster holds it back")
+)
+
+// timely returns errTooSlow in place of an error that the end of the time for a response caused.
+func timely(ctx context.Context, err error) error {
+	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(ctx), errTooSlow) {
+		return errTooSlow
+	}
+	return err
+}
 
 type limitedBody struct {
 	io.ReadCloser
 	left int64
+	ctx  context.Context // the context of the request, which lasts until the response ends
+	end  context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *limitedBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
 }
 
 // Read implements io.Reader.
@@ -190,5 +238,5 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, errTooLarge
 	}
-	return n, err
+	return n, timely(b.ctx, err)
 }

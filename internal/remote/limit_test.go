@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,11 +48,13 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 	}
 	many, huge := "there are more than 4 objects", "the objects have more than 20000 bytes"
 	for name, row := range map[string]try{
-		"as many as allowed":     {pages: [][]runtime.Object{objects(0, 2, 10), objects(2, 4, 10)}},
-		"too many in one page":   {pages: [][]runtime.Object{objects(0, 5, 10)}, refused: many},
-		"too many pages":         {pages: [][]runtime.Object{objects(0, 3, 10), objects(3, 5, 10)}, refused: many},
-		"too large":              {pages: [][]runtime.Object{objects(0, 3, 9000)}, refused: huge},
-		"too many events":        {pages: [][]runtime.Object{objects(0, 3, 10)}, events: events(watch.Added, objects(3, 5, 10)), refused: many},
+		"as many as allowed":   {pages: [][]runtime.Object{objects(0, 2, 10), objects(2, 4, 10)}},
+		"too many in one page": {pages: [][]runtime.Object{objects(0, 5, 10)}, refused: many},
+		"too many pages":       {pages: [][]runtime.Object{objects(0, 3, 10), objects(3, 5, 10)}, refused: many},
+		"too large":            {pages: [][]runtime.Object{objects(0, 3, 9000)}, refused: huge},
+		"too many events":      {pages: [][]runtime.Object{objects(0, 3, 10)}, events: events(watch.Added, objects(3, 5, 10)), refused: many},
+		"a complete list by watch": {byWatch: true, events: append(events(watch.Added, objects(0, 4, 10)), watch.Event{Type: watch.Bookmark, Object: &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}})},
 		"a list by watch":        {byWatch: true, events: events(watch.Added, objects(0, 5, 10)), refused: many},
 		"an object that grows":   {pages: [][]runtime.Object{objects(0, 1, 10)}, events: events(watch.Modified, []runtime.Object{configMap("0", 30_000)}), refused: huge},
 		"changes of few objects": {pages: [][]runtime.Object{objects(0, 4, 4000)}, events: append(events(watch.Modified, objects(0, 4, 4000)), events(watch.Modified, objects(0, 4, 4000))...)},
@@ -61,6 +64,7 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := watch.NewFakeWithChanSize(100, false)
 			var reports []error
+			complete := 0
 			page := 0
 			lw := cache.ToListerWatcherWithContext(LimitCache(&cache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -68,11 +72,19 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 					for _, o := range row.pages[page] {
 						list.Items = append(list.Items, *o.(*corev1.ConfigMap))
 					}
-					page++
+					if page++; page < len(row.pages) {
+						list.Continue = "more"
+					}
 					return list, nil
 				},
 				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
-			}, limits, func(err error) { reports = append(reports, err) }))
+			}, limits, func(err error) {
+				if err == nil {
+					complete++
+				} else {
+					reports = append(reports, err)
+				}
+			}))
 			var err error
 			for round := 0; round < 2 && err == nil && len(row.pages) > 0; round++ { // a second list replaces the first one
 				page = 0
@@ -114,6 +126,13 @@ func TestCachesOfPeersAreLimited(t *testing.T) {
 			if want := min(1, len(row.refused)); len(reports) != want {
 				t.Errorf("%d reports, want %d", len(reports), want)
 			}
+			lists := 2
+			if row.byWatch {
+				lists = 1
+			}
+			if row.refused == "" && complete != lists {
+				t.Errorf("%d complete lists, want %d", complete, lists)
+			}
 		})
 	}
 }
@@ -129,7 +148,7 @@ func TestResponsesOfPeersAreLimited(t *testing.T) {
 	}))
 	defer server.Close()
 	cfg := &rest.Config{Host: server.URL}
-	LimitResponses(cfg, 50_000)
+	LimitResponses(cfg, 50_000, time.Minute)
 	c, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -143,5 +162,49 @@ func TestResponsesOfPeersAreLimited(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v; want %v", path, n, err, want)
 		}
 		response.Body.Close()
+	}
+}
+
+// TestSlowResponsesOfPeersEnd: a peer that sends a byte now and then makes no response last, though each byte arrives in time. A watch goes on. The error says that
+// it took too long, and a cache reports that.
+func TestSlowResponsesOfPeersEnd(t *testing.T) {
+	const within = 500 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for began := time.Now(); time.Since(began) < 5*within; {
+			if _, err := w.Write([]byte(" ")); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			time.Sleep(within / 20)
+		}
+	}))
+	defer server.Close()
+	cfg := &rest.Config{Host: server.URL}
+	LimitResponses(cfg, 50_000, within)
+	c, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/v1/configmaps?watch=true", "/api/v1/configmaps"} {
+		response, err := c.Get(server.URL + path)
+		if errors.Is(err, errTooSlow) && strings.HasSuffix(path, "configmaps") {
+			continue // on a busy machine, even the header comes too late
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, response.Body)
+		if watch := strings.HasSuffix(path, "true"); n == 0 || watch && err != nil || !watch && !errors.Is(err, errTooSlow) {
+			t.Errorf("%s: %d bytes, %v", path, n, err)
+		}
+		response.Body.Close()
+	}
+	var reports []error
+	slow := cache.ToListerWatcherWithContext(LimitCache(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return nil, fmt.Errorf("listing: %w", errTooSlow)
+		},
+	}, Limits{}, func(err error) { reports = append(reports, err) }))
+	if _, err := slow.ListWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(err, errTooSlow) || len(reports) != 1 || !errors.Is(reports[0], errTooSlow) {
+		t.Errorf("%v, reported %v", err, reports)
 	}
 }

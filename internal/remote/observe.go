@@ -7,8 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Observe makes each request over cfg call observe with its HTTP method and the time until the response began. For a request without a
-// response, that is the time until it failed.
+// Observe makes each request with cfg call observe with the HTTP method and the time until the response began, or until the request failed.
 func Observe(cfg *rest.Config, observe func(method string, took time.Duration)) {
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &observer{next: rt, observe: observe} })
 }

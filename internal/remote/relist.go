@@ -21,7 +21,7 @@ const (
 	maxRemembered = 1000
 )
 
-// RelistAfterOutages makes each watch over cfg start with a list if the previous watch was cut off or could not be started.
+// RelistAfterOutages makes each watch with cfg start with a list if the previous watch was cut off or could not be started.
 //
 // Clients resume a watch at the last resource version that they received. After a restore of etcd from a backup, that version
 // lies in the future or belongs to another history. Then the API server sends no events until its own version passes it. It

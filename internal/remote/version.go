@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -15,12 +16,13 @@ import (
 func Version(ctx context.Context, cfg *rest.Config) (string, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return "", fmt.Errorf("making a client for %s: %w", cfg.Host, err)
+		return "", fmt.Errorf("creating a client for %s: %w", cfg.Host, err)
 	}
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return "", fmt.Errorf("reading address %s: %w", cfg.Host, err)
 	}
+	const maxVersion = 64 << 10
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
@@ -36,7 +38,7 @@ func Version(ctx context.Context, cfg *rest.Config) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("asking %s for its version: %s", cfg.Host, resp.Status)
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&info); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxVersion)).Decode(&info); err != nil {
 		return "", fmt.Errorf("reading the version of %s: %w", cfg.Host, err)
 	}
 	return info.GitVersion, nil

@@ -12,8 +12,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// RealClass returns the StorageClass of backing claims in this cluster: the configured one, or the default class if configured is empty. The error names
-// the cure.
+// RealClass returns the StorageClass of backing claims in this cluster. If configured is empty, that is the default class. The error says what to do.
 func RealClass(configured string, classes []storagev1.StorageClass) (*storagev1.StorageClass, error) {
 	class := find(configured, classes)
 	if configured == "" {
@@ -32,7 +31,7 @@ func RealClass(configured string, classes []storagev1.StorageClass) (*storagev1.
 	return class, nil
 }
 
-// defaultClass returns the default class as Kubernetes chooses it: the newest one, and at equal age the first by name.
+// defaultClass returns the default class by the rule of Kubernetes: the newest one. If several have the same age, it is the first by name.
 func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	var found *storagev1.StorageClass
 	for i := range classes {
@@ -48,8 +47,8 @@ func defaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	return found
 }
 
-// Offer returns the classes that this cluster offers to its consumers, sorted by name: the class of its own backing claims as the default, and those of the
-// accepted names that exist. Classes of Liqo are not offered, since a volume of theirs could be in a third cluster.
+// Offer returns the classes that this cluster offers to its consumers, sorted by name. The class of its own backing claims is the default. Classes of the
+// accepted names follow, if they exist. Offer omits classes of Liqo, because their volumes could be in a third cluster.
 func Offer(configured string, accepted []string, classes []storagev1.StorageClass) []authv1beta1.StorageType {
 	var out []authv1beta1.StorageType
 	standard, err := RealClass(configured, classes)
@@ -66,7 +65,7 @@ func Offer(configured string, accepted []string, classes []storagev1.StorageClas
 	return out
 }
 
-// backingClass returns the class of the backing claim. In a provider it is the offered class that the claim's annotation names, or the default offered class.
+// backingClass returns the class of the backing claim. In a provider, this is the offered class in the claim's annotation, or else the default offered class.
 func (s *State) backingClass() (string, error) {
 	if s.Place.Cluster == "" && s.Place.NamespaceClass != "" {
 		class := find(s.Place.NamespaceClass, s.Classes)

@@ -3,7 +3,9 @@ package storage
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,50 +19,116 @@ import (
 // Provisioner is the provisioner of Liqo's StorageClass. Every StorageClass of this provisioner is a class of Liqo.
 const Provisioner = "liqo.io/storage"
 
-// Finalizer holds a virtual volume until it is decided what becomes of its backing claim.
+// Finalizer keeps a virtual volume until Liqo has deleted or retained its backing claim.
 const Finalizer = "storage.liqo.io/backing-claim"
 
 // LabelVirtual ("true") marks the virtual volumes of all clusters, for watches.
 const LabelVirtual = "storage.liqo.io/virtual-volume"
 
-// LabelTenant names the tenant namespace of the provider on each of its virtual volumes. Its virtual kubelets write no other volumes: the accounts of
-// virtual kubelets are in that namespace, so an admission policy can compare the two.
+// LabelTenant is the label of a virtual volume with the name of the provider's tenant namespace. The ServiceAccounts of the provider's virtual kubelets are in
+// that namespace. An admission policy compares the two, so that a virtual kubelet writes only volumes of its provider.
 const LabelTenant = "storage.liqo.io/tenant-namespace"
 
 // Labels and annotations of backing claims.
 const (
-	// LabelClaimNamespace and LabelClaimName are the namespace and the name of the claim. As a label, a name that is too long is cut. The annotation
-	// LabelClaimName has the whole name.
+	// LabelClaimNamespace and LabelClaimName are the namespace and the name of the claim. The label value is shortened if the name is too long. The annotation
+	// with the key LabelClaimName has the full name.
 	LabelClaimNamespace = "storage.liqo.io/virtual-pvc-namespace"
 	LabelClaimName      = "storage.liqo.io/virtual-pvc-name"
-	// AnnotationClaimUID is the UID of the claim. It distinguishes the backing claims of two claims that had the same name.
+	// AnnotationClaimUID is the UID of the claim. It distinguishes the backing claims of successive claims with the same name.
 	AnnotationClaimUID = "storage.liqo.io/virtual-pvc-uid"
-	// AnnotationRetained ("true") marks a backing claim that stays although its virtual volume is gone.
+	// AnnotationRetained marks a backing claim that is kept although it has no virtual volume. Its value is "true". In a provider, value retainedCopy marks
+	// a backing claim with a copy of data that is still elsewhere. Liqo may delete such a claim, even if it is bound, as long as its virtual volume is not bound.
 	AnnotationRetained = "storage.liqo.io/retained"
-	// annotationNode is the selected node that was last written to the backing claim. A driver that can't create a volume for this node removes
+	// annotationNode is the node that Liqo last wrote to AnnotationSelectedNode of the backing claim. A driver that can't create a volume for this node removes
 	// AnnotationSelectedNode, but not this annotation.
 	annotationNode = "storage.liqo.io/selected-node"
-	// annotationRefused is the resource version of the claim when the driver refused annotationNode. The refusal is passed on to that version only: a later
-	// version may have the same node because the scheduler selected it again.
+	// annotationRefused is the resource version of the claim at the time when the driver refused annotationNode. If the claim changes later, the refusal no
+	// longer applies, because the scheduler may have selected the same node again.
 	annotationRefused = "storage.liqo.io/refused-at"
 )
 
-// AnnotationMove on a claim holds its virtual volume back: the backing claim is created, and pods wait until its data is complete. Its value is the name of
-// the volume that the data comes from. On a virtual volume, the annotation has the record of the move of its data, see package move.
+// AnnotationMove on a claim delays its virtual volume: Liqo creates the backing claim, but pods wait until the data is complete. Its value is the name of the
+// volume that holds the data now. On a virtual volume, this annotation is the record of the move of its data. See package move.
 const AnnotationMove = "storage.liqo.io/move"
 
-// annotationEphemeral ("true"), on a virtual volume, says that its data lives as long as a pod.
+// AnnotationAhead on a claim with a volume requests a second volume, which receives a copy of the data while pods use the first one. Its value is NODE/UID: the
+// target node of the move, and a UID for the names of the backing claim and the virtual volume. The claimRef of the volume has this UID, which no claim has, so
+// that Kubernetes binds no claim to the volume. NODE/UID/refused means that a driver can't create a volume for the node. Any user who may write claims can set
+// this annotation. So Liqo ignores it unless the record of a move has the same node and UID (see Owns).
+const AnnotationAhead = "storage.liqo.io/move-ahead"
+
+// retainedCopy is a value of AnnotationRetained.
+const retainedCopy = "copy"
+
+// aheadRefused is the third part of AnnotationAhead.
+const aheadRefused = "refused"
+
+// AheadOf returns the value of AnnotationAhead.
+func AheadOf(node string, uid types.UID) string { return node + "/" + string(uid) }
+
+// ahead returns the node and the UID in AnnotationAhead. Both are empty if the claim has no such annotation. The node is empty if a driver refused it.
+func ahead(claim *corev1.PersistentVolumeClaim) (node string, uid types.UID) {
+	parts := strings.Split(claim.Annotations[AnnotationAhead], "/")
+	switch {
+	case len(parts) == 2 && claim.Spec.VolumeName != "":
+		return parts[0], types.UID(parts[1])
+	case len(parts) == 3 && claim.Spec.VolumeName != "":
+		return "", types.UID(parts[1])
+	}
+	return "", ""
+}
+
+// UIDs returns the UIDs that the names of a claim's backing claims may contain: the UID of the claim, and the UID in AnnotationAhead. The caller has to check
+// the second one with Owns.
+func UIDs(claim *corev1.PersistentVolumeClaim) []types.UID {
+	out := []types.UID{claim.UID}
+	if _, uid := ahead(claim); uid != "" {
+		out = append(out, uid)
+	}
+	return out
+}
+
+// Owns reports whether a claim may use the virtual volume with this UID in its name. The UID must be that of the claim or that in AnnotationAhead. Users can
+// write AnnotationAhead, but only administrators can write volumes. So the UID in AnnotationAhead counts only if the record of a move on volume has the same
+// UID and node. volume is the volume of the claim, nil if it has none.
+func Owns(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, uid types.UID) bool {
+	if uid == claim.UID {
+		return true
+	}
+	if _, second := ahead(claim); uid == "" || uid != second || volume == nil || volume.Name != claim.Spec.VolumeName ||
+		volume.Labels[LabelVirtual] != api.True {
+		return false
+	}
+	ref := volume.Spec.ClaimRef
+	if ref == nil || ref.UID != claim.UID || ref.Namespace != claim.Namespace || ref.Name != claim.Name {
+		return false
+	}
+	var record moving
+	node, _, _ := strings.Cut(claim.Annotations[AnnotationAhead], "/")
+	return json.Unmarshal([]byte(volume.Annotations[AnnotationMove]), &record) == nil && record.Live.UID == uid && record.Node == node
+}
+
+// SelectedNode returns the node selected for the volume with this UID, which is one of UIDs. It is empty if no node is selected.
+func SelectedNode(claim *corev1.PersistentVolumeClaim, uid types.UID) string {
+	if node, second := ahead(claim); uid == second && second != "" {
+		return node
+	}
+	return claim.Annotations[AnnotationSelectedNode]
+}
+
+// annotationEphemeral ("true") marks a virtual volume whose data is deleted together with a pod.
 const annotationEphemeral = "storage.liqo.io/ephemeral"
 
 // Annotations of Kubernetes.
 const (
 	// AnnotationSelectedNode, on a claim, is the node that the scheduler selected for its first pod.
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
-	// annotationProvisioner, on a claim, is the provisioner that Kubernetes asked for a volume.
+	// annotationProvisioner, on a claim, is the provisioner that has to create the volume.
 	annotationProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// annotationProvisionedBy, on a volume, is the provisioner that created it.
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
-	// The annotations of a default StorageClass; the second is that of old releases, which Kubernetes still respects.
+	// The annotations of a default StorageClass. Kubernetes still supports the second one, from old releases.
 	annotationDefaultClass    = "storageclass.kubernetes.io/is-default-class"
 	annotationOldDefaultClass = "storageclass.beta.kubernetes.io/is-default-class"
 )
@@ -71,7 +139,7 @@ const volumePrefix = "pvc-"
 // VolumeName returns the name of the virtual volume of the claim with that UID.
 func VolumeName(uid types.UID) string { return volumePrefix + string(uid) }
 
-// VolumeUID returns the UID of the claim that a virtual volume was created for. It is empty if the volume is not a virtual volume.
+// VolumeUID returns the UID in the name of a virtual volume. It is empty if the volume is not a virtual volume.
 func VolumeUID(volume *corev1.PersistentVolume) types.UID {
 	uid, ok := strings.CutPrefix(volume.Name, volumePrefix)
 	if !ok || volume.Annotations[annotationProvisionedBy] != Provisioner {
@@ -80,24 +148,59 @@ func VolumeUID(volume *corev1.PersistentVolume) types.UID {
 	return types.UID(uid)
 }
 
-// Describe returns a text about a virtual volume and the claim that it is reserved for. It is empty if the volume is not a virtual volume.
-func Describe(volume *corev1.PersistentVolume) string {
+// Describe describes a virtual volume and the claim in its claimRef. It is empty if the volume is not a virtual volume. all are all virtual volumes.
+func Describe(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) string {
 	if VolumeUID(volume) == "" {
 		return ""
 	}
 	size := volume.Spec.Capacity[corev1.ResourceStorage]
-	if ref := volume.Spec.ClaimRef; ref != nil && volume.Status.Phase != corev1.VolumeReleased {
+	if ref := volume.Spec.ClaimRef; ref != nil && (volume.Status.Phase != corev1.VolumeReleased || InMove(volume, all)) {
 		return fmt.Sprintf("PersistentVolumeClaim %s in namespace %s has a volume of Liqo, %s", ref.Name, ref.Namespace, size.String())
+	}
+	if ref := ReservedFor(volume); ref.Name != "" {
+		text := fmt.Sprintf("PersistentVolume %s of deleted claim %s in namespace %s is a retained volume of Liqo, %s", volume.Name, ref.Name, ref.Namespace, size.String())
+		if volume.DeletionTimestamp != nil && InProvider(volume) {
+			text += ", in deletion until its data is gone,"
+		}
+		return text
 	}
 	return fmt.Sprintf("PersistentVolume %s is a retained volume of Liqo, %s", volume.Name, size.String())
 }
 
-// InProvider tells whether a volume is a virtual volume whose data is in a provider, and outlives pods.
+// InProvider reports whether a volume is a virtual volume whose data is in a provider and is not ephemeral.
 func InProvider(volume *corev1.PersistentVolume) bool {
 	return VolumeUID(volume) != "" && volume.Labels[api.LabelRemoteClusterID] != "" && volume.Annotations[annotationEphemeral] != api.True
 }
 
-// Provisioned tells whether Kubernetes asked the provisioner of Liqo for the volume of a claim.
+// Retained reports whether a volume is a virtual volume that keeps the data of a deleted claim in a provider. all are all virtual volumes.
+func Retained(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) bool {
+	return InProvider(volume) && volume.Status.Phase == corev1.VolumeReleased && !InMove(volume, all) &&
+		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+}
+
+// InMove reports whether a volume is one of the two volumes of an unfinished move, whose claim is replaced meanwhile: the source, which has the record of the
+// move, or the new volume, which the record of a live move names. If the record can't be read, all volumes of the claim may be part of the move. all are all
+// virtual volumes.
+func InMove(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) bool {
+	if volume.Annotations[AnnotationMove] != "" {
+		return true
+	}
+	return slices.ContainsFunc(all, func(source corev1.PersistentVolume) bool {
+		text := source.Annotations[AnnotationMove]
+		if text == "" || ReservedFor(&source) != ReservedFor(volume) {
+			return false
+		}
+		var record moving
+		return json.Unmarshal([]byte(text), &record) != nil || record.Live.UID != "" && record.Live.UID == VolumeUID(volume)
+	})
+}
+
+// Discard returns the command that has Liqo delete a retained volume with its data.
+func Discard(volume *corev1.PersistentVolume) string {
+	return fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, volume.Name)
+}
+
+// Provisioned reports whether Liqo's provisioner has to create the volume of a claim.
 func Provisioned(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[annotationProvisioner] == Provisioner
 }
@@ -112,7 +215,15 @@ func ClaimOf(backing *corev1.PersistentVolumeClaim) types.NamespacedName {
 	return types.NamespacedName{Namespace: backing.Labels[LabelClaimNamespace], Name: backing.Annotations[LabelClaimName]}
 }
 
-// ClassOf returns the StorageClass of a claim, nil if it names none or one that does not exist.
+// ReservedFor returns the namespace and the name of the claim that a volume is reserved for, or bound to. Both are empty if there is none.
+func ReservedFor(volume *corev1.PersistentVolume) types.NamespacedName {
+	if volume.Spec.ClaimRef == nil {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}
+}
+
+// ClassOf returns the StorageClass of a claim. It is nil if the claim has none, or if the class does not exist.
 func ClassOf(claim *corev1.PersistentVolumeClaim, classes []storagev1.StorageClass) *storagev1.StorageClass {
 	if claim.Spec.StorageClassName == nil {
 		return nil
@@ -129,7 +240,7 @@ func find(name string, classes []storagev1.StorageClass) *storagev1.StorageClass
 	return nil
 }
 
-// Uses tells whether a pod mounts the claim with that name of its namespace.
+// Uses reports whether a pod mounts the claim with that name of its namespace.
 func Uses(pod *corev1.Pod, claim string) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -140,7 +251,18 @@ func Uses(pod *corev1.Pod, claim string) bool {
 	return false
 }
 
-// Ephemeral tells whether a claim was created for a generic ephemeral volume of a pod. The pod's copy in a provider has a claim of its own.
+// UsesOn reports whether a pod uses a claim and belongs to one of the selected nodes. A pod that is not scheduled yet waits for the volume, so it belongs to
+// the node that is selected for the claim.
+func UsesOn(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, has func(node string) bool) bool {
+	at := pod.Spec.NodeName
+	if at == "" {
+		at = claim.Annotations[AnnotationSelectedNode]
+	}
+	return at != "" && pod.Namespace == claim.Namespace && Uses(pod, claim.Name) && has(at)
+}
+
+// Ephemeral reports whether a claim was created for a generic ephemeral volume of a pod. In a provider, Kubernetes creates another claim for the copy of the
+// pod.
 func Ephemeral(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
 	return owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod"
@@ -163,13 +285,13 @@ func annotate(meta *metav1.ObjectMeta, key, value string) {
 	metav1.SetMetaDataAnnotation(meta, key, value)
 }
 
-// The maximum length of the value of a label, and the number of digits of the hash that keeps cut values apart.
+// The maximum length of a label value, and the number of hash digits that distinguish shortened values.
 const (
 	maxLabel   = 63
 	hashLength = 8
 )
 
-// labelValue returns text, or, if it is too long for the value of a label, a cut text that ends in the hash of text.
+// labelValue returns text. If that is too long for a label value, labelValue shortens it and appends a hash of the whole text.
 func labelValue(text string) string {
 	if len(text) <= maxLabel {
 		return text

@@ -11,10 +11,11 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// placeholder is the directory in the virtual volume of a provider. No pod of this cluster mounts it: its node affinity admits virtual nodes only.
+// placeholder is the directory in the virtual volume of a provider. No pod mounts it in this cluster, because the node affinity of the volume permits only
+// virtual nodes.
 const placeholder = "/tmp/liqo-placeholder"
 
-// backingName returns the name of the backing claim. In a provider it is the name of the claim, because pods there mount it by the same name.
+// backingName returns the name of the backing claim. In a provider, this is the name of the claim, because the copies of pods refer to that name.
 func (s *State) backingName() string {
 	if s.Place.Cluster == "" {
 		return string(s.UID)
@@ -54,12 +55,15 @@ func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 		},
 	}
 	if s.Place.Cluster == "" {
-		// The real driver creates the volume where the scheduler wants the pod to be.
+		// The real driver creates the volume for the node that the scheduler selected.
 		annotate(&out.ObjectMeta, AnnotationSelectedNode, node)
 		annotate(&out.ObjectMeta, annotationNode, node)
 		return out
 	}
 	out.Labels[api.LabelOrigin], out.Labels[api.LabelDestination] = s.Place.Origin, s.Place.Cluster
+	if s.ahead() || in.Annotations[AnnotationMove] != "" {
+		annotate(&out.ObjectMeta, AnnotationRetained, retainedCopy)
+	}
 	if modes := accessModes(in.Annotations[api.AnnotationRemoteAccessModes]); len(modes) > 0 {
 		out.Spec.AccessModes = modes
 	}
@@ -81,7 +85,7 @@ func accessModes(text string) []corev1.PersistentVolumeAccessMode {
 	return out
 }
 
-// newVolume returns the virtual volume, reserved for the claim.
+// newVolume returns the virtual volume with the claim in its claimRef.
 func (s *State) newVolume() *corev1.PersistentVolume {
 	in := s.Claim.DeepCopy()
 	out := &corev1.PersistentVolume{
@@ -99,6 +103,10 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 	}
 	if class := ClassOf(in, s.Classes); class.ReclaimPolicy != nil {
 		out.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
+	}
+	if s.ahead() {
+		// No claim has this UID, so Kubernetes considers the volume released. Policy Delete would delete it.
+		out.Spec.ClaimRef.UID, out.Spec.PersistentVolumeReclaimPolicy = s.UID, corev1.PersistentVolumeReclaimRetain
 	}
 	out.Labels = map[string]string{LabelVirtual: api.True}
 	if s.Place.Cluster == "" {
@@ -118,7 +126,7 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 	return out
 }
 
-// mirror copies to a virtual volume everything that pods and the scheduler need from the backing volume.
+// mirror copies from the backing volume to the virtual volume everything that pods and the scheduler need.
 func (s *State) mirror(out *corev1.PersistentVolume) {
 	in := s.BackingVolume.DeepCopy()
 	out.Spec.PersistentVolumeSource = in.Spec.PersistentVolumeSource
@@ -133,7 +141,7 @@ func (s *State) mirror(out *corev1.PersistentVolume) {
 	out.Spec.NodeAffinity = restricted(in.Spec.NodeAffinity, corev1.NodeSelectorRequirement{Key: api.LabelType, Operator: corev1.NodeSelectorOpDoesNotExist})
 }
 
-// restricted returns a node affinity with a further requirement in each of its terms. Terms are alternatives.
+// restricted returns a node affinity with a further requirement in each of its terms, because terms are alternatives.
 func restricted(affinity *corev1.VolumeNodeAffinity, further corev1.NodeSelectorRequirement) *corev1.VolumeNodeAffinity {
 	var terms []corev1.NodeSelectorTerm
 	if affinity != nil && affinity.Required != nil {
@@ -151,7 +159,7 @@ func restricted(affinity *corev1.VolumeNodeAffinity, further corev1.NodeSelector
 	return out
 }
 
-// grow enlarges the backing claim of a bound claim that requests more, and then shows the new size.
+// grow enlarges the backing claim if the claim requests a larger size. Then it writes the new size to the claim and its volume.
 func (s *State) grow(volume *corev1.PersistentVolume) Step {
 	wanted := s.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if requested := s.Backing.Spec.Resources.Requests[corev1.ResourceStorage]; requested.Cmp(wanted) < 0 {
@@ -168,7 +176,7 @@ func (s *State) grow(volume *corev1.PersistentVolume) Step {
 		larger.Spec.Capacity[corev1.ResourceStorage] = size
 		return Step{Action: PatchVolume, Object: larger, Old: volume, Why: "the volume behind it has " + size.String()}
 	}
-	// A kubelet has still to enlarge a file system if the status of the backing claim shows the old size.
+	// If the backing claim's status shows the old size, a kubelet still has to enlarge the file system.
 	usable := s.Backing.Status.Capacity[corev1.ResourceStorage]
 	shown := s.Claim.Status.Capacity
 	if s.Claim.Status.Phase == corev1.ClaimBound && less(shown, wanted) && less(shown, usable) && !less(volume.Spec.Capacity, usable) {
@@ -182,7 +190,7 @@ func (s *State) grow(volume *corev1.PersistentVolume) Step {
 	return Step{Why: "the claim has its volume"}
 }
 
-// size returns the size of the backing volume as far as it is known.
+// size returns the size of the backing volume. If the volume is unknown, it returns the size in the status of the backing claim.
 func (s *State) size() resource.Quantity {
 	if s.BackingVolume != nil && s.BackingVolume.Name == s.Backing.Spec.VolumeName {
 		return s.BackingVolume.Spec.Capacity[corev1.ResourceStorage].DeepCopy()
@@ -190,7 +198,7 @@ func (s *State) size() resource.Quantity {
 	return s.Backing.Status.Capacity[corev1.ResourceStorage].DeepCopy()
 }
 
-// less tells whether the storage in a list is less than size.
+// less reports whether the storage in a list is less than size.
 func less(list corev1.ResourceList, size resource.Quantity) bool {
 	have := list[corev1.ResourceStorage]
 	return have.Cmp(size) < 0

@@ -14,7 +14,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// Place is a cluster in which a process creates backing claims.
+// Place is the cluster in which a process creates backing claims.
 type Place struct {
 	// Cluster is the ID of the provider, empty for this cluster.
 	Cluster string
@@ -22,15 +22,15 @@ type Place struct {
 	Origin string
 	// Tenant is the tenant namespace of the provider in this cluster, empty for this cluster.
 	Tenant string
-	// Namespace is the namespace of the backing claims: the storage namespace, or the remote namespace.
+	// Namespace is the namespace of the backing claims. In this cluster it is the storage namespace, in a provider the remote namespace.
 	Namespace string
 	// RealClass is the configured class of backing claims in this cluster; empty means the default class.
 	RealClass string
-	// NamespaceClass is the class of backing claims in this cluster that the namespace of the claim asks for; empty means RealClass.
+	// NamespaceClass is the class of backing claims in this cluster that an annotation of the claim's namespace requests; empty means RealClass.
 	NamespaceClass string
 	// Offered are the classes that the provider offers.
 	Offered []authv1beta1.StorageType
-	// Waiting, if not empty, is the reason why it is not known at the moment what exists in the provider.
+	// Waiting, if not empty, is the reason why the objects in the provider are unknown now.
 	Waiting string
 	// Problem, if not empty, is the reason why claims of this namespace get no volume in the provider, with the cure.
 	Problem string
@@ -38,26 +38,26 @@ type Place struct {
 
 // State is everything that the decision about one claim depends on.
 type State struct {
-	// UID is the UID of the claim that the backing claim and the virtual volume are named after.
+	// UID identifies the decision and is part of the names of the backing claim and the virtual volume. It is the UID of the claim for which they were created.
 	UID types.UID
-	// Claim is the claim with that UID, or, once there is a virtual volume, the claim that the volume is reserved for. It is nil if there is none.
+	// Claim is the claim with that UID (see UIDs). Once the virtual volume exists, it is the claim in the volume's claimRef. It is nil if there is none.
 	Claim *corev1.PersistentVolumeClaim
 	// Classes are the StorageClasses of this cluster.
 	Classes []storagev1.StorageClass
-	// Node is the node that is selected for the claim, nil if it does not exist.
+	// Node is the node that is selected for the claim, nil if there is none.
 	Node *corev1.Node
-	// Volume is the volume with the name of the virtual volume, nil if there is none. It may belong to somebody else.
+	// Volume is the volume with the name of the virtual volume, nil if there is none. It may be an object that Liqo did not create.
 	Volume *corev1.PersistentVolume
-	// Abandoned tells that Volume belongs to a provider that this cluster no longer uses. Nothing can be done about its data, and no other process decides
-	// about the volume.
+	// Abandoned means that Volume belongs to a provider that this cluster no longer uses. Its data can no longer be reached, and no other process decides about
+	// the volume.
 	Abandoned bool
 	// Place is the cluster for which this process decides.
 	Place Place
-	// Backing is the claim with the name of the backing claim at Place, nil if there is none. It may belong to somebody else.
+	// Backing is the claim at Place with the name of the backing claim, nil if there is none. It may be an object that Liqo did not create.
 	Backing *corev1.PersistentVolumeClaim
-	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is never known for a provider.
+	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is always unknown for a provider.
 	BackingVolume *corev1.PersistentVolume
-	// Mounted tells that a pod on a node of Place mounts the claim. It is only known for a provider.
+	// Mounted means that a pod on a node of Place mounts the claim. It is set only for a provider.
 	Mounted bool
 }
 
@@ -66,7 +66,7 @@ type Action int
 
 // Actions. Each of them performs at most one write.
 const (
-	// Nothing means that no write is due.
+	// Nothing means that there is nothing to write.
 	Nothing Action = iota
 	// CreateBacking, PatchBacking and DeleteBacking write the backing claim.
 	CreateBacking
@@ -97,32 +97,34 @@ type Object interface {
 // Step is the next action for one claim.
 type Step struct {
 	Action Action
-	// Object is the object that Action writes. It belongs to the receiver.
+	// Object is the object that Action writes. The caller may change it.
 	Object Object
-	// Old is the object that Object was derived from, for patches, which apply only to that version. The receiver must not change it.
+	// Old is the version of Object before the change. A patch applies only to that version. The caller must not change it.
 	Old Object
 	// Why is the reason for the step: one clause for the log.
 	Why string
-	// Refused is a message for the user of the claim: why it gets no volume, or no larger one, and the cure. Empty for none.
+	// Refused is a message for the user of the claim. It says why the claim gets no volume, or no larger one, and how to change that. It is empty if the claim
+	// is not refused.
 	Refused string
-	// AwaitsDriver tells that the driver has still to create the volume of the backing claim. Its Events on that claim say why it does not.
+	// AwaitsDriver means that the driver has not created the volume of the backing claim yet. If the driver can't, its Events on the backing claim say why.
 	AwaitsDriver bool
-	// Confirm requires a second decision, on objects that are read from the API servers and not from a cache: the action can't be undone, it would be wrong
-	// for a claim that is gone, or it depends on a claim that Liqo did not create.
+	// Confirm means that the caller has to decide again with objects from the API servers instead of the cache. The action may be irreversible. Or it may be
+	// wrong if the claim was deleted, or depend on a claim that Liqo did not create.
 	Confirm bool
 }
 
-// Next decides what to do about one claim. The same state gives the same step, whatever happened before, and the sequence of steps is finite.
+// Next decides what to do about one claim. The same state always results in the same step, and the sequence of steps is finite.
 //
-// Next never changes a claim or a volume of somebody else. It deletes a backing claim in two cases only: its virtual volume was released and has reclaim
-// policy Delete, or no virtual volume was ever created and nothing needs one here. It never deletes a retained one.
+// Next never changes a claim or a volume that Liqo did not create. It deletes a backing claim in two cases only. In the first, its virtual volume was released
+// and has reclaim policy Delete. In the second, it never had a virtual volume and nothing needs one here. Next never deletes a retained backing claim. In a
+// provider, it retains a bound backing claim without a virtual volume, because an etcd restore from an older backup may have removed that volume.
 func Next(s State) Step {
 	volume := s.virtual()
 	switch {
 	case s.Place.Waiting != "":
 		return Step{Why: s.Place.Waiting}
 	case volume != nil && s.clusterOfVolume() != s.Place.Cluster && (!s.Abandoned || !s.free(volume)):
-		return s.unused("the volume of the claim is in another cluster")
+		return s.orMisplaced(s.unused("the volume of the claim is in another cluster"))
 	case volume != nil && !s.Abandoned && volume.Labels[LabelTenant] != s.Place.Tenant:
 		return Step{Why: "the volume belongs to another peering"}
 	case volume != nil && s.free(volume):
@@ -131,6 +133,8 @@ func Next(s State) Step {
 		return s.unused("the claim is gone")
 	case volume != nil:
 		return s.provisioned(volume)
+	case s.ahead():
+		return s.pending()
 	case s.Claim.Spec.VolumeName == VolumeName(s.UID):
 		return s.lost()
 	case s.Claim.Spec.VolumeName != "":
@@ -140,13 +144,13 @@ func Next(s State) Step {
 	}
 }
 
-// Concerns tells whether a claim is one of Liqo's: its class has the provisioner of Liqo.
+// Concerns reports whether a claim has a class of Liqo.
 func Concerns(claim *corev1.PersistentVolumeClaim, classes []storagev1.StorageClass) bool {
 	class := ClassOf(claim, classes)
 	return class != nil && class.Provisioner == Provisioner
 }
 
-// virtual returns the volume if it is the virtual volume of the claim.
+// virtual returns Volume if it is the virtual volume of the claim, else nil.
 func (s *State) virtual() *corev1.PersistentVolume {
 	if s.Volume == nil || VolumeUID(s.Volume) != s.UID {
 		return nil
@@ -154,71 +158,72 @@ func (s *State) virtual() *corev1.PersistentVolume {
 	return s.Volume
 }
 
-// free tells whether no claim uses the virtual volume any more.
+// ahead reports whether AnnotationAhead of the claim requests a second volume with this UID.
+func (s *State) ahead() bool {
+	_, uid := ahead(s.Claim)
+	return uid != "" && uid == s.UID
+}
+
+// free reports whether no claim uses the virtual volume any more.
 func (s *State) free(volume *corev1.PersistentVolume) bool {
 	return s.Claim == nil || volume.Status.Phase == corev1.VolumeReleased
 }
 
 func (s *State) clusterOfVolume() string { return s.Volume.Labels[api.LabelRemoteClusterID] }
 
-// ours tells whether the backing claim was created for the claim. The metadata of a claim in a provider proves it only together with the origin.
+// ours reports whether the backing claim was created for the claim. In a provider, it must also have the labels of this consumer, because others write claims
+// there.
 func (s *State) ours() bool {
 	return s.Backing != nil && s.UID != "" && BackingUID(s.Backing) == s.UID &&
 		(s.Place.Cluster == "" || s.Backing.Labels[api.LabelOrigin] == s.Place.Origin && s.Backing.Labels[api.LabelDestination] == s.Place.Cluster)
 }
 
-// disposable tells whether the backing claim goes with the virtual volume. Only a volume of the same cluster speaks for it, and never for retained data:
-// a virtual kubelet can create a volume with the name of one that is gone.
+// disposable reports whether the backing claim may be deleted together with the virtual volume. Both must be in the same cluster, and the backing claim must
+// not be retained. Otherwise a virtual kubelet could delete retained data: it can create a virtual volume with the name of a deleted one.
 func (s *State) disposable() bool {
 	return s.ours() && s.clusterOfVolume() == s.Place.Cluster && s.Backing.Annotations[AnnotationRetained] != api.True
 }
 
-// unused deletes a backing claim that never got a virtual volume and that nothing needs here.
+// unused deletes a backing claim that never had a virtual volume and that nothing needs here.
 func (s *State) unused(why string) Step {
 	if !s.ours() || s.Backing.DeletionTimestamp != nil || s.Backing.Annotations[AnnotationRetained] == api.True {
 		return Step{Why: why}
 	}
+	if s.Place.Cluster != "" && s.Backing.Spec.VolumeName != "" && s.Backing.Annotations[AnnotationRetained] != retainedCopy {
+		return s.keep("it may have data, and this cluster does not know its virtual volume: " + why)
+	}
 	return Step{Action: DeleteBacking, Object: s.Backing, Why: why, Confirm: true}
 }
 
-// foreign decides about a claim that is not one of Liqo. A pod in a provider can't use it, unless the provider has a claim of that name from somebody else.
+// keep marks a backing claim as retained.
+func (s *State) keep(why string) Step {
+	kept := s.Backing.DeepCopy()
+	annotate(&kept.ObjectMeta, AnnotationRetained, api.True)
+	return Step{Action: PatchBacking, Object: kept, Old: s.Backing, Why: why, Confirm: true}
+}
+
+// foreign decides about a claim that Liqo does not provision. Its volume is not available to pods in a provider, unless the provider has a claim of that name
+// that Liqo did not create.
 func (s *State) foreign(why string) Step {
 	step := s.unused(why)
 	scheduled := s.Claim.Spec.VolumeName == "" && s.Node != nil && ProviderOf(s.Node) == s.Place.Cluster
-	if step.Action != Nothing || s.Place.Cluster == "" || s.Backing != nil || !s.Mounted && !scheduled || s.Mounted && Ephemeral(s.Claim) {
-		return step
+	if step.Action == Nothing && s.Place.Cluster != "" && s.Backing == nil && !s.Mounted && scheduled {
+		return s.refuseClass()
 	}
-	class := "no StorageClass"
-	if named := s.Claim.Spec.StorageClassName; named != nil && *named != "" {
-		class = "StorageClass " + *named
-	}
-	step = refuse("the claim has %s, whose volumes are in this cluster only, and its pod is scheduled on a virtual node of cluster %s: use a claim of StorageClass %s, "+
-		"keep the pod off virtual nodes (node affinity with %s DoesNotExist), or create PersistentVolumeClaim %s in %s",
-		class, s.Place.Cluster, s.ownClass(), api.LabelType, s.Claim.Name, s.where())
-	step.Confirm = true // caches hold only claims that Liqo created
-	return step
+	return s.orMisplaced(step)
 }
 
-// ownClass returns the name of a class of Liqo.
-func (s *State) ownClass() string {
-	for i := range s.Classes {
-		if s.Classes[i].Provisioner == Provisioner {
-			return s.Classes[i].Name
-		}
-	}
-	return "liqo"
-}
-
-// lost decides about a claim whose virtual volume is gone, or has never been one of Liqo. The backing claim may hold data, so it stays.
+// lost decides about a claim whose virtual volume was deleted, or whose volume Liqo did not create. The backing claim may hold data, so it is kept.
 func (s *State) lost() Step {
 	if s.Volume == nil && s.ours() {
-		return refuse("PersistentVolume %s of this claim is gone, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim, and delete this one",
+		return refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim, and delete this one",
 			VolumeName(s.UID), s.backingName(), s.where())
 	}
 	return Step{Why: "the claim is bound to a volume that Liqo did not create"}
 }
 
-// released decides about a virtual volume whose claim is gone. A volume that a person deletes need not be released before: it may have had no claim.
+// released decides about a virtual volume whose claim was deleted. If a person deletes the volume, released does not wait until Kubernetes releases it, because
+// it may never have been bound.
 func (s *State) released(volume *corev1.PersistentVolume) Step {
 	deleting := volume.DeletionTimestamp != nil
 	switch {
@@ -237,17 +242,23 @@ func (s *State) released(volume *corev1.PersistentVolume) Step {
 	}
 }
 
-// retain keeps the backing claim of a virtual volume. It marks the backing claim before the volume is gone: afterwards it would look like a backing claim
-// that never got a volume.
+// retain keeps the backing claim of a virtual volume that is being deleted.
+//
+// The remote namespaces of a provider are deleted when a peering or an offloading ends, and only virtual volumes hold them. So there the virtual volume stays
+// until the backing claim is gone. The storage namespace of this cluster is never deleted with its claims. There, retain marks the backing claim before it
+// releases the virtual volume. Otherwise unused could delete the backing claim, which would then have neither the mark nor a virtual volume.
 func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 	switch {
+	case s.Place.Cluster != "" && s.ours() && s.Backing.Annotations[AnnotationRetained] == api.True: // by an earlier release; it would outlive policy Delete
+		unmarked := s.Backing.DeepCopy()
+		annotate(&unmarked.ObjectMeta, AnnotationRetained, "")
+		return Step{Action: PatchBacking, Object: unmarked, Old: s.Backing, Why: "its virtual volume decides about it", Confirm: true}
 	case !deleting:
 		return Step{Why: "the volume is retained"}
+	case s.Place.Cluster != "" && s.ours():
+		return Step{Why: "the volume holds the namespace of its retained data"}
 	case s.disposable():
-		kept := s.Backing.DeepCopy()
-		annotate(&kept.ObjectMeta, AnnotationRetained, api.True)
-		why := "the reclaim policy of its volume is " + string(volume.Spec.PersistentVolumeReclaimPolicy)
-		return Step{Action: PatchBacking, Object: kept, Old: s.Backing, Why: why, Confirm: true}
+		return s.keep("the reclaim policy of its volume is " + string(volume.Spec.PersistentVolumeReclaimPolicy))
 	default:
 		return release(volume)
 	}
@@ -260,14 +271,14 @@ func release(volume *corev1.PersistentVolume) Step {
 	}
 	free := volume.DeepCopy()
 	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == Finalizer })
-	return Step{Action: PatchVolume, Object: free, Old: volume, Why: "its backing claim is decided about", Confirm: true}
+	return Step{Action: PatchVolume, Object: free, Old: volume, Why: "nothing is left to do for its backing claim", Confirm: true}
 }
 
-// provisioned decides about a claim that has a virtual volume here.
+// provisioned decides about a claim that has a virtual volume at Place.
 func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 	switch {
 	case volume.DeletionTimestamp != nil && s.Claim.Spec.VolumeName == "":
-		return release(volume) // Kubernetes binds no such volume, so no pod used it; another one follows
+		return release(volume) // Kubernetes never bound it, so no pod used it; Liqo creates another one
 	case volume.DeletionTimestamp != nil:
 		return Step{Why: "the volume is deleted together with its claim"}
 	case s.Claim.Spec.VolumeName != volume.Name:
@@ -275,8 +286,12 @@ func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 	case s.backedByPod():
 		return Step{Why: "the claim has its volume"}
 	case !s.ours():
-		return refuse("the claim behind volume %s is gone, PersistentVolumeClaim %s in %s: restore it from a backup, or delete this claim",
+		return refuse("the backing claim of volume %s, PersistentVolumeClaim %s in %s, was deleted: restore it from a backup, or delete this claim",
 			volume.Name, s.backingName(), s.where())
+	case s.Backing.Annotations[AnnotationRetained] == retainedCopy:
+		used := s.Backing.DeepCopy()
+		annotate(&used.ObjectMeta, AnnotationRetained, "")
+		return Step{Action: PatchBacking, Object: used, Old: s.Backing, Why: "its virtual volume is bound, and decides about it from now on", Confirm: true}
 	default:
 		return s.grow(volume)
 	}
@@ -288,19 +303,23 @@ func (s *State) pending() Step {
 		return s.foreign("its StorageClass is not one of Liqo")
 	}
 	if err := s.unsupported(); err != nil {
-		if s.Place.Cluster != "" { // the controller manager reports it
+		if s.Place.Cluster != "" { // the controller manager of this cluster reports the refusal
 			return Step{Why: err.Error()}
 		}
 		return refuse("%s", err)
 	}
-	node := s.Claim.Annotations[AnnotationSelectedNode]
+	node := SelectedNode(s.Claim, s.UID)
 	switch {
+	case node == "" && s.ahead():
+		return Step{Why: "the driver can't create the volume for the node"}
 	case node == "":
-		return Step{Why: "waiting for the first pod of the claim to be scheduled"}
+		return s.orMisplaced(Step{Why: "waiting for the first pod of the claim to be scheduled"})
 	case s.Node == nil:
 		return Step{Why: "node " + node + " does not exist"}
 	case ProviderOf(s.Node) != s.Place.Cluster:
 		return s.unused("the pod of the claim is scheduled in another cluster")
+	case s.stuck():
+		return s.disown()
 	case s.Claim.DeletionTimestamp != nil:
 		return Step{Why: "the claim is being deleted"}
 	case s.Place.Problem != "":
@@ -312,7 +331,7 @@ func (s *State) pending() Step {
 	case s.Backing.DeletionTimestamp != nil:
 		return Step{Why: "waiting for the deletion of claim " + s.backingName()}
 	case !s.ours():
-		return refuse("PersistentVolumeClaim %s exists in %s and does not belong to this claim: delete it there, or give this claim another name",
+		return refuse("PersistentVolumeClaim %s exists in %s and does not belong to this claim: delete it there, or delete this claim and create it under another name",
 			s.backingName(), s.where())
 	case s.Backing.Status.Phase == corev1.ClaimLost:
 		return refuse("the volume of PersistentVolumeClaim %s in %s is lost: delete this claim and create it again", s.backingName(), s.where())
@@ -326,7 +345,22 @@ func (s *State) pending() Step {
 	}
 }
 
-// backedByPod tells whether the data is in a claim that belongs to the copy of the claim's pod in a provider.
+// stuck reports whether an unbound backing claim in a provider waits for a virtual volume that Liqo does not create now. Liqo creates no virtual volume for a
+// claim that is being deleted, and none during a move. Users can cause both at any time, with a finalizer or with AnnotationMove.
+func (s *State) stuck() bool {
+	return s.Place.Cluster != "" && s.ours() && s.Backing.DeletionTimestamp == nil && s.Backing.Spec.VolumeName == "" && s.Backing.Annotations[AnnotationRetained] == "" &&
+		(s.Claim.DeletionTimestamp != nil || s.Claim.Annotations[AnnotationMove] != "")
+}
+
+// disown marks a backing claim without data, so that unused deletes it even if it is bound later. Otherwise its storage would stay allocated without a user,
+// and the quota of the claim's namespace would not count it.
+func (s *State) disown() Step {
+	empty := s.Backing.DeepCopy()
+	annotate(&empty.ObjectMeta, AnnotationRetained, retainedCopy)
+	return Step{Action: PatchBacking, Object: empty, Old: s.Backing, Why: "it has no data, and gets no virtual volume for now", Confirm: true}
+}
+
+// backedByPod reports whether the data is in an ephemeral claim that Kubernetes created in the provider for the copy of the pod.
 func (s *State) backedByPod() bool { return s.Place.Cluster != "" && Ephemeral(s.Claim) }
 
 func (s *State) createVolume(why string) Step {
@@ -336,12 +370,12 @@ func (s *State) createVolume(why string) Step {
 	return Step{Action: CreateVolume, Object: s.newVolume(), Why: why, Confirm: true}
 }
 
-// bound tells whether the backing claim is bound to a known volume.
+// bound reports whether the backing claim is bound and its volume is known.
 func (s *State) bound() bool {
 	return s.Backing.Status.Phase == corev1.ClaimBound && s.BackingVolume != nil && s.BackingVolume.Name == s.Backing.Spec.VolumeName
 }
 
-// reselect passes the selected node on to an unbound backing claim, and passes on to the claim that the driver refused the node.
+// reselect copies the selected node to an unbound backing claim. If the driver rejects the node, reselect removes the node from the claim as well.
 func (s *State) reselect(node string) Step {
 	selected, written, refused := s.Backing.Annotations[AnnotationSelectedNode], s.Backing.Annotations[annotationNode], s.Backing.Annotations[annotationRefused]
 	next := s.Backing.DeepCopy()
@@ -356,7 +390,11 @@ func (s *State) reselect(node string) Step {
 		step.Why = "the driver refused node " + node
 	case selected == "" && refused == s.Claim.ResourceVersion:
 		again := s.Claim.DeepCopy()
-		annotate(&again.ObjectMeta, AnnotationSelectedNode, "")
+		if s.ahead() {
+			annotate(&again.ObjectMeta, AnnotationAhead, AheadOf(node, s.UID)+"/"+aheadRefused)
+		} else {
+			annotate(&again.ObjectMeta, AnnotationSelectedNode, "")
+		}
 		return Step{Action: PatchClaim, Object: again, Old: s.Claim, Why: "the driver can't create the volume for node " + node}
 	default:
 		annotate(&next.ObjectMeta, AnnotationSelectedNode, node)
@@ -367,7 +405,7 @@ func (s *State) reselect(node string) Step {
 	return step
 }
 
-// unsupported returns why a claim can't have a volume of Liqo in any cluster, nil if it can.
+// unsupported returns the reason why a claim can't have a volume of Liqo in any cluster, nil if it can.
 func (s *State) unsupported() error {
 	spec := &s.Claim.Spec
 	source := func(field, kind, name string) error {
@@ -393,7 +431,7 @@ func (s *State) unsupported() error {
 	return nil
 }
 
-// where names the namespace of the backing claim for users.
+// where describes the namespace of the backing claim to users.
 func (s *State) where() string {
 	if s.Place.Cluster == "" {
 		return "namespace " + s.Place.Namespace

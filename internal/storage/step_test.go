@@ -267,7 +267,7 @@ func TestRefusals(t *testing.T) {
 		"lost volume": {on(here(), claim("n1"), func(s *State) {
 			s.Backing = created(t, *s)
 			s.Claim.Spec.VolumeName = "pvc-u1"
-		}), []string{"PersistentVolume pvc-u1 of this claim is gone", "copy the data"}},
+		}), []string{"PersistentVolume pvc-u1 of this claim was deleted", "copy the data"}},
 		"no expansion": {on(here(), claim("n1"), class("standard", func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = nil }), func(s *State) {
 			s.Backing = created(t, *s)
 			bound(s)
@@ -448,6 +448,22 @@ func TestUses(t *testing.T) {
 	for name, want := range map[string]bool{"data": true, "web-scratch": true, "disk": false, "web-config": false} {
 		if Uses(pod, name) != want {
 			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
+
+// TestTheCureNamesTheOldestClass: whatever the order in which the classes are listed.
+func TestTheCureNamesTheOldestClass(t *testing.T) {
+	own := func(name string, created int64) storagev1.StorageClass {
+		return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(created, 0)}, Provisioner: Provisioner}
+	}
+	foreign := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "disks.example"}
+	classes := []storagev1.StorageClass{own("kept", 2), own("liqo", 1), foreign, own("twin", 1)}
+	for range classes {
+		classes = append(classes[1:], classes[0])
+		s := State{Classes: classes}
+		if got := s.ownClass(); got != "liqo" {
+			t.Errorf("of %v: %s", classes, got)
 		}
 	}
 }

@@ -55,10 +55,15 @@ type world struct {
 	uids    []types.UID
 	history []string
 	quiet   bool
+	// backup is a backup of the cluster, nil if there is none. restored tells that the cluster was restored from one.
+	backup   *objects
+	restored bool
+	// used are the UIDs of the backing claims in the provider that had a bound virtual volume.
+	used map[types.UID]bool
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), now: (&objects{}).copy(), places: [2]Place{here(), there()}}
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), now: (&objects{}).copy(), places: [2]Place{here(), there()}, used: map[types.UID]bool{}}
 	w.note("seed %d", seed)
 	return w
 }
@@ -207,7 +212,9 @@ func (w *world) deleteBacking(uid types.UID, place int, have *corev1.PersistentV
 		if volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 			w.fatal("retained data was deleted")
 		}
-	} else if have.Annotations[AnnotationRetained] != "" {
+	} else if place == 1 && volume == nil && w.used[have.UID] {
+		w.fatal("data that the cluster has forgotten was deleted")
+	} else if have.Annotations[AnnotationRetained] == api.True {
 		w.fatal("retained data was deleted after its volume")
 	}
 	if have.DeletionTimestamp == nil {
@@ -218,7 +225,7 @@ func (w *world) deleteBacking(uid types.UID, place int, have *corev1.PersistentV
 
 // event lets somebody do something.
 func (w *world) event() {
-	switch c := w.now.claim; w.r.IntN(16) {
+	switch c := w.now.claim; w.r.IntN(17) {
 	case 0, 1:
 		w.create()
 	case 2:
@@ -257,9 +264,26 @@ func (w *world) event() {
 		w.note("link: %q", w.places[1].Waiting)
 	case 9:
 		w.stranger()
+	case 10:
+		w.restore()
 	default:
 		w.kubernetes()
 	}
+}
+
+// restore makes a backup of this cluster, or restores it. The provider knows nothing of it, and caches are read again.
+func (w *world) restore() {
+	if w.backup == nil || w.r.IntN(3) > 0 {
+		w.backup = w.now.copy()
+		w.note("backup")
+		return
+	}
+	former := w.backup.copy()
+	w.now.claim, w.now.volumes, w.now.backing[0] = former.claim, former.volumes, former.backing[0]
+	w.restored = true
+	w.note("the cluster is restored")
+	w.changed(nil)
+	w.past = nil
 }
 
 func (w *world) create() {
@@ -339,6 +363,9 @@ func (w *world) bind() {
 		case c.Spec.VolumeName == "" && v.DeletionTimestamp == nil:
 			c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity, v.Status.Phase = v.Name, corev1.ClaimBound, v.Spec.Capacity.DeepCopy(), corev1.VolumeBound
 			w.note("volume %s is bound", v.Name)
+			if b := w.now.backing[1][claimName]; b != nil && BackingUID(b) == uid && v.Labels[api.LabelRemoteClusterID] != "" {
+				w.used[b.UID] = true
+			}
 			w.changed(c)
 			w.changed(v)
 		}

@@ -57,7 +57,7 @@ func CacheDir() (string, error) {
 // Only one call of Set at a time runs on a cache; others wait until ctx ends.
 func (b Builder) Set(ctx context.Context, metricsServer bool) (string, error) {
 	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
-		return "", fmt.Errorf("making the cache: %w", err)
+		return "", fmt.Errorf("creating the cache: %w", err)
 	}
 	unlock, err := process.Lock(ctx, filepath.Join(b.Cache, "lock"), b.Wait)
 	if err != nil {

@@ -89,7 +89,7 @@ func (g Group) Make() error {
 			parent := dir
 			dir = filepath.Join(dir, part)
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("making control group: %w", err)
+				return fmt.Errorf("creating control group: %w", err)
 			}
 			if err := inherit(parent, dir); err != nil {
 				return fmt.Errorf("setting up control group %s: %w", dir, err)
@@ -209,7 +209,7 @@ func Mount(hierarchies []Hierarchy) error {
 	for _, h := range hierarchies {
 		dir := filepath.Join(root, filepath.Base(h.Path))
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("making %s: %w", dir, err)
+			return fmt.Errorf("creating %s: %w", dir, err)
 		}
 		if err := unix.Mount("cgroup", dir, "cgroup", 0, h.Options); err != nil {
 			return fmt.Errorf("mounting control groups %s: %w", h.Options, err)
@@ -227,7 +227,7 @@ func Mount(hierarchies []Hierarchy) error {
 func retire(root string) error {
 	dir := filepath.Join(root, inner)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making control group: %w", err)
+		return fmt.Errorf("creating control group: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("moving into control group %s: %w", dir, err)

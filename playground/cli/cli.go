@@ -82,7 +82,7 @@ It needs root, runc, nftables and a static busybox, and Go to build the programs
 		SilenceUsage:  true,
 	}
 	root.AddCommand(e.build(), e.create(), e.delete(), e.get(), e.load(), e.exec(), e.partition(), e.heal(),
-		e.stop(), e.kill(), e.start(), image.Command())
+		e.stop(), e.kill(), e.start(), image.Command(build.CacheDir, e.report))
 	root.AddCommand(e.internals()...)
 	return root
 }

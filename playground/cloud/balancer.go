@@ -29,8 +29,8 @@ type balancer struct {
 	client   kubernetes.Interface
 	config   Config
 	recorder record.EventRecorder
-	// told maps the UID of each Service without an address to the last reported reason. It prevents repeated Events.
-	told map[types.UID]string
+	// reported maps the UID of each Service without an address to the last reported reason. It prevents repeated Events.
+	reported map[types.UID]string
 }
 
 // serveAddresses runs the balancer until ctx ends. Each change of a relevant Service triggers a round over all Services.
@@ -42,7 +42,7 @@ func serveAddresses(ctx context.Context, client kubernetes.Interface, config Con
 		client:   client,
 		config:   config,
 		recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "playground-cloud"}),
-		told:     map[types.UID]string{},
+		reported: map[types.UID]string{},
 	}
 
 	// The queue has only one item, which stands for all Services. So a burst of changes causes only one round.
@@ -133,13 +133,13 @@ func (b *balancer) round(ctx context.Context) error {
 
 // explain emits an Event for each Service without an address, once per reason.
 func (b *balancer) explain(refused []refusal) {
-	told := map[types.UID]string{}
+	reported := map[types.UID]string{}
 	for _, r := range refused {
-		told[r.service.UID] = r.reason
-		if b.told[r.service.UID] != r.reason {
+		reported[r.service.UID] = r.reason
+		if b.reported[r.service.UID] != r.reason {
 			b.recorder.Event(r.service, corev1.EventTypeWarning, "NoAddress", r.reason)
 			b.config.Logger.Warn("no address for a Service", "service", r.service.Namespace+"/"+r.service.Name, "reason", r.reason)
 		}
 	}
-	b.told = told
+	b.reported = reported
 }

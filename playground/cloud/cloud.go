@@ -30,8 +30,9 @@ type Config struct {
 	RestConfig *rest.Config
 	// ClusterName is added to every log line.
 	ClusterName string
-	// AddressPool contains the addresses for Services. Without any, Run leaves load balancers alone. Nothing else may use them, especially no node. Run removes an address of the pool from
-	// Interface if no Service has it. The first and last address of an IPv4 prefix shorter than /31 are never assigned.
+	// AddressPool contains the addresses for Services. If it is empty, Run ignores load balancers. Nothing else may use these addresses, especially
+	// no node. Run removes an address of the pool from Interface if no Service has it. The first and last address of an IPv4 prefix shorter than /31
+	// are never assigned.
 	AddressPool []netip.Prefix
 	// Interface is the network interface that gets the addresses. Empty means "eth0".
 	Interface string
@@ -45,7 +46,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Run serves load balancers and volumes until ctx ends, and then returns nil. It creates the default StorageClass "standard" if it is missing.
+// Run serves load balancers and volumes until ctx ends, and then returns nil. It creates the StorageClasses "standard", the default, and "shared" if
+// they are missing.
 func Run(ctx context.Context, config Config) error {
 	config.Interface = cmp.Or(config.Interface, "eth0")
 	config.VolumeRoot = cmp.Or(config.VolumeRoot, "/var/lib/playground/volumes")
@@ -71,7 +73,7 @@ func Run(ctx context.Context, config Config) error {
 	limits.UserAgent = "playground-cloud"
 	client, err := kubernetes.NewForConfig(limits)
 	if err != nil {
-		return fmt.Errorf("making a client for cluster %s: %w", config.ClusterName, err)
+		return fmt.Errorf("creating a client for cluster %s: %w", config.ClusterName, err)
 	}
 
 	// The provisioner library logs through klog.
@@ -86,7 +88,7 @@ func Run(ctx context.Context, config Config) error {
 		go func() { failed <- serve(ctx, client, config) }()
 	}
 	var all error
-	for range parts { // the first that ends, ends the others
+	for range parts { // when one part ends, end the others
 		all = errors.Join(all, <-failed)
 		cancel()
 	}

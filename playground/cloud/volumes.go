@@ -13,7 +13,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -22,19 +24,39 @@ import (
 const (
 	// StorageClassName is the name of the default StorageClass of a playground cluster.
 	StorageClassName = "standard"
+	// SharedClassName is the name of a StorageClass whose volumes every node can use, and that can be enlarged.
+	SharedClassName = "shared"
 	// ProvisionerName is the provisioner field of StorageClasses whose volumes this package provisions.
 	ProvisionerName = "playground.local/hostpath"
 )
 
-// serveVolumes creates the default StorageClass and provisions volumes until ctx ends.
+// resync is the interval at which failed enlargements are retried.
+const resync = 10 * time.Second
+
+// serveVolumes creates the StorageClasses, and provisions and enlarges volumes until ctx ends.
 func serveVolumes(ctx context.Context, client kubernetes.Interface, config Config) error {
 	if err := os.MkdirAll(config.VolumeRoot, 0o755); err != nil {
-		return fmt.Errorf("making the folder of volumes: %w", err)
+		return fmt.Errorf("creating the folder of volumes: %w", err)
 	}
-	if err := makeStorageClass(ctx, client); err != nil {
-		return err
+	for _, class := range storageClasses() {
+		if err := makeStorageClass(ctx, client, class); err != nil {
+			return err
+		}
 	}
 	disks := &provisioner{client: client, root: config.VolumeRoot, logger: config.Logger}
+	factory := informers.NewSharedInformerFactory(client, resync)
+	if _, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, object any) {
+			if claim, is := object.(*corev1.PersistentVolumeClaim); is {
+				if err := disks.enlarge(ctx, claim); err != nil && ctx.Err() == nil {
+					config.Logger.Warn("enlarging a volume", "claim", claim.Namespace+"/"+claim.Name, "err", err)
+				}
+			}
+		},
+	}); err != nil {
+		return fmt.Errorf("watching claims: %w", err)
+	}
+	factory.Start(ctx.Done())
 	controller.NewProvisionController(ctx, client, ProvisionerName, disks,
 		controller.LeaderElection(false),
 		controller.AddFinalizer(true), // the finalizer makes sure that the files are removed even if a user deletes the PersistentVolume
@@ -43,25 +65,39 @@ func serveVolumes(ctx context.Context, client kubernetes.Interface, config Confi
 	return nil
 }
 
-// makeStorageClass creates the default StorageClass if it is missing. It retries until the API server responds, which may start later than
-// this program. It returns nil if ctx ends.
-func makeStorageClass(ctx context.Context, client kubernetes.Interface) error {
-	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        StorageClassName,
-			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+// storageClasses returns the StorageClass whose volumes belong to no node, and then the default one, whose volumes are the disks of nodes. The
+// default one is last, because the creation of a cluster waits for it.
+func storageClasses() []*storagev1.StorageClass {
+	return []*storagev1.StorageClass{
+		{
+			ObjectMeta:           metav1.ObjectMeta{Name: SharedClassName},
+			Provisioner:          ProvisionerName,
+			ReclaimPolicy:        ptr.To(corev1.PersistentVolumeReclaimDelete),
+			VolumeBindingMode:    ptr.To(storagev1.VolumeBindingImmediate),
+			AllowVolumeExpansion: ptr.To(true),
 		},
-		Provisioner:       ProvisionerName,
-		ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        StorageClassName,
+				Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+			},
+			Provisioner:       ProvisionerName,
+			ReclaimPolicy:     ptr.To(corev1.PersistentVolumeReclaimDelete),
+			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		},
 	}
+}
+
+// makeStorageClass creates a StorageClass if it is missing. It retries until the API server responds, which may start later than this program. It
+// returns nil if ctx ends.
+func makeStorageClass(ctx context.Context, client kubernetes.Interface, class *storagev1.StorageClass) error {
 	for {
 		_, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
 		if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 			return nil
 		}
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-			return fmt.Errorf("making StorageClass %s: %w", StorageClassName, err)
+			return fmt.Errorf("creating StorageClass %s: %w", class.Name, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -81,7 +117,8 @@ type provisioner struct {
 // background.
 func (p *provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	var node *corev1.Node
-	if options.SelectedNodeName != "" {
+	// A volume of a class that does not wait belongs to no node, even if the claim has one selected.
+	if options.SelectedNodeName != "" && ptr.Deref(options.StorageClass.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer {
 		found, err := p.client.CoreV1().Nodes().Get(ctx, options.SelectedNodeName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil, controller.ProvisioningReschedule, fmt.Errorf("finding node %s: %w", options.SelectedNodeName, err)
@@ -97,11 +134,11 @@ func (p *provisioner) Provision(ctx context.Context, options controller.Provisio
 	}
 	folder := volume.Spec.HostPath.Path
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return nil, controller.ProvisioningFinished, fmt.Errorf("making volume %s: %w", volume.Name, err)
+		return nil, controller.ProvisioningFinished, fmt.Errorf("creating volume %s: %w", volume.Name, err)
 	}
 	// MkdirAll applies the umask, so set the permissions again.
 	if err := os.Chmod(folder, 0o777); err != nil {
-		return nil, controller.ProvisioningFinished, fmt.Errorf("making volume %s: %w", volume.Name, err)
+		return nil, controller.ProvisioningFinished, fmt.Errorf("creating volume %s: %w", volume.Name, err)
 	}
 	p.logger.Info("volume made", "volume", volume.Name, "claim", options.PVC.Namespace+"/"+options.PVC.Name, "node", options.SelectedNodeName)
 	return volume, controller.ProvisioningFinished, nil
@@ -120,6 +157,40 @@ func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume)
 		return fmt.Errorf("removing volume %s: %w", volume.Name, err)
 	}
 	p.logger.Info("volume removed", "volume", volume.Name)
+	return nil
+}
+
+// enlarge sets the size of a bound claim and its volume to the size that the claim requests, if its StorageClass is one of ours and allows it. The
+// folder itself has no size.
+func (p *provisioner) enlarge(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	wanted, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
+	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.StorageClassName == nil || have.Cmp(wanted) >= 0 {
+		return nil
+	}
+	class, err := p.client.StorageV1().StorageClasses().Get(ctx, *claim.Spec.StorageClassName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading StorageClass %s: %w", *claim.Spec.StorageClassName, err)
+	}
+	if class.Provisioner != ProvisionerName || !ptr.Deref(class.AllowVolumeExpansion, false) {
+		return nil
+	}
+	volume, err := p.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
+	}
+	volume.Spec.Capacity[corev1.ResourceStorage] = wanted
+	if _, err := p.client.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("enlarging volume %s: %w", volume.Name, err)
+	}
+	larger := claim.DeepCopy()
+	larger.Status.Capacity[corev1.ResourceStorage] = wanted
+	if _, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, larger, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("writing the size of claim %s: %w", claim.Name, err)
+	}
+	p.logger.Info("volume enlarged", "volume", volume.Name, "claim", claim.Namespace+"/"+claim.Name, "size", wanted.String())
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
@@ -122,6 +123,52 @@ func TestVolumeIsMadeAndRemoved(t *testing.T) {
 		volume.Name = name
 		if err := p.Delete(t.Context(), volume); err == nil {
 			t.Errorf("%q: accepted", name)
+		}
+	}
+}
+
+func TestAVolumeOfAClassThatDoesNotWaitBelongsToNoNode(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelHostname: "host1"}}}
+	p := &provisioner{client: fake.NewClientset(node), root: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
+	for _, class := range storageClasses() {
+		options := claim()
+		options.StorageClass, options.SelectedNodeName = class, "n1"
+		volume, _, err := p.Provision(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits := *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer; waits != (volume.Spec.NodeAffinity != nil) {
+			t.Errorf("class %s: node affinity %v", class.Name, volume.Spec.NodeAffinity)
+		}
+	}
+}
+
+func TestVolumesGrowIfTheirClassAllowsIt(t *testing.T) {
+	for class, want := range map[string]string{StorageClassName: "1Gi", SharedClassName: "2Gi", "foreign": "1Gi"} {
+		one := claim().PVC
+		one.Spec.StorageClassName, one.Spec.VolumeName = &class, "pvc-1"
+		one.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: one.Spec.Resources.Requests.DeepCopy()}
+		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1"}, Spec: corev1.PersistentVolumeSpec{Capacity: one.Status.Capacity.DeepCopy()}}
+		foreign := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Provisioner: "liqo.io/storage", AllowVolumeExpansion: ptr.To(true)}
+		classes := storageClasses()
+		client := fake.NewClientset(one, volume, foreign, classes[0], classes[1])
+		one.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+		p := &provisioner{client: client, logger: slog.New(slog.DiscardHandler)}
+		if err := p.enlarge(t.Context(), one); err != nil {
+			t.Error(class, err)
+		}
+		now, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := client.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "data", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, have := range []corev1.ResourceList{now.Spec.Capacity, shown.Status.Capacity} {
+			if size := have[corev1.ResourceStorage]; size.String() != want {
+				t.Errorf("class %s: %s, want %s", class, size.String(), want)
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"liqo.io/playground/component"
 )
@@ -76,7 +78,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
-// passes tells whether the same request may succeed later.
+// passes reports whether the same request may succeed later.
 func (e *statusError) passes() bool { return e.code == http.StatusTooManyRequests || e.code >= 500 }
 
 func (c *client) get(ctx context.Context, path string, into any) error {
@@ -131,14 +133,7 @@ func (c *client) settled(ctx context.Context, state State) error {
 			wrong = append(wrong, "node "+n.Name+" is not ready")
 		}
 	}
-	deployments := []string{"coredns"}
-	if state.MetricsServer {
-		deployments = append(deployments, "metrics-server")
-	}
-	if state.ControlPlaneOnly {
-		deployments = nil
-	}
-	for _, name := range deployments {
+	for _, name := range deployments(state) {
 		var d appsv1.Deployment
 		if err := c.get(ctx, "/apis/apps/v1/namespaces/kube-system/deployments/"+name, &d); err != nil {
 			return err
@@ -160,6 +155,89 @@ func (c *client) settled(ctx context.Context, state State) error {
 		return errors.New(strings.Join(wrong, ", "))
 	}
 	return nil
+}
+
+// deployments returns the names of the Deployments in kube-system that a ready cluster needs.
+func deployments(state State) []string {
+	switch {
+	case state.ControlPlaneOnly:
+		return nil
+	case state.MetricsServer:
+		return []string{"coredns", "metrics-server"}
+	}
+	return []string{"coredns"}
+}
+
+// unsettled describes the objects that settled waits for: the conditions of nodes that are not ready, and of the Deployments and pods that are not
+// available, with the states of their containers.
+func (c *client) unsettled(ctx context.Context, state State) string {
+	var found []string
+	var nodes corev1.NodeList
+	if err := c.get(ctx, "/api/v1/nodes", &nodes); err != nil {
+		return err.Error()
+	}
+	for _, n := range nodes.Items {
+		if nodeReady(n) {
+			continue
+		}
+		said := "node " + n.Name + " has no condition yet"
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				said = fmt.Sprintf("node %s: Ready is %s: %s: %s", n.Name, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+		for _, taint := range n.Spec.Taints {
+			said += ", taint " + taint.ToString()
+		}
+		found = append(found, said)
+	}
+	for _, name := range deployments(state) {
+		var d appsv1.Deployment
+		if err := c.get(ctx, "/apis/apps/v1/namespaces/kube-system/deployments/"+name, &d); err != nil {
+			found = append(found, err.Error())
+			continue
+		}
+		if d.Status.AvailableReplicas > 0 || d.Spec.Selector == nil {
+			continue
+		}
+		for _, condition := range d.Status.Conditions {
+			found = append(found, fmt.Sprintf("deployment %s: %s is %s: %s: %s", name, condition.Type, condition.Status, condition.Reason, condition.Message))
+		}
+		var pods corev1.PodList
+		if err := c.get(ctx, "/api/v1/namespaces/kube-system/pods?labelSelector="+url.QueryEscape(labels.Set(d.Spec.Selector.MatchLabels).String()), &pods); err != nil {
+			found = append(found, err.Error())
+			continue
+		}
+		found = append(found, fmt.Sprintf("deployment %s has %d pods", name, len(pods.Items)))
+		for _, pod := range pods.Items {
+			found = append(found, podState(pod))
+		}
+	}
+	return strings.Join(found, "; ")
+}
+
+// podState describes why a pod is not ready: its conditions that are not True, its containers that do not run, and its containers that were
+// restarted.
+func podState(pod corev1.Pod) string {
+	said := []string{fmt.Sprintf("pod %s is %s", pod.Name, pod.Status.Phase)}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue {
+			said = append(said, fmt.Sprintf("%s is %s since %s: %s: %s", condition.Type, condition.Status,
+				condition.LastTransitionTime.Format(time.TimeOnly), condition.Reason, condition.Message))
+		}
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		switch {
+		case container.State.Waiting != nil:
+			said = append(said, fmt.Sprintf("container %s waits: %s: %s", container.Name, container.State.Waiting.Reason, container.State.Waiting.Message))
+		case container.State.Terminated != nil:
+			said = append(said, fmt.Sprintf("container %s has ended: %s, code %d", container.Name, container.State.Terminated.Reason, container.State.Terminated.ExitCode))
+		}
+		if container.RestartCount > 0 {
+			said = append(said, fmt.Sprintf("container %s was restarted %d times", container.Name, container.RestartCount))
+		}
+	}
+	return strings.Join(said, ", ")
 }
 
 func nodeReady(n corev1.Node) bool {

@@ -32,7 +32,7 @@ func TestApplyToABusyAPIServer(t *testing.T) {
 		answers[asked-1](w, r)
 	}))
 	defer server.Close()
-	c := &client{&http.Client{Timeout: 200 * time.Millisecond}, server.URL}
+	c := &client{&http.Client{Timeout: 2 * time.Second}, server.URL}
 	object := component.Object{Path: "/api/v1/nodes/rome-1", Body: []byte("{}")}
 	if err := c.apply(t.Context(), object); err != nil || asked != 4 {
 		t.Errorf("%v after %d requests, want none after 4", err, asked)

@@ -63,14 +63,15 @@ func (m Machine) Create(ctx context.Context, want component.Cluster, set string,
 	if err != nil {
 		return err
 	}
-	if err := m.wait(ctx, state, "the API server", client.ready); err != nil {
+	if err := m.wait(ctx, state, "the API server", client.ready, nil); err != nil {
 		return err
 	}
 	m.Report("the API server answers at %s", state.ForwardServer())
 	if err := apply(ctx, client, state); err != nil {
 		return err
 	}
-	if err := m.wait(ctx, state, "nodes and services", func(ctx context.Context) error { return client.settled(ctx, state) }); err != nil {
+	settled := func(ctx context.Context) error { return client.settled(ctx, state) }
+	if err := m.wait(ctx, state, "nodes and services", settled, func(ctx context.Context) string { return client.unsettled(ctx, state) }); err != nil {
 		return err
 	}
 	state.Complete = true
@@ -138,6 +139,7 @@ func (m Machine) startNodes(state State) error {
 }
 
 func (m Machine) startNode(state State, n component.Node) error {
+	defer m.overdue("node " + n.Name + " to start")()
 	spec := node.Spec{
 		Plan:        state.Plan(n.Name),
 		Dir:         m.node(state.Name, n),
@@ -167,10 +169,45 @@ func apply(ctx context.Context, client *client, state State) error {
 	return nil
 }
 
-// wait calls ask every 100 ms until it returns nil. It fails when the context ends or a node's PID 1 is no longer alive.
-func (m Machine) wait(ctx context.Context, state State, what string, ask func(context.Context) error) error {
+// slow is the time after which a step of a creation is reported as not done, and the interval of further reports. On an idle machine with two
+// cores, a whole cluster takes half of that time.
+const slow = 30 * time.Second
+
+// overdue reports every 30 s that a step is not done yet, until done is called.
+func (m Machine) overdue(what string) (done func()) {
+	began, tick, ended := time.Now(), time.NewTicker(slow), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				m.Report("still waiting for %s after %.0f s", what, time.Since(began).Seconds())
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(ended)
+	}
+}
+
+// wait calls ask every 100 ms until it returns nil. It fails when the context ends or a node's PID 1 is no longer alive. Every 30 s, it
+// reports the last error of ask and the result of explain, which may be nil. If the context ends, the error contains both.
+func (m Machine) wait(ctx context.Context, state State, what string, ask func(context.Context) error, explain func(context.Context) string) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	began := time.Now()
+	reported := began
+	// The context may have ended, so explain has a time of its own. A busy API server takes some seconds to answer.
+	why := func(last error) error {
+		if explain == nil {
+			return last
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return fmt.Errorf("%w: %s", last, explain(ctx))
+	}
 	for {
 		last := ask(ctx)
 		if last == nil {
@@ -183,8 +220,12 @@ func (m Machine) wait(ctx context.Context, state State, what string, ask func(co
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s of %s: %w: %w", what, state.Name, context.Cause(ctx), last)
+			return fmt.Errorf("waiting for %s of %s: %w: %w", what, state.Name, context.Cause(ctx), why(last))
 		case <-tick.C:
+			if time.Since(reported) >= slow {
+				reported = time.Now()
+				m.Report("still waiting for %s of %s after %.0f s: %v", what, state.Name, time.Since(began).Seconds(), why(last))
+			}
 		}
 	}
 }

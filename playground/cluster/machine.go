@@ -119,7 +119,7 @@ func (m Machine) Get(name string) (State, error) {
 
 func (m Machine) save(state State) error {
 	if err := os.MkdirAll(m.dir(state.Name), 0o755); err != nil {
-		return fmt.Errorf("making folder of cluster %s: %w", state.Name, err)
+		return fmt.Errorf("creating folder of cluster %s: %w", state.Name, err)
 	}
 	data, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -154,7 +154,7 @@ func (m Machine) FindNode(name string) (State, component.Node, error) {
 func (m Machine) lock(ctx context.Context, name string) (unlock func(), err error) {
 	dir := filepath.Join(m.Home, "locks")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making folder of locks: %w", err)
+		return nil, fmt.Errorf("creating folder of locks: %w", err)
 	}
 	var waiting func(holder string)
 	if name != machineLock { // no message for machineLock, which is never held for long

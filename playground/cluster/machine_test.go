@@ -99,8 +99,8 @@ func TestCgroupsOfStateFoldersDiffer(t *testing.T) {
 	}
 }
 
-// TestBeginKeepsRunningClusters: if the machine cannot be prepared, the folder of an existing cluster stays, because its processes could not be found without
-// it. A new cluster leaves nothing.
+// TestBeginKeepsRunningClusters: if the machine cannot be prepared, the folder of an existing cluster stays, because its processes could not be found
+// without it. A new cluster leaves nothing.
 func TestBeginKeepsRunningClusters(t *testing.T) {
 	for _, begun := range []bool{true, false} {
 		m := Machine{Home: t.TempDir(), Report: t.Logf}

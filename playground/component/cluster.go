@@ -53,10 +53,14 @@ type Cluster struct {
 	CNI string `json:"cni,omitempty"`
 	// Audit makes the API server log every write request, without bodies, to audit.log in the node's log folder.
 	Audit bool `json:"audit,omitempty"`
-	// NoLoadBalancers leaves Services of type LoadBalancer without an address, as in a cluster that nobody made load balancers for.
+	// NoLoadBalancers leaves Services of type LoadBalancer without an address, as in a cluster without a load balancer controller.
 	NoLoadBalancers bool `json:"noLoadBalancers,omitempty"`
+	// NoClientSigner leaves certificate requests of users approved and unsigned, as EKS does.
+	NoClientSigner bool `json:"noClientSigner,omitempty"`
 	// PodSecurity is the Pod Security level of namespaces without a level of their own, except kube-system. Empty means Kubernetes' default.
 	PodSecurity string `json:"podSecurity,omitempty"`
+	// APIServerName is one more DNS name or address in the certificate of the API server, for clients that reach it through another network.
+	APIServerName string `json:"apiServerName,omitempty"`
 }
 
 // The values of Cluster.CNI. Tests need both: through a veth pair, large tunnel packets pass unsegmented. Through a bridge, the kernel
@@ -113,7 +117,9 @@ func (c Cluster) Lacks(want Cluster) []string {
 	differs(c.ControlPlaneOnly != want.ControlPlaneOnly, "--control-plane-only=%t, not %t", c.ControlPlaneOnly, want.ControlPlaneOnly)
 	differs(c.FakeNodes != want.FakeNodes, "--fake-nodes %d, not %d", c.FakeNodes, want.FakeNodes)
 	differs(c.PodSecurity != want.PodSecurity, "--pod-security %q, not %q", c.PodSecurity, want.PodSecurity)
+	differs(want.APIServerName != "" && c.APIServerName != want.APIServerName, "--api-server-name %q, not %q", c.APIServerName, want.APIServerName)
 	differs(c.NoLoadBalancers != want.NoLoadBalancers, "--no-load-balancers=%t, not %t", c.NoLoadBalancers, want.NoLoadBalancers)
+	differs(c.NoClientSigner != want.NoClientSigner, "--no-client-signer=%t, not %t", c.NoClientSigner, want.NoClientSigner)
 	differs(want.MetricsServer && !c.MetricsServer, "no --metrics-server")
 	differs(want.Audit && !c.Audit, "no --audit")
 	return lacks

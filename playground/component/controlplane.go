@@ -1,6 +1,9 @@
 package component
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 const etcdURL = "http://127.0.0.1:2379"
 
@@ -86,7 +89,7 @@ func (c Cluster) apiServer(n Node) Service {
 
 func (c Cluster) controllerManager() Service {
 	kubeconfig := credential("controller-manager.kubeconfig")
-	s := Service{Name: "kube-controller-manager", Args: []string{
+	s := Service{Name: "kube-controller-manager", Args: slices.Concat([]string{
 		bin("kube-controller-manager"),
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
@@ -97,9 +100,7 @@ func (c Cluster) controllerManager() Service {
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--root-ca-file=" + credential("ca.crt"),
 		"--service-account-private-key-file=" + credential("sa.key"),
-		// All signers share one key: kube-apiserver-client, kube-apiserver-client-kubelet, kubelet-serving and legacy-unknown.
-		"--cluster-signing-cert-file=" + credential("ca.crt"),
-		"--cluster-signing-key-file=" + credential("ca.key"),
+	}, c.signers(), []string{
 		"--requestheader-client-ca-file=" + credential("front-proxy-ca.crt"),
 		"--cluster-name=" + c.Name,
 		"--service-cluster-ip-range=" + c.ServiceCIDR.String(),
@@ -109,11 +110,27 @@ func (c Cluster) controllerManager() Service {
 		// With the default of 20 requests per second, the controller manager takes 5 s to start its controllers.
 		"--kube-api-qps=200",
 		"--kube-api-burst=400",
-	}}
+		// With the default of 15 s, a person who tries a HorizontalPodAutoscaler mostly waits for it.
+		"--horizontal-pod-autoscaler-sync-period=5s",
+	})}
 	if !c.ControlPlaneOnly {
 		s.Args = append(s.Args, fmt.Sprintf("--node-cidr-mask-size=%d", nodePrefixBits))
 	}
 	return s
+}
+
+// signers returns the arguments with the key of all signers: kube-apiserver-client, unless that is off, kube-apiserver-client-kubelet,
+// kubelet-serving and legacy-unknown.
+func (c Cluster) signers() []string {
+	signers := []string{""}
+	if c.NoClientSigner {
+		signers = []string{"kubelet-client-", "kubelet-serving-", "legacy-unknown-"}
+	}
+	var args []string
+	for _, signer := range signers {
+		args = append(args, "--cluster-signing-"+signer+"cert-file="+credential("ca.crt"), "--cluster-signing-"+signer+"key-file="+credential("ca.key"))
+	}
+	return args
 }
 
 // cloud returns the controller that assigns addresses to Services of type LoadBalancer and provisions volumes for
@@ -161,7 +178,7 @@ func scheduler() Service {
 
 const auditFile = "/etc/playground/audit.yaml"
 
-// The policy logs no reads, because the log serves to see which client writes how much.
+// The policy logs no reads, because the log is for counting the writes of each client.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

@@ -20,14 +20,18 @@ type Kubeconfig struct {
 // Certificates returns all certificates of the cluster. Each authority precedes the certificates that it signs.
 func (c Cluster) Certificates() []Certificate {
 	const masters = "system:masters"
+	apiServer := []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
+		c.ControlPlane().Name, "127.0.0.1", c.ControlPlane().Address.String(), c.API().String(),
+	}
+	if c.APIServerName != "" {
+		apiServer = append(apiServer, c.APIServerName)
+	}
 	list := []Certificate{
 		{Name: "ca", CommonName: c.Name + "-ca"},
 		{Name: "front-proxy-ca", CommonName: c.Name + "-front-proxy-ca"},
 		{Name: "front-proxy-client", CommonName: "front-proxy-client", Authority: "front-proxy-ca"},
-		{Name: "apiserver", CommonName: "kube-apiserver", Authority: "ca", Hosts: []string{
-			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
-			c.ControlPlane().Name, "127.0.0.1", c.ControlPlane().Address.String(), c.API().String(),
-		}},
+		{Name: "apiserver", CommonName: "kube-apiserver", Authority: "ca", Hosts: apiServer},
 		{Name: "apiserver-kubelet-client", CommonName: "kube-apiserver-kubelet-client", Organizations: []string{masters}, Authority: "ca"},
 		{Name: "admin", CommonName: "kubernetes-admin", Organizations: []string{masters}, Authority: "ca"},
 		{Name: "controller-manager", CommonName: "system:kube-controller-manager", Authority: "ca"},

@@ -81,6 +81,7 @@ func TestGolden(t *testing.T) {
 	fake.ControlPlaneOnly, fake.FakeNodes, fake.Audit = true, 100, true
 	full := rome()
 	full.Name, full.MetricsServer, full.CNI, full.PodSecurity = "full", true, Bridge, "restricted"
+	full.APIServerName = "10.99.0.2"
 	full.PodCIDR, full.ServiceCIDR = netip.MustParsePrefix("10.0.0.0/20"), netip.MustParsePrefix("192.168.7.0/24")
 	for _, c := range []Cluster{rome(), fake, full} {
 		t.Run(c.Name, func(t *testing.T) {

@@ -137,7 +137,7 @@ func prepare(config Config) (Config, kubernetes.Interface, error) {
 	}
 	client, err := kubernetes.NewForConfig(settings)
 	if err != nil {
-		return config, nil, fmt.Errorf("making a client for fake kubelets: %w", err)
+		return config, nil, fmt.Errorf("creating a client for fake kubelets: %w", err)
 	}
 	return config, client, nil
 }

@@ -12,8 +12,8 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 )
 
-// TestLeaseSurvivesAnOutage: after an outage of the API server, the next renewal reads the lease again. An update without a resource version would be rejected
-// for ever.
+// TestLeaseSurvivesAnOutage: after an outage of the API server, the next renewal reads the lease again. An update without a resource version would be
+// rejected for ever.
 func TestLeaseSurvivesAnOutage(t *testing.T) {
 	client := fake.NewClientset()
 	down := false

@@ -136,7 +136,7 @@ func (n *nodes) sync(ctx context.Context, name string, node *corev1.Node) error 
 	case node == nil:
 		made, err := n.client.CoreV1().Nodes().Create(ctx, nodeOf(n.config, n.version, index, time.Now()), metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("making node %s: %w", name, err)
+			return fmt.Errorf("creating node %s: %w", name, err)
 		}
 		node = made
 	default:

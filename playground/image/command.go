@@ -10,18 +10,28 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"liqo.io/playground/debian"
 )
 
-// Command returns the command "build-image", which writes one image archive from files of this machine.
-// Arguments are HOSTPATH:/PATH[:MODE] for a file, MODE in octal, and link=/PATH:TARGET for a symbolic link.
-func Command() *cobra.Command {
+// Command returns the command "build-image", which writes one image archive from files of this machine and from packages of Debian. Arguments are
+// HOSTPATH:/PATH[:MODE] for a file, MODE in octal, and link=/PATH:TARGET for a symbolic link. cache returns the folder that caches packages. Command
+// calls report before each step that takes long.
+func Command(cache func() (string, error), report func(format string, args ...any)) *cobra.Command {
 	var spec Spec
 	var output string
+	var packages []string
 	cmd := &cobra.Command{
 		Use:   "build-image --name NAME --output FILE [flags] HOSTPATH:/PATH[:MODE]... link=/PATH:TARGET...",
-		Short: "Write an OCI image archive made of static files",
+		Short: "Write an OCI image archive made of files and of packages of Debian",
+		Long: `Write an OCI image archive. Its files are the given ones, and those of packages of Debian with all that these depend on.
+
+apt chooses the packages out of the index of this machine: apt-get update renews it. They are fetched once into the cache. Their maintainer scripts
+do not run, so users and alternatives that these would make are files and links that you give. All files belong to root. Documentation and
+translations are left out. If the archive is there already, made of the same packages and files, nothing is done.`,
 		Example: `  playground build-image --name registry.local/echo:v1 --output echo.tar --entrypoint /echo --user 65532 bin/echo:/echo
-  playground build-image --name registry.local/shell:v1 --output shell.tar --cmd /bin/sh /bin/busybox:/bin/busybox link=/bin/sh:/bin/busybox`,
+  playground build-image --name registry.local/shell:v1 --output shell.tar --cmd /bin/sh /bin/busybox:/bin/busybox link=/bin/sh:/bin/busybox
+  playground build-image --name registry.local/db:10.11 --output db.tar --package mariadb-server --user 999 passwd:/etc/passwd:644`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := spec
@@ -33,12 +43,20 @@ func Command() *cobra.Command {
 				spec.Files = append(spec.Files, file)
 			}
 			cmd.SilenceUsage = true
-			return WriteFile(output, spec)
+			if len(packages) == 0 {
+				return WriteFile(output, spec)
+			}
+			dir, err := cache()
+			if err != nil {
+				return err
+			}
+			return fromPackages(cmd.Context(), debian.Store{Dir: filepath.Join(dir, "debian"), Report: report}, packages, output, spec)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&spec.Name, "name", "", "full image reference, HOST/PATH:TAG")
 	flags.StringVarP(&output, "output", "o", "", "archive to write")
+	flags.StringSliceVar(&packages, "package", nil, "package of Debian, or NAME=VERSION; may be repeated")
 	flags.StringSliceVar(&spec.Entrypoint, "entrypoint", nil, "program and its first arguments, separated by commas")
 	flags.StringSliceVar(&spec.Cmd, "cmd", nil, "default arguments, separated by commas")
 	flags.StringArrayVar(&spec.Env, "env", nil, "NAME=value, may be repeated")

@@ -36,6 +36,9 @@ type Spec struct {
 	// Files are the files of the image. Parent folders and the usual folders and files, such as /tmp, /etc/passwd, /etc/group and
 	// /etc/nsswitch.conf, are added automatically. An entry of the same path replaces them.
 	Files []File
+	// Inputs, if it is not empty, identifies everything that the image is made of. The archive contains it, so that a later call can skip an archive
+	// that is up to date.
+	Inputs string
 }
 
 // File is one entry of an image. At most one of Source, Content and Link is set. If none is set, the entry is a folder if Mode has
@@ -55,6 +58,9 @@ type File struct {
 
 // epoch is the modification time of every entry, so that the bytes do not depend on the time of the build.
 var epoch = time.Unix(0, 0).UTC()
+
+// annotationInputs has Spec.Inputs, in the index of the archive.
+const annotationInputs = "io.liqo.playground.inputs"
 
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -132,6 +138,9 @@ func describe(spec Spec, tag string, layer ocispec.Descriptor) ([]document, erro
 		// containerd reads the full name from its own annotation; the standard annotation contains only the tag.
 		"io.containerd.image.name": spec.Name,
 		ocispec.AnnotationRefName:  tag,
+	}
+	if spec.Inputs != "" {
+		manifest.Annotations[annotationInputs] = spec.Inputs
 	}
 	index, err := json.Marshal(ocispec.Index{
 		Versioned: specs.Versioned{SchemaVersion: 2},

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"liqo.io/playground/debian/debiantest"
 )
 
 func example(t *testing.T) Spec {
@@ -199,7 +201,7 @@ func TestParseFile(t *testing.T) {
 func TestCommandWritesTheArchive(t *testing.T) {
 	spec := example(t)
 	output := filepath.Join(t.TempDir(), "echo.tar")
-	cmd := Command()
+	cmd := Command(nil, nil)
 	cmd.SetArgs([]string{"--name", spec.Name, "-o", output, "--entrypoint", "/bin/echo", "--cmd", "hello", "--env", "COLOUR=green", "--user", "65532",
 		"--architecture", "amd64", spec.Files[0].Source + ":/bin/echo", "link=/bin/say:/bin/echo"})
 	if err := cmd.Execute(); err != nil {
@@ -216,5 +218,58 @@ func TestCommandWritesTheArchive(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(output))
 	if err != nil || len(left) != 1 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestPackagesBecomeAnImageOnce(t *testing.T) {
+	source := t.TempDir()
+	debiantest.Archive(t, source,
+		debiantest.Package{Name: "server", Version: "1", Files: map[string]string{"usr/bin/server": "server", "etc/server.conf": "default"}},
+		debiantest.Package{Name: "shell", Version: "1", Fields: "Essential: yes\n", Files: map[string]string{"bin/sh": "shell"}})
+	cache, conf := t.TempDir(), filepath.Join(t.TempDir(), "conf")
+	build := func(output, content string) (archive []byte, said string) {
+		t.Helper()
+		if err := os.WriteFile(conf, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := Command(func() (string, error) { return cache, nil }, func(format string, args ...any) { said += fmt.Sprintf(format+"\n", args...) })
+		cmd.SetArgs([]string{"--name", "registry.local/server:1", "-o", output, "--package", "server", "--user", "999", conf + ":/etc/server.conf:644"})
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		archive, err := os.ReadFile(output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return archive, said
+	}
+	output := filepath.Join(t.TempDir(), "server.tar")
+	first, said := build(output, "mine")
+	if !strings.Contains(said, "fetching 2 packages") {
+		t.Errorf("said %q", said)
+	}
+	files, _ := contents(t, first)
+	var layer map[string][]byte
+	for name, data := range files {
+		if strings.HasPrefix(name, "blobs/") && bytes.Contains(data, []byte("usr/bin/server")) {
+			layer, _ = contents(t, data)
+		}
+	}
+	for name, want := range map[string]string{"usr/bin/server": "server", "usr/bin/sh": "shell", "etc/server.conf": "mine", "etc/group": "root:x:0:\nnobody:x:65534:\n"} {
+		if string(layer[name]) != want {
+			t.Errorf("%s: %q, want %q", name, layer[name], want)
+		}
+	}
+	if second, said := build(output, "mine"); !strings.Contains(said, "up to date") || !bytes.Equal(first, second) {
+		t.Errorf("the second time: said %q", said)
+	}
+	if elsewhere, said := build(output+".2", "mine"); strings.Contains(said, "fetching") || !bytes.Equal(first, elsewhere) {
+		t.Errorf("into another file: said %q, or other bytes", said)
+	}
+	if other, said := build(output, "other"); strings.Contains(said, "up to date") || bytes.Equal(first, other) {
+		t.Errorf("with another file: said %q, or the same bytes", said)
+	}
+	if left, err := filepath.Glob(filepath.Join(cache, "debian", ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

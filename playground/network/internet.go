@@ -30,7 +30,7 @@ type Internet struct {
 func (i Internet) Ensure() error {
 	if !i.exists() {
 		if err := i.create(); err != nil {
-			return fmt.Errorf("making network namespace %s: %w", i.Path, err)
+			return fmt.Errorf("creating network namespace %s: %w", i.Path, err)
 		}
 	}
 	err := i.Do(func() error {
@@ -40,7 +40,7 @@ func (i Internet) Ensure() error {
 		return run(table, "nft", "-f", "-")
 	})
 	if err != nil {
-		return fmt.Errorf("making the bridge: %w", err)
+		return fmt.Errorf("creating the bridge: %w", err)
 	}
 	return nil
 }

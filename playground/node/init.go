@@ -71,7 +71,7 @@ func firstStage() error {
 	}
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("making a cgroup namespace: %w", err)
+		return fmt.Errorf("creating a cgroup namespace: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,7 +59,13 @@ func Start(spec Spec, pki string, internet network.Internet) error {
 		return err
 	}
 	if id.Alive() {
-		return nil
+		if started(id.PID) {
+			return nil
+		}
+		// The command that created the process was killed before it could start the node. The process waits for that command, and ends soon.
+		if err := id.End(endTimeout); err != nil {
+			return fmt.Errorf("starting node %s again: %w", spec.Node.Name, err)
+		}
 	}
 	if err := prepare(spec, pki); err != nil {
 		return fmt.Errorf("preparing node %s: %w", spec.Node.Name, err)
@@ -67,6 +74,15 @@ func Start(spec Spec, pki string, internet network.Internet) error {
 		return fmt.Errorf("starting node %s: %w", spec.Node.Name, err)
 	}
 	return nil
+}
+
+// endTimeout is how long the killed first process of a node may take to end, with all others in its namespaces.
+const endTimeout = 10 * time.Second
+
+// started reports whether the first process of a node has completed its first stage. A process that has ended counts as not started.
+func started(pid int) bool {
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(environment, []byte(secondStage))
 }
 
 func prepare(spec Spec, pki string) error {

@@ -188,7 +188,8 @@ func (s *supervisor) done(names []string) bool {
 	return true
 }
 
-// environment returns the environment of the programs. GOGC is that of the creator of the cluster, who may have memory to spare for less processor time.
+// environment returns the environment of the programs. GOGC has the value that the creator of the cluster set, to save processor time at the cost of
+// memory.
 func environment() []string {
 	env := []string{"PATH=" + path, "HOME=/root"}
 	if percent, found := os.LookupEnv("GOGC"); found {

@@ -29,7 +29,7 @@ const lifetime = 10 * 365 * 24 * time.Hour
 // Write creates all missing keys and certificates in the folder dir, and writes the kubeconfigs.
 func Write(dir string, certificates []component.Certificate, kubeconfigs []component.Kubeconfig) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("making folder %s: %w", dir, err)
+		return fmt.Errorf("creating folder %s: %w", dir, err)
 	}
 	for _, c := range certificates {
 		if exists(filepath.Join(dir, c.Name+".crt")) {
@@ -41,7 +41,7 @@ func Write(dir string, certificates []component.Certificate, kubeconfigs []compo
 	}
 	if !exists(filepath.Join(dir, "sa.pub")) {
 		if err := serviceAccountKey(dir); err != nil {
-			return fmt.Errorf("making the service account key: %w", err)
+			return fmt.Errorf("creating the service account key: %w", err)
 		}
 	}
 	for _, k := range kubeconfigs {

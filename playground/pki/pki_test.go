@@ -82,6 +82,6 @@ func TestWriteKeepsWhatIsThere(t *testing.T) {
 	}
 	after, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	if err != nil || string(before) != string(after) {
-		t.Errorf("the authority was made anew: %v", err)
+		t.Errorf("the authority was recreated: %v", err)
 	}
 }

@@ -45,13 +45,13 @@ func TestFaults(t *testing.T) {
 	across := []string{"exec", "one", "--", "testserver", "get", "-timeout=1s", "http://" + address + ":8080/"}
 
 	t.Run("across nodes", func(t *testing.T) {
-		rome.eventually(t, 5*time.Second, "remote: 10.244.0.", across...) // a pod keeps its address towards other nodes
+		rome.eventually(t, 30*time.Second, "remote: 10.244.0.", across...) // a pod keeps its address towards other nodes
 		playground(t, "partition", "rome-1", "rome-2")
 		if out, err := rome.try(t.Context(), across...); err == nil {
 			t.Errorf("the partition let through: %s", out)
 		}
 		playground(t, "heal", "rome-1", "rome-2")
-		rome.eventually(t, 5*time.Second, "pod: two", across...)
+		rome.eventually(t, 30*time.Second, "pod: two", across...)
 	})
 	t.Run("across clusters", func(t *testing.T) { established(t, rome, milan, api) })
 	t.Run("program", func(t *testing.T) {

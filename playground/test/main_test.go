@@ -70,6 +70,11 @@ func output(cmd *exec.Cmd) (string, error) {
 	if err := cmd.Run(); err != nil {
 		return out.String(), fmt.Errorf("%s: %w: %s%s", strings.Join(cmd.Args[1:], " "), err, &problem, &out)
 	}
+	for line := range strings.Lines(problem.String()) { // also of a creation that succeeds in the end
+		if strings.Contains(line, "still waiting") {
+			fmt.Print(line)
+		}
+	}
 	return out.String(), nil
 }
 

@@ -13,7 +13,7 @@ import (
 // served runs a service that needs others, and returns its authority.
 func served(t *testing.T, name string, needs ...string) string {
 	t.Helper()
-	client := &http.Client{Timeout: time.Second}
+	client := &http.Client{Timeout: 10 * time.Second}
 	server := httptest.NewServer(identity{Pod: name, Cluster: "rome"}.app(client, needs))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")

@@ -9,7 +9,7 @@
 //	testserver stream [-for 10s] [-rate N] [-stall 100ms] [-reconnect] HOST:9000
 //	                                                      receive as fast as possible, or N bytes per second, until the time is over or
 //	                                                      SIGTERM, and print the throughput and every stall as JSON
-//	testserver rtt [-count 1000] [-interval 0] [-udp] HOST:9000
+//	testserver rtt [-count 1000] [-interval 0] [-patience 10s] [-udp] HOST:9000
 //	                                                      measure round trips and print their distribution as JSON
 //	testserver app [-listen :8080] [-needs HOST:PORT,...]  serve one service of an application, which calls the services in -needs
 //	testserver curl [-s] [-H 'NAME: VALUE'] URL...        print each response body, for people

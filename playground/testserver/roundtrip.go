@@ -19,16 +19,13 @@ import (
 type trips struct {
 	Protocol string `json:"protocol"`
 	Sent     int    `json:"sent"`
-	// Lost is the number of datagrams without a response in time. Over TCP, it is always 0.
+	// Lost is the number of datagrams without a response. Over TCP, it is always 0.
 	Lost int     `json:"lost"`
 	Min  float64 `json:"minMicroseconds"`
 	P50  float64 `json:"p50Microseconds"`
 	P99  float64 `json:"p99Microseconds"`
 	Max  float64 `json:"maxMicroseconds"`
 }
-
-// patience is how long to wait for the response to a datagram. Over TCP, the limit is ten times as long.
-const patience = time.Second
 
 // roundTrips measures round trips to the stream port of a server, one at a time over one connection. For each, it sends 16 bytes and waits
 // until the server has sent them back.
@@ -37,6 +34,8 @@ func roundTrips(ctx context.Context, args []string, out io.Writer) error {
 	count := flags.Int("count", 1000, "how many")
 	interval := flags.Duration("interval", 0, "time between an answer and the next question")
 	datagrams := flags.Bool("udp", false, "datagrams instead of a connection")
+	// A busy machine may take seconds for a response, and a late response is not a lost one.
+	patience := flags.Duration("patience", 10*time.Second, "how long to wait for a response")
 	if err := flags.Parse(args); err != nil || flags.NArg() != 1 || *count < 1 {
 		return errors.Join(errUsage, err)
 	}
@@ -58,7 +57,7 @@ func roundTrips(ctx context.Context, args []string, out io.Writer) error {
 	var times []float64
 	for result.Sent < *count && ctx.Err() == nil {
 		result.Sent++
-		took, err := trip(conn, uint64(result.Sent))
+		took, err := trip(conn, uint64(result.Sent), *patience)
 		switch {
 		case err == nil:
 			times = append(times, float64(took)/float64(time.Microsecond))
@@ -79,20 +78,15 @@ func roundTrips(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// trip sends a number and waits until the server has sent it back. It skips late responses to earlier requests.
-func trip(conn net.Conn, number uint64) (time.Duration, error) {
+// trip sends a number and waits until the server has sent it back. It skips responses to earlier numbers.
+func trip(conn net.Conn, number uint64, patience time.Duration) (time.Duration, error) {
 	var question, answer [16]byte
 	binary.BigEndian.PutUint64(question[:], number)
 	began := time.Now()
-	if err := conn.SetReadDeadline(began.Add(patience * 10)); err != nil {
+	if err := conn.SetReadDeadline(began.Add(patience)); err != nil {
 		return 0, err
 	}
 	datagrams := conn.RemoteAddr().Network() == "udp"
-	if datagrams {
-		if err := conn.SetReadDeadline(began.Add(patience)); err != nil {
-			return 0, err
-		}
-	}
 	if _, err := conn.Write(question[:]); err != nil {
 		return 0, err
 	}

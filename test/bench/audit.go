@@ -17,10 +17,10 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// flush is how long an API server may keep lines of its audit log to itself.
+// flush is the maximum time after which an API server writes buffered lines of its audit log.
 const flush = 35 * time.Second
 
-// event is the part of a line of the audit log that counts.
+// event contains the fields of a line of the audit log that the benchmark uses.
 type event struct {
 	Verb string
 	User struct {
@@ -31,7 +31,7 @@ type event struct {
 	Received  time.Time `json:"requestReceivedTimestamp"`
 }
 
-// ours names the identity if the request came from us: a component of the cluster itself, or one of the consumer called peer.
+// ours reports whether Liqo sent the request: a component of the cluster itself, or a component of the cluster peer. who is the name of the client.
 func (e event) ours(peer string) (who string, is bool) {
 	if account, found := strings.CutPrefix(e.User.Username, "system:serviceaccount:"); found {
 		namespace, _, _ := strings.Cut(account, ":")
@@ -40,7 +40,7 @@ func (e event) ours(peer string) (who string, is bool) {
 	return e.User.Username, slices.Contains(e.User.Groups, peer) || slices.Contains(e.User.Groups, "liqo.io")
 }
 
-// what says what was written, and by whom.
+// what describes a write and its client.
 func (e event) what(who string) string {
 	resource := e.ObjectRef.Resource
 	if e.ObjectRef.Subresource != "" {
@@ -49,7 +49,7 @@ func (e event) what(who string) string {
 	return fmt.Sprintf("%s %s by %s", e.Verb, resource, who)
 }
 
-// audit counts our writes in the logs of both API servers and adds them to the runs.
+// audit counts Liqo's writes in the audit logs of both API servers and adds them to the runs.
 func (b *bench) audit(ctx context.Context, runs []Run) error {
 	report("waiting %v for the audit logs", flush)
 	if !pause(ctx, flush) {
@@ -82,7 +82,7 @@ func (b *bench) audit(ctx context.Context, runs []Run) error {
 	return nil
 }
 
-// events reads the audit log of a cluster, those parts too that the API server has put aside.
+// events reads the audit log of a cluster, including the rotated files.
 func (b *bench) events(ctx context.Context, c *playground.Cluster) ([]event, error) {
 	out, err := b.machine.Playground(ctx, "get", "nodes", "--name", c.Name, "-o", "json")
 	if err != nil {
@@ -120,7 +120,7 @@ func read(name string) ([]event, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // only read
+	defer func() { _ = file.Close() }() // it was only read
 	var events []event
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)

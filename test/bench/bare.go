@@ -27,7 +27,7 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Ends of the bare tunnel, and the networks behind them.
+// The ends of the bare tunnel, and the networks behind them.
 const (
 	bareServer      = "192.168.218.1"
 	bareClient      = "192.168.218.2"
@@ -35,8 +35,9 @@ const (
 	forwardedClient = "192.168.220"
 )
 
-// bare makes a tunnel with nothing else around it, adds its path and the forwarded one, and returns which WireGuard it runs on: two pods on the nodes of the gateways,
-// with the container that holds the tunnel in these, as it is, reached through a Service like a gateway, but with servers at its very ends.
+// bare creates a tunnel without gateways and adds two paths: Bare and Forwarded. It returns the implementation of WireGuard that the tunnel uses. The
+// tunnel connects two pods on the nodes of the gateways. Each pod has the container that holds the tunnel in a gateway, unchanged, and is reached
+// through a Service like a gateway. The test servers run in the same pods.
 func (b *networkBench) bare(ctx context.Context) (implementation string, err error) {
 	const name = "bare"
 	service := &corev1.Service{
@@ -88,7 +89,7 @@ func (b *networkBench) bare(ctx context.Context) (implementation string, err err
 		configuration = append([]string{"private_key=" + hex.EncodeToString(keys[i].Bytes())}, configuration...)
 		configuration = append(append(configuration, far...), "allowed_ip="+other+"/32", "allowed_ip="+beyond+".0/30")
 		if implementation, err = bareEnd(ctx, pod, own, configuration); err != nil {
-			return "", fmt.Errorf("making the bare tunnel in %s: %w", c.ID, err)
+			return "", fmt.Errorf("creating the bare tunnel in %s: %w", c.ID, err)
 		}
 		if ends[i], err = forwardedFrom(ctx, c, sender, pod, behind); err != nil {
 			return "", err
@@ -98,10 +99,10 @@ func (b *networkBench) bare(ctx context.Context) (implementation string, err err
 	return implementation, b.forwarded(ctx, ends[1], ends[0])
 }
 
-// tunnelContainer holds the tunnel in gateways.
+// tunnelContainer is the name of the container that holds the tunnel in a gateway.
 const tunnelContainer = "wireguard"
 
-// barePod runs the test server beside the container of a gateway that holds the tunnel, with what that one mounts.
+// barePod returns a pod with the test server and with the container that holds the tunnel in a gateway, including the volumes of that container.
 func barePod(name, node string, gateway *corev1.Pod) *corev1.Pod {
 	pod := networkPod(metav1.NamespaceDefault, name, node)
 	for _, container := range gateway.Spec.Containers {
@@ -140,7 +141,7 @@ func (b *networkBench) balancer(ctx context.Context, service *corev1.Service) (s
 	}
 }
 
-// bareEnd configures one end of the tunnel as soon as its program is there, and returns which implementation that took.
+// bareEnd waits until the tunnel container of a pod runs, and configures that end of the tunnel. It returns the implementation of WireGuard in use.
 func bareEnd(ctx context.Context, pod *corev1.Pod, address string, configuration []string) (string, error) {
 	pids, err := playground.Container(pod, tunnelContainer)
 	if err != nil {
@@ -173,7 +174,7 @@ func bareEnd(ctx context.Context, pod *corev1.Pod, address string, configuration
 	return implementation, nil
 }
 
-// configure speaks the configuration protocol of user-space WireGuard (https://www.wireguard.com/xplatform/).
+// configure sends lines of the configuration protocol of user-space WireGuard (https://www.wireguard.com/xplatform/).
 func configure(ctx context.Context, socket string, lines []string) error {
 	var conn net.Conn
 	var err error

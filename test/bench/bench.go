@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// prefix keeps our clusters apart from others on the machine.
+// prefix distinguishes the clusters of the benchmark from others on the machine.
 const prefix = "bench-"
 
 // Namespaces of the measured pods.
@@ -26,37 +26,47 @@ const (
 	directNamespace    = "bench-direct" // in both
 )
 
-// settle is how long after the last pod is Ready, or gone, our writes still count for it.
+// settle is the time after the last pod is Ready, or deleted, during which Liqo's writes still count for the run.
 const settle = 3 * time.Second
 
 type bench struct {
 	pods, runs int
-	// patience is how long a run waits for a quiet machine.
+	// patience is how long a run waits until the machine is idle.
 	patience time.Duration
 
 	machine     playground.Machine
 	rome, milan *playground.Cluster
-	// processes are ours, by the name they have in the report.
+	// processes are the pods of Liqo's processes, by their name in the report.
 	processes map[string]*corev1.Pod
 }
 
-// run does everything; the clusters are gone when it returns.
-func (b *bench) run(ctx context.Context) (result *Result, err error) {
+// run runs the whole benchmark. It deletes the clusters before it returns.
+func (b *bench) run(ctx context.Context) (*Result, error) {
+	return onMachine(ctx, &b.machine, b.remove, b.measureAll)
+}
+
+// onMachine runs a measurement with the playground of this machine, and stores that in machine. Afterwards, even after a failure, it calls remove and
+// deletes the files.
+func onMachine[R any](ctx context.Context, machine *playground.Machine, remove func(context.Context) error, measure func(context.Context) (R, error)) (result R, err error) {
 	dir, err := os.MkdirTemp("", "liqo-bench-")
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if b.machine, err = playground.Find(dir); err != nil {
-		return nil, err
+	if *machine, err = playground.Find(dir); err != nil {
+		return result, err
 	}
-	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
+	return measure(ctx)
+}
+
+func (b *bench) measureAll(ctx context.Context) (*Result, error) {
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	result = &Result{Pods: b.pods}
+	result := &Result{Pods: b.pods}
 	for i := range b.runs {
-		// Alternating, so that a machine that grows slower or faster in the course of the run favours neither.
+		// Alternate between both kinds, so that a change of the machine's speed during the run affects both alike.
 		kinds := []func(context.Context, int) (Run, error){b.direct, b.offloaded}
 		if i%2 == 1 {
 			kinds[0], kinds[1] = kinds[1], kinds[0]
@@ -85,7 +95,7 @@ func (b *bench) remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// prepare makes the clusters and starts a few pods of both kinds, so that nothing measured is the first of its kind.
+// prepare creates the clusters. It also starts a few pods of both kinds, because the first pods of each kind take longer.
 func (b *bench) prepare(ctx context.Context) error {
 	began := time.Now()
 	if err := b.clusters(ctx); err != nil {
@@ -100,9 +110,9 @@ func (b *bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// clusters makes them, installs Liqo with those flags and peers them.
+// clusters creates the clusters, installs Liqo with these flags and peers them.
 func (b *bench) clusters(ctx context.Context, flags ...string) error {
-	if err := b.remove(ctx); err != nil { // what a run that was killed has left
+	if err := b.remove(ctx); err != nil { // remove the clusters that a killed run has left
 		return err
 	}
 	var group errgroup.Group
@@ -133,7 +143,7 @@ func (b *bench) clusters(ctx context.Context, flags ...string) error {
 	return b.find(ctx)
 }
 
-// find finds our pods.
+// find finds the pods of Liqo's processes.
 func (b *bench) find(ctx context.Context) error {
 	b.processes = map[string]*corev1.Pod{}
 	for _, want := range []struct {

@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// counter follows the pods of a namespace.
+// counter counts the pods of a namespace that are Ready.
 type counter struct {
 	changed chan struct{}
 
@@ -26,7 +26,7 @@ type counter struct {
 	ready, all int
 }
 
-// count begins to watch; it ends with the context. It must not be what the machine is busy with: it keeps of a pod only whether it is Ready.
+// count starts a counter, which ends with the context. The counter must not load the machine, so it stores only whether each pod is Ready.
 func count(ctx context.Context, c *playground.Cluster, namespace string) (*counter, error) {
 	set, err := frugal(c)
 	if err != nil {
@@ -79,7 +79,7 @@ func count(ctx context.Context, c *playground.Cluster, namespace string) (*count
 	return n, nil
 }
 
-// frugal returns a client that costs an API server, and us, about half of what JSON does.
+// frugal returns a client that causes about half the load of JSON, on the API server and on this process.
 func frugal(c *playground.Cluster) (kubernetes.Interface, error) {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -87,7 +87,7 @@ func frugal(c *playground.Cluster) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// ready is 1 for a pod that is Ready, else 0.
+// ready returns 1 for a pod that is Ready, otherwise 0.
 func ready(pod any) int {
 	p, ok := pod.(*corev1.Pod)
 	if ok && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -16,18 +16,19 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Nodes that do not exist, in both clusters, with room for all pods of a run.
+// Fake nodes, in both clusters, with room for all pods of a run.
 const (
 	fakePrefix = "fake"
 	fakeNodes  = 10
-	// fakePods have addresses in the pod network of the clusters, in which the first node has the first part.
+	// fakePods is the range of the addresses of fake pods. It is inside the pod network of the clusters, and does not overlap the range of the first
+	// node.
 	fakePods = "10.244.128.0/17"
 )
 
-// fake selects them.
+// fake is the label that selects the fake nodes.
 var fake = map[string]string{"playground.local/fakekubelet": fakePrefix}
 
-// addFakeNodes starts the kubelet of make-believe nodes of a cluster and keeps new pods off the real one. The programs there stay where they are.
+// addFakeNodes starts the fake kubelet of a cluster and makes the real node unschedulable. Pods that already run on the real node stay there.
 func (b *scaleBench) addFakeNodes(ctx context.Context, c *playground.Cluster, pods int) error {
 	cmd := exec.Command(b.machine.Root+"/bin/playground", "fake-kubelet", "--kubeconfig="+c.Kubeconfig, "--nodes="+strconv.Itoa(fakeNodes),
 		"--pods="+strconv.Itoa(2*pods/fakeNodes), "--name-prefix="+fakePrefix, "--pod-cidr="+fakePods)
@@ -57,10 +58,10 @@ func (b *scaleBench) addFakeNodes(ctx context.Context, c *playground.Cluster, po
 	}
 }
 
-// stop ends the kubelets.
+// stop ends the fake kubelets.
 func (b *scaleBench) stop() {
 	for _, cmd := range b.kubelets {
-		_ = cmd.Process.Kill() // it holds nothing that could be lost
+		_ = cmd.Process.Kill() // a fake kubelet has no state that could be lost
 		_ = cmd.Wait()
 	}
 }

@@ -18,29 +18,30 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// forwardedEnd is what one cluster brings to the forwarded path: a pod, and the tunnel that its packets are to go through.
+// forwardedEnd is one cluster's end of the forwarded path: a pod, and the tunnel for its packets.
 type forwardedEnd struct {
 	cluster *playground.Cluster
-	// inside is the pod; pod and tunnel are processes in the network namespaces of both.
+	// inside is the pod. pod and tunnel are IDs of processes in the network namespaces of the pod and of the tunnel.
 	inside      playground.Inside
 	pod, tunnel int
-	// network is the first three bytes of the addresses of this end.
+	// network is the first three bytes of the addresses of this end, as text.
 	network string
 }
 
-// forwarded adds the path that no gateway in a pod can do without: from a pod to a node, from there to the bare tunnel, and the same in the other cluster. The
-// pods are those between which our own paths are. Packets are forwarded by routes; there is no rule, no overlay, no connection tracking and no translation.
+// forwarded adds the shortest path that is possible with a gateway in a pod: from a pod to a node, from there to the bare tunnel, and the same in the
+// other cluster. It connects the same pods as path Overlapping. Packets are only routed: there are no rules, no overlay, no connection tracking and
+// no translation.
 func (b *networkBench) forwarded(ctx context.Context, near, far forwardedEnd) error {
 	for _, ends := range [][2]forwardedEnd{{near, far}, {far, near}} {
 		if err := ends[0].wire(ctx, ends[1]); err != nil {
-			return fmt.Errorf("making the forwarded path in %s: %w", ends[0].cluster.ID, err)
+			return fmt.Errorf("creating the forwarded path in %s: %w", ends[0].cluster.ID, err)
 		}
 	}
 	b.paths = append(b.paths, path{Forwarded, near.inside, net.JoinHostPort(far.address(1), streamPort)})
 	return nil
 }
 
-// forwardedFrom returns the end of a cluster, of which the pod and the one with the bare tunnel are told.
+// forwardedFrom returns the end in a cluster, with the pod of that name. bare is the pod with the bare tunnel.
 func forwardedFrom(ctx context.Context, c *playground.Cluster, name string, bare *corev1.Pod, network string) (e forwardedEnd, err error) {
 	pod, err := named(ctx, c, name)
 	if err != nil {
@@ -62,13 +63,13 @@ func forwardedFrom(ctx context.Context, c *playground.Cluster, name string, bare
 	return e, nil
 }
 
-// address is the nth of an end: 1 is that of its pod.
+// address returns the n-th address of an end. Address 1 is that of its pod.
 func (e forwardedEnd) address(n int) string { return e.network + "." + strconv.Itoa(n) }
 
-// subnet is where the pod of an end is.
+// subnet returns the subnet of the pod of an end.
 func (e forwardedEnd) subnet() string { return e.address(0) + "/30" }
 
-// wire connects the pod to a namespace that stands for its node, that one to the tunnel, and all of them to the other end.
+// wire connects the pod to a network namespace that stands for its node, and that namespace to the tunnel. It also sets the routes to the other end.
 func (e forwardedEnd) wire(ctx context.Context, other forwardedEnd) error {
 	const link = "forwarded"
 	node, pod, tunnel := forwardedNode(e.cluster.ID), strconv.Itoa(e.pod), strconv.Itoa(e.tunnel)
@@ -108,7 +109,7 @@ func (e forwardedEnd) wire(ctx context.Context, other forwardedEnd) error {
 // forwardedNode is the name of the network namespace that stands for the node of a cluster.
 func forwardedNode(cluster string) string { return networkPrefix + "node-" + cluster }
 
-// removeForwarded removes these namespaces; what else belongs to the path goes with its pods.
+// removeForwarded removes the namespaces that stand for nodes. Everything else that belongs to the path is deleted with its pods.
 func removeForwarded(ctx context.Context) (err error) {
 	for _, cluster := range []string{"rome", "milan"} {
 		name := forwardedNode(cluster)
@@ -121,7 +122,7 @@ func removeForwarded(ctx context.Context) (err error) {
 	return err
 }
 
-// named finds a pod by its name alone: twins are in namespaces of other names.
+// named finds a pod by its name only, because the remote namespace has another name than the local one.
 func named(ctx context.Context, c *playground.Cluster, name string) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods); err != nil {
@@ -135,7 +136,7 @@ func named(ctx context.Context, c *playground.Cluster, name string) (*corev1.Pod
 	return nil, fmt.Errorf("cluster %s has no pod %s", c.ID, name)
 }
 
-// output runs a command, whose words have no spaces in them.
+// output runs a command and returns its output. The arguments are separated by spaces, so none of them can contain one.
 func output(ctx context.Context, command string) (string, error) {
 	words := strings.Fields(command)
 	out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()

@@ -12,38 +12,39 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Latency is how long changes of one kind of object took from the request that made them to the news of the twin, in milliseconds.
+// Latency is the distribution of the time, in milliseconds, from a request that changes an object to the watch event of its copy in the other
+// cluster. All changes are of one kind of object.
 type Latency struct {
 	Kind string `json:"kind"`
-	// PerSecond is how many changes there were; 0 means one after the other.
+	// PerSecond is the rate of the changes; 0 means that each change waits for the previous one.
 	PerSecond int     `json:"perSecond"`
 	Changes   int     `json:"changes"`
 	P50       float64 `json:"p50Milliseconds"`
 	P99       float64 `json:"p99Milliseconds"`
 	Longest   float64 `json:"longestMilliseconds"`
-	// Busy is the share of the machine that was not idle meanwhile: where it is near 1, what waits is for a core.
+	// Busy is the average share of the machine's cores that were busy. If it is near 1, the latency is mostly time spent waiting for a core.
 	Busy float64 `json:"machineBusy"`
-	// ClusterCPU is what the programs of the two clusters used for a change, in milliseconds, by cluster and program.
+	// ClusterCPU is the CPU time that the programs of the two clusters used per change, in milliseconds, by cluster and program.
 	ClusterCPU map[string]float64 `json:"clusterCPUMillisecondsPerChange"`
-	// Without tells that nothing of ours had a part in it: it is for comparison, and nothing is promised.
+	// Without means that Liqo took no part in the change: the measurement is for comparison, and has no target.
 	Without bool `json:"without,omitempty"`
-	// Problem is why there are no figures.
+	// Problem is the reason why there are no figures.
 	Problem string `json:"problem,omitempty"`
 }
 
 const (
-	// changeKey is the annotation or condition that is changed, dataKey the entry of data.
+	// changeKey is the annotation or condition that is changed, dataKey the changed key of data.
 	changeKey = "bench.liqo.io/change"
 	dataKey   = "change"
-	// quietChanges and busyChanges are how many changes make a figure.
+	// quietChanges and busyChanges are the numbers of changes per measurement. busyRate is the number of changes per second.
 	quietChanges = 300
 	busyChanges  = 1000
 	busyRate     = 100
-	// quietPause is between the news of one change and the next one.
+	// quietPause is the time between the arrival of one change and the next change.
 	quietPause = 20 * time.Millisecond
 )
 
-// latencies measures subjects, with the pods of the run that is going on.
+// latencies measures the latency of each subject, while the pods of the current run exist.
 func (b *scaleBench) latencies(ctx context.Context, subjects ...func(context.Context, kubernetes.Interface, kubernetes.Interface) (subject, error)) ([]Latency, error) {
 	rome, err := frugal(b.rome)
 	if err != nil {
@@ -80,7 +81,7 @@ func (b *scaleBench) latencies(ctx context.Context, subjects ...func(context.Con
 			}
 		}
 		if s.remove != nil {
-			// With their twins, or the next measurement is one of a system that removes them.
+			// Wait until the copies are deleted too. Otherwise the next measurement would include their deletion.
 			if err := errors.Join(s.remove(ctx), s.twins(ctx, func(n int) bool { return n == 0 })); err != nil {
 				return nil, fmt.Errorf("removing objects of kind %s: %w", s.kind, err)
 			}
@@ -89,7 +90,7 @@ func (b *scaleBench) latencies(ctx context.Context, subjects ...func(context.Con
 	return all, nil
 }
 
-// measureLatency measures changes, and what the machine did meanwhile.
+// measureLatency measures the latency of changes, and the load of the machine during the measurement.
 func (b *scaleBench) measureLatency(ctx context.Context, s *subject, perSecond int) (Latency, error) {
 	busy, idle, err := machine()
 	if err != nil {
@@ -115,7 +116,7 @@ func (b *scaleBench) measureLatency(ctx context.Context, s *subject, perSecond i
 	return latency, failed
 }
 
-// twins waits until as many of the objects have one as are wanted.
+// twins waits until wanted returns true for the number of objects that have a copy.
 func (s *subject) twins(ctx context.Context, wanted func(n int) bool) error {
 	if s.count == nil {
 		return nil
@@ -134,7 +135,7 @@ func (s *subject) twins(ctx context.Context, wanted func(n int) bool) error {
 	}
 }
 
-// measure makes changes, that many a second or, for 0, each after the news of the one before.
+// measure changes objects, at perSecond changes per second. If perSecond is 0, each change waits for the arrival of the previous one.
 func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("changes took too long"))
 	defer cancel()
@@ -146,7 +147,7 @@ func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 	if err != nil {
 		return latency, err
 	}
-	// Numbers of another measurement are not mistaken for those of this one.
+	// Start with a number that no other measurement has used.
 	first := int(time.Now().UnixMilli())
 	made := make([]time.Time, latency.Changes)
 	var group errgroup.Group
@@ -154,7 +155,7 @@ func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 	tick := time.NewTicker(time.Second / time.Duration(max(perSecond, 1)))
 	defer tick.Stop()
 	for i := range latency.Changes {
-		name := s.names[i*7%len(s.names)] // not in the order in which they were made
+		name := s.names[i*7%len(s.names)] // not in the order of creation
 		made[i] = time.Now()
 		if perSecond > 0 {
 			group.Go(func() error { return s.change(ctx, name, first+i) })
@@ -187,14 +188,14 @@ func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 	return latency, nil
 }
 
-// arrivals are when changes were seen first.
+// arrivals holds the time when each change was first observed.
 type arrivals struct {
 	mu   sync.Mutex
 	seen map[int]time.Time
 	news chan struct{}
 }
 
-// follow watches the twins until the context ends.
+// follow watches the copies until the context ends.
 func (s *subject) follow(ctx context.Context) (*arrivals, error) {
 	w, err := s.watch(ctx)
 	if err != nil {
@@ -209,7 +210,7 @@ func (s *subject) follow(ctx context.Context) (*arrivals, error) {
 				return
 			case event, ok := <-w.ResultChan():
 				if !ok {
-					return // what is missing then is told
+					return // the caller notices missing changes by its timeout
 				}
 				n, found := s.number(event.Object)
 				if !found {
@@ -236,7 +237,7 @@ func (a *arrivals) at(n int) time.Time {
 	return a.seen[n]
 }
 
-// wait waits until count changes from the first one have arrived.
+// wait waits until count changes, starting with first, have arrived. It returns false after the limit.
 func (a *arrivals) wait(ctx context.Context, first, count int, limit time.Duration) bool {
 	deadline := time.After(limit)
 	for {

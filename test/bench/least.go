@@ -25,23 +25,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Least is the Deployment on a node of rome behind which is the least program that carries pods over: what these API servers take at the very
-// least on this machine, for whoever does it.
+// Least is a Deployment on a node of rome that the simplest possible program serves, instead of a virtual kubelet. It measures the minimum that these
+// API servers need on this machine, whatever the implementation.
 const Least Kind = "carried over by a bare program"
 
-// Written is the same with what the contract has written for each pod besides: a token that is bound to it, a Secret in milan that holds it, and an object
-// with the pod's specification, from which somebody in milan makes the pod. No admission, no check, no recovery: the writes alone.
+// Written is like Least, and also makes the writes that Liqo's protocol requires for each pod: a token that is bound to the pod, a Secret in milan
+// that contains the token, and an object with the pod's specification, from which a controller in milan creates the pod. There is no admission, no
+// check and no recovery.
 const Written Kind = "carried over with the writes of the contract"
 
 const (
-	// leastNode is the node of the least program in rome.
+	// leastNode is the name of the node of that program in rome.
 	leastNode = "least"
-	// leastWorkers is how much it writes at a time in each cluster, leastHeartbeat how often it says that its node lives.
+	// leastWorkers is the number of concurrent writes in each cluster, leastHeartbeat the interval of lease renewals.
 	leastWorkers   = 16
 	leastHeartbeat = 10 * time.Second
 )
 
-// carrier makes for each pod of its node one in milan, and writes its status back. It asks nobody, repairs nothing and remembers nothing.
+// carrier creates a pod in milan for each pod of its node, and writes the status back to rome. It checks nothing, repairs nothing and keeps no state.
 type carrier struct {
 	rome, milan kubernetes.Interface
 	here, there typedcorev1.PodInterface
@@ -51,7 +52,7 @@ type carrier struct {
 	stop        context.CancelFunc
 }
 
-// carry begins to carry pods over; stop ends that, and the node.
+// carry creates the node and starts the carrier. end stops it.
 func (b *scaleBench) carry(ctx context.Context, kind Kind, pods int) (*carrier, error) {
 	rome, err := frugal(b.rome)
 	if err != nil {
@@ -80,7 +81,7 @@ func (b *scaleBench) carry(ctx context.Context, kind Kind, pods int) (*carrier, 
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now},
 		}},
 	}, metav1.CreateOptions{}); err != nil {
-		return nil, fmt.Errorf("making the node of the bare program: %w", err)
+		return nil, fmt.Errorf("creating the node of the bare program: %w", err)
 	}
 	ctx, c.stop = context.WithCancel(ctx)
 	c.group, ctx = errgroup.WithContext(ctx)
@@ -93,7 +94,7 @@ func (b *scaleBench) carry(ctx context.Context, kind Kind, pods int) (*carrier, 
 	return c, nil
 }
 
-// end stops it and removes its node.
+// end stops the carrier and deletes its node.
 func (c *carrier) end(ctx context.Context) error {
 	c.stop()
 	err := c.group.Wait()
@@ -103,7 +104,7 @@ func (c *carrier) end(ctx context.Context) error {
 	return errors.Join(err, c.rome.CoreV1().Nodes().Delete(ctx, leastNode, metav1.DeleteOptions{}))
 }
 
-// live says that the node does.
+// live renews the lease of the node.
 func (c *carrier) live(ctx context.Context) error {
 	leases := c.rome.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leastNode}, Spec: coordinationv1.LeaseSpec{
@@ -116,12 +117,12 @@ func (c *carrier) live(ctx context.Context) error {
 	return errors.Join(err, leases.Delete(context.WithoutCancel(ctx), leastNode, metav1.DeleteOptions{}))
 }
 
-// podsOf watches the pods of a cluster.
+// podsOf returns an informer for pods of a cluster.
 func podsOf(set kubernetes.Interface, selector string) cache.SharedIndexInformer {
 	return informersv1.NewFilteredPodInformer(set, directNamespace, 0, nil, func(o *metav1.ListOptions) { o.FieldSelector = selector })
 }
 
-// follow hands what each change of an object asks for to workers.
+// follow calls todo for each change of an object, and runs the returned functions in workers.
 func follow[T metav1.Object](ctx context.Context, informer cache.SharedIndexInformer, todo func(what watch.EventType, object T) func() error) error {
 	workers, ctx := errgroup.WithContext(ctx)
 	room := make(chan struct{}, leastWorkers)
@@ -156,7 +157,7 @@ func follow[T metav1.Object](ctx context.Context, informer cache.SharedIndexInfo
 	return workers.Wait()
 }
 
-// out makes the pods of milan, and removes them.
+// out returns the function for changes of pods in rome: it creates and deletes the pods in milan.
 func (c *carrier) out(ctx context.Context) func(watch.EventType, *corev1.Pod) func() error {
 	made, removed := sets.New[string](), sets.New[string]()
 	return func(what watch.EventType, pod *corev1.Pod) func() error {
@@ -184,7 +185,8 @@ func (c *carrier) out(ctx context.Context) func(watch.EventType, *corev1.Pod) fu
 	}
 }
 
-// back writes the status of each pod that is Ready, once, and removes it from rome when it is gone.
+// back returns the function for changes of pods in milan. It copies the status of each pod to rome once, when the pod is Ready, and removes the pod
+// from rome when the pod in milan is deleted.
 func (c *carrier) back(ctx context.Context) func(watch.EventType, *corev1.Pod) func() error {
 	told := sets.New[string]()
 	return func(what watch.EventType, pod *corev1.Pod) func() error {

@@ -1,7 +1,12 @@
-// Command bench measures what we promise, on real clusters of this machine, side by side in one run: how much longer 50 pods take on a
-// virtual node than directly in the cluster behind it, how many writes each costs there, and what our processes use; the same for thousands
-// of pods on nodes that do not exist, with how long changes take to the other cluster; and what the path between pods of two clusters is of a bare tunnel, and of a path without one.
-// It needs root, and "make build" before; "make bench" does both.
+// Command bench measures the performance that Liqo promises, on real clusters of this machine. It has several measurements:
+//   - how much longer 50 pods take to start on a virtual node than directly in the provider, how many writes each pod causes, and the resource usage of
+//     Liqo;
+//   - the same for thousands of pods on fake nodes, and how long changes take to reach the other cluster;
+//   - the network path between pods of two clusters, compared with a bare tunnel and with a path without a tunnel;
+//   - the rate at which a volume moves from one cluster to the other;
+//   - how long a pod with a new claim takes to start.
+//
+// It needs root. "make bench" builds the programs and runs it.
 package main
 
 import (
@@ -26,13 +31,15 @@ func main() {
 }
 
 func command() int {
-	log.SetLogger(logr.Discard()) // of clients; what is to be told is in errors
+	log.SetLogger(logr.Discard()) // discard the logs of client libraries: errors contain everything that matters
 	var b bench
 	var n networkBench
+	var m moveBench
+	var v claimBench
 	s := scaleBench{sizes: []int{100, objects, 5 * objects}}
 	check := flag.Bool("check", false, "exit with 1 when a target is missed")
 	file := flag.String("json", "", "write the result to this file instead of printing it after the tables")
-	only := flag.String("only", "", "measure only this: pods, scale or network")
+	only := flag.String("only", "", "measure only this: pods, scale, network, move or claim")
 	flag.IntVar(&b.pods, "pods", 50, "pods in the Deployment")
 	flag.IntVar(&b.runs, "runs", 3, "runs of each kind, of which the median counts")
 	flag.DurationVar(&b.patience, "patience", 2*time.Minute, "how long a run waits for a quiet machine")
@@ -49,6 +56,7 @@ func command() int {
 		return nil
 	})
 	flag.Parse()
+	v.patience = b.patience
 	n.runs, s.runs, s.patience = b.runs, b.runs, b.patience
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -57,6 +65,8 @@ func command() int {
 		Pods    *Result        `json:"pods,omitempty"`
 		Scale   *ScaleResult   `json:"scale,omitempty"`
 		Network *NetworkResult `json:"network,omitempty"`
+		Move    *MoveResult    `json:"move,omitempty"`
+		Claim   *ClaimResult   `json:"claim,omitempty"`
 	}
 	reached := true
 	var err error
@@ -85,6 +95,22 @@ func command() int {
 		}
 		err = errors.Join(err, result.Network.print(os.Stdout))
 		reached = reached && result.Network.Reached
+	}
+	if *only == "" || *only == "move" {
+		if result.Move, err = m.run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: measuring moves of volumes:", err)
+			return 1
+		}
+		err = errors.Join(err, result.Move.print(os.Stdout))
+		reached = reached && result.Move.Reached
+	}
+	if *only == "" || *only == "claim" {
+		if result.Claim, err = v.run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: measuring claims:", err)
+			return 1
+		}
+		err = errors.Join(err, result.Claim.print(os.Stdout))
+		reached = reached && result.Claim.Reached
 	}
 	data, encoding := json.Marshal(result)
 	if err = errors.Join(err, encoding); err == nil && *file != "" {

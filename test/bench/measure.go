@@ -18,28 +18,28 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// place is where a Deployment is made, and what its pods ask of their node.
+// place is where a Deployment is created: a cluster, a namespace, and the node selector of the pods.
 type place struct {
 	cluster   *playground.Cluster
 	namespace string
 	selector  map[string]string
 }
 
-// on selects one node.
+// on returns the node selector for one node.
 func on(node string) map[string]string { return map[string]string{corev1.LabelHostname: node} }
 
-// direct starts the pods in milan itself.
+// direct measures pods that run in milan without Liqo.
 func (b *bench) direct(ctx context.Context, pods int) (Run, error) {
 	return b.measure(ctx, Direct, pods, nil, place{b.milan, directNamespace, on(b.milan.Node())})
 }
 
-// offloaded starts the same pods in rome, on its virtual node.
+// offloaded measures the same pods on the virtual node in rome.
 func (b *bench) offloaded(ctx context.Context, pods int) (Run, error) {
 	return b.measure(ctx, Offloaded, pods, nil, place{b.rome, offloadedNamespace, on("milan")})
 }
 
-// measure makes a Deployment of so many pods in every place at the same moment, waits until all are Ready, does what there is to do then
-// (nil for nothing), and removes them.
+// measure creates a Deployment with this number of pods in every place at the same time, and waits until all pods are Ready. Then it calls then,
+// unless that is nil, and deletes the Deployments.
 func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(context.Context) error, places ...place) (Run, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,10 +126,10 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 	return run, ctx.Err()
 }
 
-// phaseLimit is how long pods may take to be Ready, or to be gone. What is measured or waited for between the two does not count.
+// phaseLimit is the maximum time until all pods are Ready, and until all are deleted. The time in between does not count.
 const phaseLimit = 10 * time.Minute
 
-// each does something for all places at once, while that lasts no longer than it may; what says what is waited for.
+// each calls do for all places concurrently, with phaseLimit as the timeout. what describes the awaited state, for the error message.
 func each(ctx context.Context, what string, places []place, do func(context.Context, int) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("after %v still waiting for %s", phaseLimit, what))
 	defer cancel()
@@ -140,7 +140,7 @@ func each(ctx context.Context, what string, places []place, do func(context.Cont
 	return group.Wait()
 }
 
-// deployment is the same everywhere but for where it is.
+// deployment returns the Deployment for a place. All places differ only in namespace and node selector.
 func (p place) deployment(replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": "bench"}
 	grace := int64(1)
@@ -161,7 +161,7 @@ func (p place) deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// gone waits until the Deployment and all measured pods in milan are.
+// gone waits until the Deployment, and all measured pods in milan, are deleted.
 func (b *bench) gone(ctx context.Context, c *playground.Cluster, deployment *appsv1.Deployment) error {
 	for {
 		left := 0
@@ -186,7 +186,7 @@ func (b *bench) gone(ctx context.Context, c *playground.Cluster, deployment *app
 	}
 }
 
-// usage measures our processes now.
+// usage measures the current resource usage of Liqo's processes.
 func (b *bench) usage() (map[string]playground.Usage, error) {
 	all := map[string]playground.Usage{}
 	for name, pod := range b.processes {
@@ -199,7 +199,7 @@ func (b *bench) usage() (map[string]playground.Usage, error) {
 	return all, nil
 }
 
-// clusterCPU measures the programs of both clusters now.
+// clusterCPU measures the CPU time that the programs of both clusters have used so far.
 func (b *bench) clusterCPU() (map[string]float64, error) {
 	all := map[string]float64{}
 	for _, c := range []*playground.Cluster{b.rome, b.milan} {
@@ -214,8 +214,8 @@ func (b *bench) clusterCPU() (map[string]float64, error) {
 	return all, nil
 }
 
-// quiet waits until the machine has been idle, at least nine tenths of all its cores for two seconds, but no longer than patience: the
-// machine may have other work. It returns the share that was idle in the last two seconds.
+// quiet waits until at least nine tenths of the machine's cores were idle for two seconds, but no longer than patience, because the machine may have
+// other work. It returns the idle share of the last two seconds.
 func quiet(ctx context.Context, patience time.Duration) (float64, error) {
 	const enough, window = 0.9, 2 * time.Second
 	for deadline := time.Now().Add(patience); ; {
@@ -237,7 +237,7 @@ func quiet(ctx context.Context, patience time.Duration) (float64, error) {
 	}
 }
 
-// machine returns the seconds that all cores together have been busy and idle since the machine started.
+// machine returns the seconds that all cores together have been busy and idle since the boot.
 func machine() (busy, idle float64, err error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -250,9 +250,9 @@ func machine() (busy, idle float64, err error) {
 			return 0, 0, fmt.Errorf("reading /proc/stat: %w", err)
 		}
 		switch i {
-		case 3, 4: // idle, and waiting for a disk
+		case 3, 4: // idle time, and time spent waiting for a disk
 			idle += n / 100
-		case 8, 9: // guests, which are counted as user already
+		case 8, 9: // time of guests, which is included in user time already
 		default:
 			busy += n / 100
 		}
@@ -260,7 +260,7 @@ func machine() (busy, idle float64, err error) {
 	return busy, idle, nil
 }
 
-// pause waits and tells whether the context is still alive.
+// pause waits and reports whether the context is still valid.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

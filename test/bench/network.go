@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,16 +19,16 @@ import (
 )
 
 const (
-	// networkPrefix keeps these clusters apart from those of the pods.
+	// networkPrefix distinguishes these clusters from those of the other measurements.
 	networkPrefix = "benchnet-"
-	// trips is how many round trips make one figure, duration how long a stream lasts that does.
+	// trips is the number of round trips per measurement, duration is how long a stream is measured.
 	trips    = 2000
 	duration = 4 * time.Second
-	// streamPort is that of the test server.
+	// streamPort is the stream port of the test server.
 	streamPort = "9000"
 )
 
-// networkBench measures what the path between pods of two clusters costs. Rome and milan have the same addresses, naples has others.
+// networkBench measures the path between pods of two clusters. Rome and milan have the same address ranges, naples has different ones.
 type networkBench struct {
 	runs                int
 	machine             playground.Machine
@@ -37,24 +36,19 @@ type networkBench struct {
 	paths               []path
 }
 
-// path is between two places, one of which sends to the other's address.
+// path is a path from a pod to an address.
 type path struct {
 	kind    Path
 	from    playground.Inside
 	address string
 }
 
-// run does everything; the clusters are gone when it returns.
-func (b *networkBench) run(ctx context.Context) (result *NetworkResult, err error) {
-	dir, err := os.MkdirTemp("", "liqo-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if b.machine, err = playground.Find(dir); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.remove(context.WithoutCancel(ctx))) }()
+// run runs the whole benchmark. It deletes the clusters before it returns.
+func (b *networkBench) run(ctx context.Context) (*NetworkResult, error) {
+	return onMachine(ctx, &b.machine, b.remove, b.measureAll)
+}
+
+func (b *networkBench) measureAll(ctx context.Context) (result *NetworkResult, err error) {
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +57,7 @@ func (b *networkBench) run(ctx context.Context) (result *NetworkResult, err erro
 		return nil, err
 	}
 	for i := range b.runs {
-		// Beginning with another one each time, so that a machine that grows slower or faster favours none.
+		// Start each round with another path, so that a change of the machine's speed during the run affects all paths alike.
 		for j := range b.paths {
 			p := b.paths[(i+j)%len(b.paths)]
 			figure, err := p.measure(ctx)
@@ -94,7 +88,7 @@ func (b *networkBench) clusters() []*playground.Cluster {
 	return []*playground.Cluster{b.rome, b.milan, b.naples}
 }
 
-// prepare makes the clusters, peers them, and starts a pod in the pod network and one in the host network of each.
+// prepare creates the clusters, peers them, and starts one pod in the pod network and one in the host network of each.
 func (b *networkBench) prepare(ctx context.Context) error {
 	if err := b.remove(ctx); err != nil {
 		return err
@@ -174,7 +168,7 @@ func (b *networkBench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// networkPod runs the test server on a node.
+// networkPod returns a pod on a node that runs the test server.
 func networkPod(namespace, name, node string) *corev1.Pod {
 	grace := int64(1)
 	return &corev1.Pod{
@@ -210,7 +204,7 @@ func (b *networkBench) ready(ctx context.Context, c *playground.Cluster, namespa
 	}
 }
 
-// measure makes one figure of each kind. The path is known to work when a first round trip was answered.
+// measure measures a path once. It first waits until the path works, that is, until a round trip is answered.
 func (p *path) measure(ctx context.Context) (figure Figure, err error) {
 	figure.Path = p.kind
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -259,10 +253,10 @@ func (p *path) measure(ctx context.Context) (figure Figure, err error) {
 	return figure, nil
 }
 
-// gatewayLabels are those of the pods of gateways.
+// gatewayLabels select the pods of gateways.
 var gatewayLabels = client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}
 
-// only is the one pod that has these labels.
+// only returns the single pod with these labels. Any other number of pods is an error.
 func only(ctx context.Context, c *playground.Cluster, namespace string, labels client.MatchingLabels) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), labels); err != nil {
@@ -274,7 +268,7 @@ func only(ctx context.Context, c *playground.Cluster, namespace string, labels c
 	return &pods.Items[0], nil
 }
 
-// memory is what the processes of the network hold, by container.
+// memory returns the resident memory of the processes of Liqo's network, by container.
 func (b *networkBench) memory(ctx context.Context) (map[string]uint64, error) {
 	all := map[string]uint64{}
 	for _, want := range []struct {

@@ -8,59 +8,60 @@ import (
 	"text/tabwriter"
 )
 
-// Path is what lies between the two ends of a measurement.
+// Path is the kind of connection between the two ends of a measurement.
 type Path string
 
 // The paths.
 const (
-	// Overlapping and Apart are between pods of two clusters, with the same addresses and with different ones.
+	// Overlapping and Apart connect pods of two clusters through Liqo's network. The clusters have the same address ranges, or different ones.
 	Overlapping Path = "overlapping"
 	Apart       Path = "apart"
-	// Bare is a tunnel of the same WireGuard, through the same nodes, with nothing else.
+	// Bare is a WireGuard tunnel of the same implementation between the same nodes, and nothing else.
 	Bare Path = "bare tunnel"
-	// Forwarded is between the pods of Overlapping, through the bare tunnel, with nothing but routes in between.
+	// Forwarded connects the pods of Overlapping through the bare tunnel, with only routes in between.
 	Forwarded Path = "forwarded"
-	// Straight is from node to node.
+	// Straight connects two nodes directly.
 	Straight Path = "direct"
 )
 
-// What we promise, of the bare tunnel.
+// The promised limits, relative to the bare tunnel.
 const (
 	throughputTarget = 0.85
 	latencyTarget    = 1.5
 	memoryTarget     = 40 << 20
 )
 
-// Figure is one measurement of a path. Round trips are medians in microseconds, TCP99 is the 99th percentile.
+// Figure is one measurement of a path. Round trips are medians in microseconds; TCP99 is the 99th percentile.
 type Figure struct {
 	Path          Path    `json:"path"`
 	BitsPerSecond float64 `json:"bitsPerSecond"`
 	TCP           float64 `json:"tcpMicroseconds"`
 	TCP99         float64 `json:"tcp99Microseconds"`
 	UDP           float64 `json:"udpMicroseconds"`
-	// Stall is the longest of the stream, in milliseconds; CPUPerGigabyte is how many seconds all programs of the machine, and its kernel,
-	// used for a gigabyte of it; Idle is the share of the machine that was idle before.
+	// Stall is the longest stall of the stream, in milliseconds. CPUPerGigabyte is the CPU time, in seconds, that all programs and the kernel used
+	// for a gigabyte of the stream. Idle is the idle share of the machine before the measurement.
 	Stall          float64 `json:"longestStallMilliseconds"`
 	CPUPerGigabyte float64 `json:"cpuSecondsPerGigabyte"`
 	Idle           float64 `json:"idleBefore"`
 }
 
-// NetworkResult is everything that was measured.
+// NetworkResult is the result of networkBench.
 type NetworkResult struct {
-	// Implementation of WireGuard that was used.
+	// Implementation is the implementation of WireGuard in use.
 	Implementation string   `json:"implementation"`
 	Figures        []Figure `json:"figures"`
-	// Medians by path, and what the paths between pods are of the forwarded one, of the bare tunnel and of the direct path.
+	// Medians are the medians of the figures, by path. Ratios compare each path between pods with the forwarded path, the bare tunnel and the direct
+	// path.
 	Medians map[Path]Figure          `json:"medians"`
 	Ratios  map[Path]map[Path]Ratios `json:"ratios"`
-	// Memory is the resident memory of our containers in rome, in bytes.
+	// Memory is the resident memory of Liqo's containers in rome, in bytes.
 	Memory map[string]uint64 `json:"residentBytes"`
 	Sizes  []Size            `json:"sizes"`
-	// Reached tells whether all targets were.
+	// Reached reports whether all targets were reached.
 	Reached bool `json:"reached"`
 }
 
-// Ratios of two paths.
+// Ratios compares the figures of two paths.
 type Ratios struct {
 	Throughput float64 `json:"throughput"`
 	TCP        float64 `json:"tcp"`

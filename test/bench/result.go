@@ -11,63 +11,65 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Kind is where the pods of a run were made.
+// Kind is the way in which the pods of a run were created.
 type Kind string
 
-// The two kinds of runs.
+// The kinds of runs that every benchmark of pods has.
 const (
 	Direct    Kind = "direct"
 	Offloaded Kind = "offloaded"
 )
 
-// What we promise.
+// The promised limits.
 const (
 	ratioTarget  = 1.3
 	writesTarget = 5.0
 )
 
-// Result is everything that was measured.
+// Result is the result of the benchmark of pods.
 type Result struct {
 	Pods int   `json:"pods"`
 	Runs []Run `json:"runs"`
-	// Medians of the runs, in seconds, and their ratio.
+	// Direct and Offloaded are the medians of the runs in seconds; Ratio compares them.
 	Direct    float64 `json:"directSeconds"`
 	Offloaded float64 `json:"offloadedSeconds"`
 	Ratio     float64 `json:"ratio"`
-	// Writes of ours per pod from its creation to Ready: the median of the runs.
+	// ProviderWrites is the number of Liqo's writes per pod from its creation until it is Ready: the median of the runs.
 	ProviderWrites float64 `json:"providerWritesPerPod"`
 	ConsumerWrites float64 `json:"consumerWritesPerPod"`
-	// Writes per pod of its whole life, deletion included.
+	// ProviderLife is the number of Liqo's writes per pod from its creation until it is deleted.
 	ProviderLife float64 `json:"providerWritesPerPodLife"`
 	ConsumerLife float64 `json:"consumerWritesPerPodLife"`
-	// Reached tells whether both targets were.
+	// Reached reports whether both targets were reached.
 	Reached bool `json:"reached"`
 }
 
-// Run is one Deployment, from its creation until nothing is left of it.
+// Run is the measurement of one Deployment, from its creation until its last pod is deleted.
 type Run struct {
 	Kind Kind `json:"kind"`
 	Pods int  `json:"pods"`
-	// Seconds until all pods were Ready, as the cluster of the Deployment saw it; DeleteSeconds until all were gone everywhere.
+	// Seconds is the time until all pods were Ready, as the cluster of the Deployment observed it. DeleteSeconds is the time until all pods were
+	// deleted in both clusters.
 	Seconds       float64 `json:"seconds"`
 	DeleteSeconds float64 `json:"deleteSeconds"`
-	// Idle is the share of the machine that was idle before.
+	// Idle is the idle share of the machine before the run.
 	Idle float64 `json:"idleBefore"`
-	// MachineCPU is how many seconds all programs of the machine used until the pods were Ready.
+	// MachineCPU is the CPU time, in seconds, that all programs of the machine used until the pods were Ready.
 	MachineCPU float64 `json:"machineCPUSeconds"`
-	// ClusterCPU is what the programs of the two clusters used of that and until a little later, by cluster and program.
+	// ClusterCPU is the CPU time that the programs of the two clusters used until a moment later, by cluster and program.
 	ClusterCPU map[string]float64 `json:"clusterCPUSeconds"`
-	// Usage of our processes: CPU from the creation to a little after the last pod was Ready, memory at that time.
+	// Usage is the usage of Liqo's processes: the CPU time from the creation until shortly after the last pod was Ready, and the memory at that time.
 	Usage    map[string]playground.Usage `json:"usage"`
 	Provider Writes                      `json:"providerWrites"`
 	Consumer Writes                      `json:"consumerWrites"`
-	// Bytes went between the clusters, both ways, outside the tunnel, until a little after the last pod was Ready; 0 if nobody counted.
+	// Bytes is the traffic between the clusters outside the tunnel, in both directions, until shortly after the last pod was Ready; 0 if it was not
+	// counted.
 	Bytes uint64 `json:"bytes,omitempty"`
 
 	began, settled, deleted, ended time.Time
 }
 
-// Writes counts our requests to an API server that change something, by what and who.
+// Writes counts Liqo's requests that change something in an API server, by operation and client.
 type Writes struct {
 	Start  map[string]int `json:"start"`
 	Delete map[string]int `json:"delete"`
@@ -88,7 +90,7 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// of collects one number of all runs of a kind.
+// of returns one number of each run of a kind.
 func (r *Result) of(kind Kind, number func(Run) float64) float64 {
 	var values []float64
 	for _, run := range r.Runs {
@@ -111,7 +113,7 @@ func (r *Result) conclude() {
 	r.Reached = r.Ratio <= ratioTarget && r.ProviderWrites <= writesTarget
 }
 
-// print writes a table for people.
+// print prints tables with the result.
 func (r *Result) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(table, "%d PODS\tREADY s\tGONE s\tMACHINE CPU s\tIDLE BEFORE\n", r.Pods)

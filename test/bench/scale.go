@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"time"
@@ -14,36 +13,34 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Both is the Deployment in both clusters at the same moment: the work that can't be saved when an offloaded pod exists in both.
+// Both is the same Deployment in both clusters at the same time. It measures the work that is unavoidable if a pod exists in both clusters.
 const Both Kind = "both, directly"
 
-// scaleBench measures thousands of pods on a virtual node, on nodes that do not exist: API servers, schedulers, controller managers and all
-// of ours are real, only nothing runs.
+// scaleBench measures thousands of pods on a virtual node. The nodes are fake and run no containers. API servers, schedulers, controller managers and
+// Liqo are real.
 type scaleBench struct {
 	bench
-	// sizes are how many pods there are, one after the other; latencies are measured with the one nearest to objects.
+	// sizes are the numbers of pods of successive measurements. latencies are measured with the size nearest to objects.
 	sizes    []int
 	latency  bool
 	kubelets []*exec.Cmd
 }
 
-// objects is how many there are of a kind when latencies are measured.
+// objects is the number of objects of each kind for measurements of latencies.
 const objects = 1000
 
-// run does everything; the clusters are gone when it returns.
-func (b *scaleBench) run(ctx context.Context) (result *ScaleResult, err error) {
-	dir, err := os.MkdirTemp("", "liqo-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if b.machine, err = playground.Find(dir); err != nil {
-		return nil, err
-	}
-	defer func() {
-		b.stop()
-		err = errors.Join(err, b.remove(context.WithoutCancel(ctx)))
-	}()
+// run runs the whole benchmark. It deletes the clusters before it returns.
+func (b *scaleBench) run(ctx context.Context) (*ScaleResult, error) {
+	return onMachine(ctx, &b.machine, b.end, b.measureAll)
+}
+
+// end stops the fake kubelets and deletes the clusters.
+func (b *scaleBench) end(ctx context.Context) error {
+	b.stop()
+	return b.remove(ctx)
+}
+
+func (b *scaleBench) measureAll(ctx context.Context) (result *ScaleResult, err error) {
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -53,13 +50,13 @@ func (b *scaleBench) run(ctx context.Context) (result *ScaleResult, err error) {
 			break
 		}
 	}
-	// What was measured before something went wrong is worth reading.
+	// Complete the results even after an error, because the runs before it are useful.
 	err = errors.Join(err, b.audit(context.WithoutCancel(ctx), result.Runs))
 	result.conclude()
 	return result, err
 }
 
-// prepare makes the clusters with their make-believe nodes, and a few pods of each kind, so that nothing measured is the first of its kind.
+// prepare creates the clusters with their fake nodes. It also starts a few pods of each kind, because the first pods of each kind take longer.
 func (b *scaleBench) prepare(ctx context.Context) error {
 	began := time.Now()
 	most := 0
@@ -101,10 +98,10 @@ func (b *scaleBench) places(kind Kind) []place {
 	}
 }
 
-// measureSize adds the runs of one size to the result, and the latencies if they are measured with it.
+// measureSize adds the runs with size pods to the result. If latencies are measured with this size, it adds them too.
 func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size int) error {
 	repeats := 1
-	if size == objects { // the one that is fast enough to be repeated
+	if size == objects { // this size is fast enough to be repeated
 		repeats = b.runs
 	}
 	for i := range repeats {
@@ -149,7 +146,7 @@ func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size 
 	return nil
 }
 
-// latencySize is with how many pods latencies are measured: the size nearest to what is promised.
+// latencySize returns the number of pods with which latencies are measured: the size nearest to the one in the targets.
 func (b *scaleBench) latencySize() int {
 	best := b.sizes[0]
 	for _, size := range b.sizes {

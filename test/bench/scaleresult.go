@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// What we promise at scale. Ratios are of the Deployment in both clusters, latencies in milliseconds, memory in MiB.
+// The promised limits at scale. Ratios are relative to the Deployment in both clusters (Both), latencies in milliseconds, memory in MiB.
 const (
 	scaleRatioTarget    = 1.5
 	scaleProviderTarget = 3.0
@@ -20,17 +20,17 @@ const (
 	controlPlaneTarget  = 100.0
 )
 
-// kubeletTargets are the memory of a virtual kubelet, in MiB, by pods.
+// kubeletTargets are the limits for the memory of a virtual kubelet in MiB, by the number of pods.
 var kubeletTargets = map[int]float64{1000: 90, 5000: 200}
 
-// Names of our processes in reports.
+// The names of Liqo's processes in reports.
 const (
 	consumerManager = "controller-manager of rome"
 	providerManager = "controller-manager of milan"
 	virtualKubelet  = "virtual-kubelet in rome"
 )
 
-// ScaleResult is everything that was measured.
+// ScaleResult is the result of scaleBench.
 type ScaleResult struct {
 	Runs      []Run     `json:"runs"`
 	Latencies []Latency `json:"latencies"`
@@ -38,7 +38,7 @@ type ScaleResult struct {
 	Reached   bool      `json:"reached"`
 }
 
-// Line is one figure; Target is the most that it may be, 0 if nothing is promised.
+// Line is one figure with its target: the maximum, or 0 if there is no target.
 type Line struct {
 	What    string  `json:"what"`
 	Figure  float64 `json:"figure"`
@@ -46,12 +46,13 @@ type Line struct {
 	Problem string  `json:"problem,omitempty"`
 }
 
-// reached compares the figure as it is printed: a heartbeat among the writes of a thousand pods misses nothing.
+// reached reports whether the figure, rounded as it is printed, is within its target. So a single periodic write among the writes of a thousand pods
+// does not count.
 func (l Line) reached() bool {
 	return l.Problem == "" && (l.Target == 0 || math.Round(100*l.Figure) <= math.Round(100*l.Target))
 }
 
-// of is the median of a number over the runs of a kind and size.
+// of returns the median of a number over the runs of a kind and size.
 func (r *ScaleResult) of(kind Kind, pods int, number func(Run) float64) float64 {
 	var values []float64
 	for _, run := range r.Runs {
@@ -68,7 +69,7 @@ func (r *ScaleResult) conclude() {
 	}
 	var sizes []int
 	for _, run := range r.Runs {
-		if run.Kind == Direct && !slices.Contains(sizes, run.Pods) { // the last one of a round
+		if run.Kind == Direct && !slices.Contains(sizes, run.Pods) { // this is the last run of a round
 			sizes = append(sizes, run.Pods)
 		}
 	}
@@ -81,7 +82,7 @@ func (r *ScaleResult) conclude() {
 	}
 	for _, pods := range sizes {
 		ratio, provider, consumer := scaleRatioTarget, scaleProviderTarget, scaleConsumerTarget
-		if pods < objects { // what is written now and then anyway would count among few
+		if pods < objects { // periodic writes would distort the result for few pods
 			ratio, provider, consumer = 0, 0, 0
 		}
 		offloaded, both, alone := r.of(Offloaded, pods, seconds), r.of(Both, pods, seconds), r.of(Direct, pods, seconds)
@@ -134,7 +135,7 @@ func (r *ScaleResult) conclude() {
 
 func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
-// print writes tables for people.
+// print prints tables with the result.
 func (r *ScaleResult) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "PODS\tKIND\tREADY s\tGONE s\tMACHINE CPU s\tIDLE BEFORE")
@@ -177,7 +178,7 @@ func (r *ScaleResult) print(out io.Writer) error {
 	return table.Flush()
 }
 
-// last is the last run of a kind, nil if there is none.
+// last returns the last run of a kind; nil if there is none.
 func (r *ScaleResult) last(kind Kind) *Run {
 	for i := range slices.Backward(r.Runs) {
 		if r.Runs[i].Kind == kind {
@@ -187,7 +188,7 @@ func (r *ScaleResult) last(kind Kind) *Run {
 	return nil
 }
 
-// printCPU tells which programs the work of the last runs fell to.
+// printCPU prints the CPU time of the last runs by program.
 func (r *ScaleResult) printCPU(table io.Writer) {
 	offloaded := r.last(Offloaded)
 	if offloaded == nil {
@@ -220,7 +221,7 @@ func (r *ScaleResult) printCPU(table io.Writer) {
 	}
 }
 
-// printLatencyCPU tells which programs the work of a change fell to, and how busy that made the machine.
+// printLatencyCPU prints the CPU time per change by program, and the load of the machine.
 func (r *ScaleResult) printLatencyCPU(table io.Writer) {
 	for _, l := range r.Latencies {
 		if l.PerSecond == 0 || l.ClusterCPU == nil {

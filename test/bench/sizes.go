@@ -13,12 +13,12 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// Size is what the kernels of a gateway and of a node hold for a cluster of some size, by the plans that they are given.
+// Size is the number of objects in the kernels of a gateway and of a node, for a cluster of some size, according to their plans.
 type Size struct {
 	Peers int `json:"peers"`
 	Nodes int `json:"nodes"`
 	Pods  int `json:"pods"`
-	// Rules are those of the firewall and of policy routing; entries are the elements of sets and maps.
+	// Rules are the rules of nftables and of policy routing. Entries are the elements of sets and maps.
 	GatewayRoutes  int `json:"gatewayRoutes"`
 	GatewayRules   int `json:"gatewayRules"`
 	GatewayEntries int `json:"gatewayEntries"`
@@ -26,7 +26,7 @@ type Size struct {
 	NodeRules      int `json:"nodeRules"`
 }
 
-// sizes varies one number at a time.
+// sizes returns the sizes for several clusters, which differ from each other in one number at a time.
 func sizes() []Size {
 	var all []Size
 	for _, s := range [][3]int{{1, 2, 10}, {1, 2, 500}, {1, 20, 500}, {1, 200, 500}, {1, 200, 20_000}, {10, 20, 500}, {50, 20, 500}} {
@@ -35,7 +35,7 @@ func sizes() []Size {
 	return all
 }
 
-// size compiles the plans of a cluster in which every pod lies in the pod CIDR of its node.
+// size compiles the plans for a cluster whose pods all have addresses in the pod CIDR of their node.
 func size(peers, nodes, pods int) Size {
 	o := worldOf(peers, nodes, pods)
 	facts, problems := network.Gather(o)
@@ -53,7 +53,7 @@ func size(peers, nodes, pods int) Size {
 	return s
 }
 
-// worldOf are the objects of a cluster, as its API server has them.
+// worldOf returns the objects of a cluster, as its API server would return them.
 func worldOf(peers, nodes, pods int) *network.Objects {
 	o := &network.Objects{LiqoNamespace: api.Namespace, Options: network.Options{ClampMSS: true}}
 	for kind, cidr := range map[string]string{

@@ -16,30 +16,30 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// oursLabels are on all objects that are made for it, and go with them.
+// oursLabels are set on all objects that the benchmark creates.
 var oursLabels = map[string]string{"app": "bench"}
 
-// ours selects them.
+// ours selects these objects.
 var ours = metav1.ListOptions{LabelSelector: "app=bench"}
 
-// subject is one kind whose changes are followed.
+// subject is a kind of object whose changes are measured.
 type subject struct {
 	kind string
-	// without tells that nothing of ours has a part in it.
+	// without means that Liqo takes no part in the changes.
 	without bool
-	// names are those of the objects, in a namespace of rome and its twin.
+	// names are the names of the objects, in a namespace of rome and in its remote namespace.
 	names []string
-	// change makes the change with that number; number reads it from a twin.
+	// change makes change number n of an object; number returns the number of the last change from the object's copy.
 	change func(ctx context.Context, name string, n int) error
-	// count counts the twins; nil if they are known to be there.
+	// count counts the copies; nil if they are known to exist.
 	count  func(ctx context.Context) (int, error)
 	number func(runtime.Object) (int, bool)
-	// remove removes the objects; nil if somebody else does.
+	// remove deletes the objects; nil if they are deleted elsewhere.
 	remove func(ctx context.Context) error
 	watch  func(ctx context.Context) (watch.Interface, error)
 }
 
-// several does something for as many objects, some at a time, and returns their names.
+// several calls do for the names of all objects, some at a time, and returns the names.
 func several(do func(name string) error) ([]string, error) {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -83,7 +83,7 @@ func configMaps(ctx context.Context, rome, milan kubernetes.Interface) (subject,
 	}, err
 }
 
-// services have no address and no selector, so that only we have work with them.
+// services measures Services without an address and a selector, so that only Liqo processes them.
 func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
 	here := rome.CoreV1().Services(offloadedNamespace)
 	names, err := several(func(name string) error {
@@ -120,13 +120,13 @@ func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, e
 	}, err
 }
 
-// podStatuses are changed in milan; the twin is the pod in rome.
+// podStatuses measures statuses of pods: they change in milan, and Liqo copies them to the pods in rome.
 func podStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
 	names, err := podNames(ctx, milan, twinNamespace)
 	return statuses("pod status", names, milan.CoreV1().Pods(twinNamespace), rome.CoreV1().Pods(offloadedNamespace)), err
 }
 
-// statuses are conditions of pods; one that no kubelet knows is left alone by all.
+// statuses measures a condition of pods. No other program processes the condition, because its type is unknown to them.
 func statuses(kind string, names []string, from, to typedcorev1.PodInterface) subject {
 	return subject{
 		kind: kind, names: names,
@@ -167,10 +167,10 @@ func statusNumber(obj runtime.Object) (int, bool) {
 	return n, err == nil
 }
 
-// bareWorkers is how many statuses the bare program writes at a time.
+// bareWorkers is the number of statuses that the bare program writes concurrently.
 const bareWorkers = 10
 
-// oneStatuses are pods of one cluster, which is all that an API server has to do.
+// oneStatuses measures pods of one cluster: the minimum that an API server needs.
 func oneStatuses(ctx context.Context, rome, _ kubernetes.Interface) (subject, error) {
 	names, err := podNames(ctx, rome, directNamespace)
 	pods := rome.CoreV1().Pods(directNamespace)
@@ -179,8 +179,8 @@ func oneStatuses(ctx context.Context, rome, _ kubernetes.Interface) (subject, er
 	return s, err
 }
 
-// bareStatuses are changed in milan, and written to other pods in rome by a program that does nothing else, and knows what to look for: what two API
-// servers on this machine take.
+// bareStatuses measures a minimal program that copies statuses from pods in milan to other pods in rome: the minimum that two API servers on this
+// machine need.
 func bareStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subject, error) {
 	from, to := milan.CoreV1().Pods(directNamespace), rome.CoreV1().Pods(directNamespace)
 	there, err := podNames(ctx, milan, directNamespace)
@@ -209,7 +209,7 @@ func bareStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subjec
 			for {
 				select {
 				case <-ctx.Done():
-					_ = group.Wait() // what fails does not arrive
+					_ = group.Wait() // a failed write shows as a missing change
 					return
 				case event, ok := <-changes.ResultChan():
 					if !ok {

@@ -12,15 +12,15 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// trafficTable counts, in the node of rome, what goes to the node of milan over TCP and comes back: the requests of our processes to the other
-// API server. The tunnel is UDP.
+// trafficTable counts, on the node of rome, the TCP traffic to and from the node of milan: the requests of Liqo's processes to the other API server.
+// The tunnel uses UDP, so it does not count.
 const trafficTable = `table ip liqobench {
 	counter between {}
 	chain out { type filter hook postrouting priority 300; ip daddr %[1]s meta l4proto tcp counter name between; }
 	chain in { type filter hook prerouting priority -350; ip saddr %[1]s meta l4proto tcp counter name between; }
 }`
 
-// countTraffic begins to count.
+// countTraffic starts to count the traffic.
 func (b *scaleBench) countTraffic(ctx context.Context) error {
 	node, err := b.milan.Set.CoreV1().Nodes().Get(ctx, b.milan.Node(), metav1.GetOptions{})
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *scaleBench) countTraffic(ctx context.Context) error {
 	return err
 }
 
-// traffic returns the bytes that were counted so far.
+// traffic returns the number of bytes counted so far.
 func traffic(ctx context.Context, m playground.Machine, c *playground.Cluster) (uint64, error) {
 	out, err := m.Exec(ctx, c.Node(), "nft", "--json", "list", "counter", "ip", "liqobench", "between")
 	if err != nil {

@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// recordKind is that of the objects that hold a pod's specification; they are shaped like ShadowPods, which our own programs would see to.
+// recordKind is the kind of the objects that contain a pod's specification. They look like ShadowPods, which Liqo's own programs would process.
 var recordKind = schema.GroupVersionResource{Group: "bench.liqo.io", Version: "v1", Resource: "records"}
 
-// defineRecords makes the kind in milan, and waits until it can be used.
+// defineRecords defines the kind in milan, and waits until it can be used.
 func (b *scaleBench) defineRecords(ctx context.Context) (dynamic.ResourceInterface, error) {
 	name := recordKind.GroupResource().String()
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -46,7 +46,7 @@ func (b *scaleBench) defineRecords(ctx context.Context) (dynamic.ResourceInterfa
 	object := &unstructured.Unstructured{Object: content}
 	object.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	if err := b.milan.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("making the kind of records: %w", err)
+		return nil, fmt.Errorf("creating the kind of records: %w", err)
 	}
 	set, err := dynamic.NewForConfig(b.milan.Config)
 	if err != nil {
@@ -76,7 +76,7 @@ func recordsOf(records dynamic.ResourceInterface) cache.SharedIndexInformer {
 	}, &unstructured.Unstructured{}, 0, nil)
 }
 
-// record writes down in milan what a pod of rome needs there.
+// record creates, in milan, the objects that a pod of rome needs there.
 func (c *carrier) record(ctx context.Context, pod *corev1.Pod) error {
 	token, err := c.rome.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
@@ -100,7 +100,7 @@ func (c *carrier) record(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// make makes the pod of each record, once.
+// make returns the function for changes of records: it creates the pod of each record, once.
 func (c *carrier) make(ctx context.Context) func(watch.EventType, *unstructured.Unstructured) func() error {
 	made := sets.New[string]()
 	return func(what watch.EventType, record *unstructured.Unstructured) func() error {
@@ -122,7 +122,7 @@ func (c *carrier) make(ctx context.Context) func(watch.EventType, *unstructured.
 	}
 }
 
-// forget removes what record wrote.
+// forget deletes the objects that record created.
 func (c *carrier) forget(ctx context.Context, name string) error {
 	if c.records == nil {
 		return nil

@@ -8,10 +8,10 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// benchElements is how many pods a cluster has offloaded, or services exposed.
+// benchElements is the number of elements of the map, for example of offloaded pods or exposed services of a cluster.
 const benchElements = 5000
 
-// manyMapped is a state with a map of so many elements; shift moves the last hundred.
+// manyMapped returns a state with a map of benchElements elements. shift moves the last hundred of them.
 func manyMapped(shift int) dataplane.State {
 	s := overlayState()
 	m := map[netip.Addr]netip.Addr{}
@@ -36,7 +36,7 @@ func benchHost(b *testing.B) *kernelHost {
 	return h
 }
 
-// BenchmarkReadAndDiff is a pass that finds nothing to do.
+// BenchmarkReadAndDiff measures a pass that finds no difference.
 func BenchmarkReadAndDiff(b *testing.B) {
 	h, want := benchHost(b), manyMapped(0)
 	b.ReportAllocs()
@@ -51,7 +51,7 @@ func BenchmarkReadAndDiff(b *testing.B) {
 	}
 }
 
-// BenchmarkHundredChanges is a pass that moves a hundred of the elements.
+// BenchmarkHundredChanges measures a pass that changes a hundred elements.
 func BenchmarkHundredChanges(b *testing.B) {
 	h := benchHost(b)
 	b.ReportAllocs()

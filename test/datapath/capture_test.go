@@ -47,7 +47,7 @@ func (p packet) String() string {
 	return text
 }
 
-// parse reads a packet; false if it is none, or a later fragment.
+// parse parses a packet. It returns false if b is no IPv4 packet, or a fragment other than the first.
 func parse(b []byte) (packet, bool) {
 	if len(b) < 24 || b[0]>>4 != 4 || binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
 		return packet{}, false
@@ -74,8 +74,7 @@ func parse(b []byte) (packet, bool) {
 	return p, true
 }
 
-// capture listens on links of many hosts. The kernel keeps what it sees until it is asked for, so nothing is missed that came before an
-// answer.
+// capture captures packets on links of many hosts. The kernel buffers them until stop, so no packet that arrived before is lost.
 type capture struct {
 	sockets []tap
 }
@@ -85,7 +84,7 @@ type tap struct {
 	host, link string
 }
 
-// listen captures all IPv4 packets on our links of nodes and gateways and on the links of pods.
+// listen captures all IPv4 packets on Liqo's links of nodes and gateways, and on the links of pods.
 func listen(t *testing.T, clusters ...*cluster) *capture {
 	t.Helper()
 	c := &capture{}
@@ -117,14 +116,14 @@ func (c *capture) on(t *testing.T, h *host, link string) {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 			return err
 		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil { // it is read at the end only
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20); err != nil { // a large buffer, because it is read only at the end
 			return err
 		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: index})
 	})
 }
 
-// stop returns the packets that match, in the order in which the kernel saw them.
+// stop ends the capture and returns the packets that match, in the order of their timestamps.
 func (c *capture) stop(t *testing.T, match func(packet) bool) []sighting {
 	t.Helper()
 	var all []sighting
@@ -150,7 +149,7 @@ func (c *capture) stop(t *testing.T, match func(packet) bool) []sighting {
 	return all
 }
 
-// stamp is when the kernel saw a packet.
+// stamp returns the kernel's timestamp of a packet.
 func stamp(control []byte) time.Time {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

@@ -20,11 +20,11 @@ var (
 
 // Addresses that every cluster has, whatever its ranges.
 const (
-	printer  = "172.16.0.77" // a host in another network, which knows only its own network
+	printer  = "172.16.0.77" // a host in another network, with routes to its own network only
 	services = "10.96.0.0/16"
 )
 
-// cluster is one made of namespaces: two nodes on a LAN, a pod on each, a host that is no node, and a gateway pod for each peer.
+// cluster is a cluster of network namespaces: two nodes on a LAN, a pod on each, a host outside the cluster, and a gateway pod for each peer.
 type cluster struct {
 	network.Cluster
 	lan      *lan
@@ -33,11 +33,11 @@ type cluster struct {
 	outside  *host
 	gateways map[string]*host
 	tunnels  map[string]*tunnel
-	mtu      int // of what carries pods' packets
+	mtu      int // MTU of the links that carry packets of pods
 }
 
-// newCluster makes a cluster without peers. Its CNI routes between nodes, and masquerades what leaves for other places, as most do; the
-// nodes filter reverse paths strictly, as some do.
+// newCluster creates a cluster without peers. As with most CNIs, it routes between nodes, and masquerades packets to destinations outside. As on some nodes,
+// reverse path filtering is strict.
 func newCluster(t *testing.T, id, pods, external string) *cluster {
 	t.Helper()
 	c := &cluster{Cluster: network.Cluster{ID: id}, lan: newLAN(t, id+"-lan"), gateways: map[string]*host{}, tunnels: map[string]*tunnel{}, mtu: 1500}
@@ -66,7 +66,7 @@ func newCluster(t *testing.T, id, pods, external string) *cluster {
 	return c
 }
 
-// pod makes a pod on a node, as CNIs do: with a link to its node, which is its only neighbour, and an address of the node's CIDR.
+// pod creates a pod on a node as CNIs do: with an address of the node's CIDR, and a link to the node, its only neighbour.
 func (c *cluster) pod(t *testing.T, name string, node int, last byte) *host {
 	t.Helper()
 	p, n := newHost(t, name), c.nodes[node]
@@ -85,7 +85,8 @@ func (c *cluster) pod(t *testing.T, name string, node int, last byte) *host {
 	return p
 }
 
-// podAtPlaceOf creates a pod at the place in its node's pod CIDR that another pod has in its own CIDR. Where the ranges are the same, so are the addresses.
+// podAtPlaceOf creates a pod with the same host part of the address, within its node's pod CIDR, as another pod has. If the clusters have the same ranges, both
+// pods have the same address.
 func (c *cluster) podAtPlaceOf(t *testing.T, of *host) (*host, network.End) {
 	t.Helper()
 	last := of.podIP(t).As4()[3]
@@ -93,7 +94,7 @@ func (c *cluster) podAtPlaceOf(t *testing.T, of *host) (*host, network.End) {
 	return p, network.End{Cluster: c.ID, Name: p.name, Address: p.podIP(t), Node: c.nodes[0].name}
 }
 
-// podIP is the address of a pod, or of a gateway.
+// podIP returns the address of a pod or a gateway.
 func (h *host) podIP(t *testing.T) netip.Addr {
 	t.Helper()
 	addresses, err := h.kernel.AddrList(h.link(t, "eth0"), 2)
@@ -114,7 +115,7 @@ func (c *cluster) expose(e network.Exposed) netip.Addr {
 	return e.External
 }
 
-// internet is the network between clusters: gateways have an address in it.
+// internet is the network between clusters, in which gateways have an address.
 type internet struct {
 	*lan
 	next netip.Addr
@@ -124,8 +125,8 @@ func newInternet(t *testing.T) *internet {
 	return &internet{lan: newLAN(t, "internet"), next: addr("192.0.2.10")}
 }
 
-// peer makes the gateways of two clusters, the first of which is the server, and the objects of the peering. Views that are empty are equal
-// to what they are views of.
+// peer creates the gateways of two clusters, the first of which is the server, and the objects of the peering. An empty view means that the range is not
+// remapped.
 func (i *internet) peer(t *testing.T, server, client *cluster, serverPods, serverExternal, clientPods, clientExternal string) {
 	t.Helper()
 	add := func(in, of *cluster, role network.Role, pods, external string) netip.Addr {
@@ -166,7 +167,7 @@ func either[T any](condition bool, yes, no T) T {
 	return no
 }
 
-// apply carries out the plans of all hosts, and wants nothing left to do afterwards.
+// apply applies the plans of all hosts, and checks that no difference is left.
 func (c *cluster) apply(t *testing.T) {
 	t.Helper()
 	active := network.FirstChoice(&c.Facts)
@@ -203,7 +204,7 @@ func apply(t *testing.T, h *host, devices kernel.Devices, want dataplane.State) 
 	}
 }
 
-// dropped is how many packets the rules with this text dropped on a host.
+// dropped returns the number of packets that rules with this text dropped on a host.
 func dropped(t *testing.T, h *host, devices kernel.Devices, rule string) uint64 {
 	t.Helper()
 	k, err := kernel.At(h.ns, devices)

@@ -24,7 +24,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/kernel"
 )
 
-// kernelWorlds is how many random ones the laws are held against on the real kernel; package fake has 20,000.
+// kernelWorlds is the number of random worlds in which the laws are checked on the real kernel. Package fake checks 20,000.
 const kernelWorlds = 150
 
 func TestKernelConforms(t *testing.T) { conformance.Suite(t, newKernelHost) }
@@ -33,10 +33,10 @@ func TestDiffInRandomWorldsOnTheKernel(t *testing.T) {
 	conformance.Laws(t, newKernelHost, kernelWorlds)
 }
 
-// kernelHosts are those in use, by the name of their tunnel.
+// kernelHosts are the hosts in use, by the name of their tunnel.
 var kernelHosts = map[string]*kernelHost{}
 
-// hosts counts, so that every one has a tunnel of another name: the sockets of wireguard-go lie in the file system.
+// hosts counts the hosts, so that each tunnel has a unique name: the sockets of wireguard-go are in the file system, which all hosts share.
 var hosts atomic.Int32
 
 // kernelHost is a network namespace of the real kernel. Its tunnel is wireguard-go.
@@ -53,7 +53,7 @@ func newKernelHost(t testing.TB) conformance.Host {
 	h := &kernelHost{tunnel: fmt.Sprintf("lq%d-%d", os.Getpid()%100000, hosts.Add(1))}
 	h.namespace = elsewhere(t, func() (netns.NsHandle, error) { return netns.New() })
 	kernelHosts[h.tunnel] = h
-	// Without a name it is deleted with its last handle.
+	// A namespace without a name is deleted with its last handle.
 	h.closers = append(h.closers, func() { _ = h.namespace.Close() }, func() { delete(kernelHosts, h.tunnel) })
 	var err error
 	if h.handle, err = netlink.NewHandleAt(h.namespace, unix.NETLINK_ROUTE); err != nil {
@@ -90,7 +90,7 @@ func (h *kernelHost) close() {
 	}
 }
 
-// elsewhere runs f on a thread that may go to another network namespace, and comes back.
+// elsewhere calls f on a locked thread. f may switch to another network namespace; afterwards elsewhere switches back.
 func elsewhere[T any](t testing.TB, f func() (T, error)) T {
 	t.Helper()
 	runtime.LockOSThread()
@@ -101,7 +101,7 @@ func elsewhere[T any](t testing.TB, f func() (T, error)) T {
 	defer func() { _ = before.Close() }()
 	out, failed := f()
 	if err := netns.Set(before); err != nil {
-		t.Fatal(err) // the thread stays locked and ends with the test
+		t.Fatal(err) // the thread stays locked, so it ends with the test
 	}
 	runtime.UnlockOSThread()
 	if failed != nil {
@@ -110,8 +110,8 @@ func elsewhere[T any](t testing.TB, f func() (T, error)) T {
 	return out
 }
 
-// addTunnel runs wireguard-go on a TUN link, with its socket where everybody looks for it. It opens no port, for it does not hear that its
-// link is up.
+// addTunnel runs wireguard-go on a TUN link, with its socket in the usual folder. wireguard-go does not open its UDP port, because it receives no event that
+// its link is up.
 func (h *kernelHost) addTunnel(t testing.TB) {
 	t.Helper()
 	link := elsewhere(t, func() (tun.Device, error) {
@@ -142,7 +142,7 @@ func (h *kernelHost) addTunnel(t testing.TB) {
 	}()
 }
 
-// deaf hears no events of its link.
+// deaf is a TUN device without events of its link.
 type deaf struct {
 	tun.Device
 	events chan tun.Event

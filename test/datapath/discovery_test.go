@@ -43,8 +43,8 @@ func (h *host) discover(t *testing.T, o agent.Options) (stop func()) {
 	return stop
 }
 
-// TestClustersFindEachOther: two clusters in one network find each other by multicast DNS, liqoctl finds both, what a thief announces leads
-// nowhere, and a goodbye is heard.
+// TestClustersFindEachOther: two clusters in one network find each other by multicast DNS, and liqoctl finds both. Announcements of a thief have no effect, and
+// a cluster that sends a goodbye is removed.
 func TestClustersFindEachOther(t *testing.T) {
 	network := newLAN(t, "network")
 	hosts := map[string]*host{}
@@ -78,15 +78,17 @@ func TestClustersFindEachOther(t *testing.T) {
 	}
 	eventually(t, "rome to find milan", knows("rome", "milan", "https://192.168.7.2:30443"))
 	eventually(t, "milan to find rome", knows("milan", "rome", "https://192.168.7.1:30443"))
-	hosts["laptop"].must(t, func() error {
-		clusters, problems, err := multicast.Discover(t.Context(), 2*time.Second)
-		if err == nil && (len(clusters) != 2 || len(problems) > 0) {
-			err = fmt.Errorf("found %+v, %v", clusters, problems)
-		}
-		return err
+	eventually(t, "liqoctl to find both", func() error { // a search of 2 s is short on a busy machine, and packets can be lost
+		return hosts["laptop"].in(func() error {
+			clusters, problems, err := multicast.Discover(t.Context(), 2*time.Second)
+			if err == nil && (len(clusters) != 2 || len(problems) > 0) {
+				err = fmt.Errorf("found %+v, %v", clusters, problems)
+			}
+			return err
+		})
 	})
 
-	// A thief announces a metadata service as turin, and itself as milan.
+	// The thief announces the address of a metadata service as cluster turin, and its own address as cluster milan.
 	var thief *multicast.Group
 	hosts["thief"].must(t, func() (err error) { thief, err = multicast.Join(nil); return err })
 	defer thief.Close()

@@ -1,4 +1,4 @@
-// Package datapath holds the tests of level 3: clusters built out of network namespaces, with nodes, gateways and pods, on which the plans of
-// package network are carried out by the real kernel. Every packet walk is captured and compared with a golden trace and with what
-// network.Explain says. It needs root; nothing is left behind, as the namespaces have no names and end with the process.
+// Package datapath holds the tests of level 3: clusters of network namespaces, with nodes, gateways and pods, in which the real kernel applies the plans of
+// package network. For every path, the captured packets are compared with a golden trace and with the result of network.Explain. The tests need root. They
+// leave nothing behind, because the namespaces have no names and end with the process.
 package datapath

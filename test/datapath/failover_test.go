@@ -44,7 +44,7 @@ func TestConnectionsSurviveTheirGateway(t *testing.T) {
 			return err
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		for i := range chunks {
 			if i == chunks/2 {
 				takeOver()

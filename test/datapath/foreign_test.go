@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/conformance"
 )
 
-// overlayState has an object of each kind that other programs could change.
+// overlayState returns a state with an object of each kind that other programs could change.
 func overlayState() dataplane.State {
 	member := netip.MustParseAddr("10.200.1.9")
 	prefix := netip.MustParsePrefix("10.71.0.0/16")
@@ -44,7 +44,7 @@ func overlayState() dataplane.State {
 	}
 }
 
-// TestForeignChangesAreUndone: the agent notices every change by others to the network configuration of Liqo, and undoes it in one pass.
+// TestForeignChangesAreUndone: the agent detects every change of Liqo's network configuration by other programs, and reverts it in one pass.
 func TestForeignChangesAreUndone(t *testing.T) {
 	table := &nftables.Table{Name: dataplane.FilterTable, Family: nftables.TableFamilyIPv4}
 	check := &nftables.Chain{Name: "check", Table: table}

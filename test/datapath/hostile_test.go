@@ -12,8 +12,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestPeersDoNotTakeTheTrafficOfHosts: a peer reports a public range and the network of a link of a node, which no administrator configured. The traffic of
-// the node and of its pods to these ranges keeps its route. Both reach the peer's other range.
+// TestPeersDoNotTakeTheTrafficOfHosts: a peer reports a public range and the network of a link of a node, which no administrator configured. The
+// traffic of the node and of its pods to these ranges keeps its route. Both reach the peer's other range.
 func TestPeersDoNotTakeTheTrafficOfHosts(t *testing.T) {
 	w := apart(t)
 	n := w.rome.nodes[1]

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kubernetes gives a node what CNIs and kube-proxy do to packets: what leaves the pod network is masqueraded, what the node itself sends to
-// pods of other nodes gets its address in the pod network, and services are translated.
+// kubernetes configures a node as CNIs and kube-proxy do. Packets that leave the pod network are masqueraded, packets of the node itself to pods of other nodes
+// get its address in the pod network as their source, and Services are translated.
 func kubernetes(t *testing.T, n *host, pods netip.Prefix, bridge netip.Addr) {
 	t.Helper()
 	c := tables(t, n)
 	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "kubernetes"})
 	post := c.AddChain(&nftables.Chain{Name: "post", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
-	// Calls of services from outside the pod network, marked when their destination was translated; see service.
+	// Masquerade connections to Services from outside the pod network. They are marked when their destination is translated; see service.
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)}, &expr.Masq{FullyRandom: true}}})
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: append(append(in(12, pods, expr.CmpOpEq), in(16, pods, expr.CmpOpNeq)...), &expr.Masq{})})
-	link := make([]byte, 16) // as the kernel compares names of links
+	link := make([]byte, 16) // the kernel compares names of links padded with zeros
 	copy(link, "eth0")
 	elsewhere := []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: link}}
 	c.AddRule(&nftables.Rule{Table: table, Chain: post, Exprs: slices.Concat(elsewhere, in(12, pods, expr.CmpOpNeq), in(16, pods, expr.CmpOpEq), []expr.Any{
@@ -35,10 +35,10 @@ func kubernetes(t *testing.T, n *host, pods netip.Prefix, bridge netip.Addr) {
 	}
 }
 
-// mark is kube-proxy's for packets to be masqueraded.
+// mark is the mark with which kube-proxy requests a masquerade.
 const mark = 0x4000
 
-// service lets a node translate an address and port to another one, as kube-proxy does on every node, and mark what comes from outside the pods.
+// service makes a node translate an address and port to another one, as kube-proxy does on every node, and mark packets from outside the pod network.
 func service(t *testing.T, n *host, pods netip.Prefix, from, to netip.AddrPort) {
 	t.Helper()
 	c := tables(t, n)

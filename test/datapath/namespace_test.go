@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "the tests of level 3 make network namespaces: run them as root")
 		os.Exit(1)
 	}
-	// The kernel notes when packets come only while somebody asks for it, and begins a little later: captures ask in vain for their first
-	// packets unless a socket asks all the time.
+	// The kernel records timestamps of packets only while a socket requests them, and starts with a delay. Keep such a socket open, so that captures have
+	// timestamps from their first packet on.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
@@ -46,7 +46,7 @@ func newHost(t *testing.T, name string) *host {
 	h := &host{name: name}
 	err := inThread(func() (err error) {
 		if h.ns, err = netns.New(); err != nil {
-			return fmt.Errorf("making a network namespace: %w", err)
+			return fmt.Errorf("creating a network namespace: %w", err)
 		}
 		return nil
 	})
@@ -64,11 +64,11 @@ func newHost(t *testing.T, name string) *host {
 	return h
 }
 
-// inThread runs f in a thread of its own, which ends with it: whatever f did to the thread's namespace is of no consequence.
+// inThread runs f on a thread of its own, which ends afterwards. So changes of the thread's namespace by f have no other effect.
 func inThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good
+		runtime.LockOSThread() // never unlocked, so that the thread ends
 		done <- f()
 	}()
 	return <-done
@@ -87,7 +87,7 @@ func (h *host) in(f func() error) error {
 	})
 }
 
-// must is in, for what belongs to the making of the world.
+// must runs f in the namespace and ends the test if it fails. It is for the setup.
 func (h *host) must(t *testing.T, f func() error) {
 	t.Helper()
 	if err := h.in(f); err != nil {
@@ -135,7 +135,7 @@ func (h *host) address(t *testing.T, link, prefix string) {
 	}
 }
 
-// route sends packets to a prefix by a link, via a neighbour if one is given.
+// route adds a route to a prefix through a link, via a neighbour if one is given.
 func (h *host) route(t *testing.T, prefix, link, via string) {
 	t.Helper()
 	_, network, err := net.ParseCIDR(prefix)
@@ -151,7 +151,7 @@ func (h *host) route(t *testing.T, prefix, link, via string) {
 	}
 }
 
-// wire connects two hosts by a pair of links.
+// wire connects two hosts by a veth pair.
 func wire(t *testing.T, a *host, aLink string, b *host, bLink string) {
 	t.Helper()
 	attributes := netlink.NewLinkAttrs()
@@ -166,8 +166,8 @@ func wire(t *testing.T, a *host, aLink string, b *host, bLink string) {
 	b.sum(t, bLink)
 }
 
-// sum has a link make the checksums of what it sends, like hardware that can't: a pair of links trusts itself otherwise, and nobody would notice
-// that a translation spoiled one.
+// sum makes a link compute the checksums of sent packets in software. Otherwise the ends of a veth pair do not verify checksums, and a translation that
+// corrupts a checksum would remain unnoticed.
 func (h *host) sum(t *testing.T, link string) {
 	t.Helper()
 	h.must(t, func() error {
@@ -190,7 +190,7 @@ func (h *host) sum(t *testing.T, link string) {
 	})
 }
 
-// lan is a switch.
+// lan is a network switch.
 type lan struct {
 	*host
 	ports int
@@ -208,7 +208,7 @@ func newLAN(t *testing.T, name string) *lan {
 	return l
 }
 
-// plug connects a host by a link with an address.
+// plug connects a host to the switch, by a link with an address.
 func (l *lan) plug(t *testing.T, h *host, link string, prefix netip.Prefix) {
 	t.Helper()
 	l.ports++

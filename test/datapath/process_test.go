@@ -32,7 +32,7 @@ func gatewayProgram(t *testing.T) string {
 	return program
 }
 
-// run starts a program in the namespace, with a folder of its own where the containers of a gateway pod share one.
+// run starts a program in the namespace. The program sees directory as the folder that the containers of a gateway pod share.
 func (h *host) run(t *testing.T, directory string, program ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(program[0], program[1:]...)
@@ -70,8 +70,8 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// TestTunnelOutlivesItsProcess: a user-space tunnel keeps link, addresses and routes when its process is killed or stopped. The next process uses the link as
-// the agent configured it.
+// TestTunnelOutlivesItsProcess: a user-space tunnel keeps link, addresses and routes when its process is killed or stopped. The next process uses the
+// link as the agent configured it.
 func TestTunnelOutlivesItsProcess(t *testing.T) {
 	h, directory, program := newHost(t, "gateway"), t.TempDir(), gatewayProgram(t)
 	if err := h.run(t, directory, program, "prepare").Wait(); err != nil {
@@ -99,7 +99,7 @@ func TestTunnelOutlivesItsProcess(t *testing.T) {
 			return nil
 		}
 	}
-	// It answers only once all is there.
+	// It answers only once the whole state is restored.
 	answers := func() error {
 		conn, err := net.Dial("unix", filepath.Join(directory, dataplane.TunnelLink+".sock"))
 		if err != nil {

@@ -22,7 +22,7 @@ func TestExplanationsMatchTheKernel(t *testing.T) {
 	w.ready(t)
 	hostile, gw, tunnel := w.milan.gateways["rome"], rome.gateways["milan"], rome.tunnels["milan"]
 	w.milan.tunnels["rome"].unbind(t)
-	// And this end takes it, so that the filter has to judge.
+	// This end accepts all packets, so that the filter has to decide about them.
 	tunnel.unbind(t)
 
 	self := network.Self{ClusterID: "milan", IP: gw.podIP(t), Node: rome.nodes[0].name, MTU: 1500}
@@ -74,7 +74,7 @@ func TestExplanationsMatchTheKernel(t *testing.T) {
 			if i%100 != 99 {
 				continue
 			}
-			// What is answered after them tells that they are through; queues hold a few hundred.
+			// The answer to a ping shows that the packets sent before it were processed. Queues hold a few hundred packets.
 			if err := rome.pods[0].ping(w.probe(t), 9); err != nil {
 				t.Fatal(err)
 			}

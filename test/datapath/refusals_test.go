@@ -9,18 +9,18 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// refusal is a packet that must come to nothing, and the rule that counts it.
+// refusal is a packet that must be dropped, and the rule that counts it.
 type refusal struct {
 	name   string
 	from   *host
 	link   string
-	via    netip.Addr // the neighbour on that link
+	via    netip.Addr // the neighbour to send to on that link
 	packet []byte
-	// by is where the rule is that drops it, and how its text begins.
+	// by is the host whose rule drops the packet, rule the start of the rule's text.
 	by      *host
 	devices *tunnel
 	rule    string
-	// never are hosts that must not get it, and port the port that tells it apart.
+	// never are hosts that must not receive the packet. port identifies the packet there.
 	never []*host
 }
 
@@ -29,14 +29,14 @@ const injected = 4242 // the destination port of packets that must not arrive
 func (w *world) refuse(t *testing.T, r refusal) {
 	t.Helper()
 	t.Run(r.name, func(t *testing.T) {
-		// A typed nil is no devices.
+		// A nil pointer of type *tunnel would not be a nil kernel.Devices.
 		count := func() uint64 {
 			if r.devices == nil {
 				return dropped(t, r.by, nil, r.rule)
 			}
 			return dropped(t, r.by, r.devices, r.rule)
 		}
-		if err := w.rome.pods[0].ping(w.probe(t), 9); err != nil { // also makes neighbours known to each other
+		if err := w.rome.pods[0].ping(w.probe(t), 9); err != nil { // this also resolves the neighbours
 			t.Fatal(err)
 		}
 		before := uint64(0)
@@ -45,7 +45,7 @@ func (w *world) refuse(t *testing.T, r refusal) {
 		}
 		c := listen(t, w.all()...)
 		r.from.inject(t, r.link, r.via, r.packet)
-		// What is sent after it and is answered tells that it is over with the first one: they go the same way.
+		// The answer to a ping shows that the packet sent before it was processed: both take the same path.
 		if err := w.rome.pods[0].ping(w.probe(t), 9); err != nil {
 			t.Errorf("what is allowed does not work: %v", err)
 		}
@@ -62,7 +62,7 @@ func (w *world) refuse(t *testing.T, r refusal) {
 	})
 }
 
-// probe is where rome sees a pod of milan.
+// probe returns the address at which rome sees a pod of milan.
 func (w *world) probe(t *testing.T) netip.Addr {
 	return w.explain(t, w.rome.podEnd(t, 0), w.milan.podEnd(t, 0)).Address
 }
@@ -74,7 +74,7 @@ func TestSpoofing(t *testing.T) {
 	remote, local := addr("10.71.2.5"), rome.pods[1].podIP(t)
 	everybody := append(append([]*host{}, rome.pods...), append(milan.pods, rome.outside, milan.outside)...)
 	bridge := rome.Facts.Nodes[0].Pods[0].Addr().Next()
-	if err := rome.outside.ping(rome.Facts.Nodes[0].IP, 9); err != nil { // to know its neighbour
+	if err := rome.outside.ping(rome.Facts.Nodes[0].IP, 9); err != nil { // resolves the neighbour
 		t.Fatal(err)
 	}
 	gw, gwIP := rome.gateways["milan"], rome.gateways["milan"].podIP(t)
@@ -123,14 +123,14 @@ func TestSpoofing(t *testing.T) {
 	})
 }
 
-// TestPeersReachNothingElse: packets of a peer's gateway reach only pods and exposed addresses, whatever it sends.
+// TestPeersReachNothingElse: whatever packets a peer's gateway sends, they reach only pods and exposed addresses.
 func TestPeersReachNothingElse(t *testing.T) {
 	w := hub(t)
 	w.rome.expose(network.Exposed{Kind: network.KindHost, Real: addr("10.96.0.1"), Object: "liqo/api-server"})
 	w.ready(t)
 	rome := w.rome
 	hostile, pod := w.milan.gateways["rome"], w.milan.pods[0].podIP(t)
-	w.milan.tunnels["rome"].unbind(t) // it sends us whatever it likes
+	w.milan.tunnels["rome"].unbind(t) // milan's tunnel may send packets to any address
 	var everybody []*host
 	for _, c := range w.all() {
 		everybody = append(append(append(everybody, c.pods...), c.nodes...), c.outside)
@@ -156,13 +156,13 @@ func TestPeersReachNothingElse(t *testing.T) {
 			by: rome.gateways["milan"], devices: rome.tunnels["milan"], rule: lie.rule})
 	}
 	w.refuse(t, refusal{name: "as a pod of rome", from: hostile, link: dataplane.TunnelLink, packet: datagram(addr("10.99.0.1"), rome.pods[0].podIP(t), injected, nil), never: everybody})
-	// WireGuard lets nothing through that rome's Configuration does not give to milan; the gateway would not either.
+	// WireGuard accepts only sources that rome's Configuration assigns to milan; the gateway's filter would drop others too.
 	w.refuse(t, refusal{name: "past WireGuard", from: hostile, link: dataplane.TunnelLink, packet: datagram(network.ServerAddress().Addr(), rome.pods[0].podIP(t), injected, nil),
 		by: rome.gateways["milan"], devices: rome.tunnels["milan"], rule: "in-source: counter drop", never: everybody})
 }
 
-// TestPeersCannotCallNodes: a pod of a peer cannot open a connection to a node, at any of its addresses and ports, although nodes can open connections to the
-// pod.
+// TestPeersCannotCallNodes: a pod of a peer cannot open a connection to a node, at any of its addresses and ports, although nodes can open
+// connections to the pod.
 func TestPeersCannotCallNodes(t *testing.T) {
 	w := together(t).ready(t)
 	rome, caller := w.rome, w.milan.pods[1]
@@ -193,7 +193,7 @@ func TestPeersCannotCallNodes(t *testing.T) {
 			t.Errorf("%s: the guard counted %d packets, want 1", name, after-before)
 		}
 	}
-	// An error that nobody's packet led to would let peers make a node's packets to anywhere small.
+	// An ICMP error about a packet that nobody sent could reduce the MTU of a node for any destination.
 	quoted := icmpPacket(node.IP, addr("8.8.8.8"), make([]byte, 8)) // an echo reply
 	message := append([]byte{3, 4, 0, 0, 0, 0, 600 >> 8, 600 & 0xff}, quoted...)
 	binary.BigEndian.PutUint16(message[2:], checksum(message))
@@ -220,7 +220,7 @@ func TestPeersCannotCallNodes(t *testing.T) {
 	})
 }
 
-// TestPodsOfLiqoAnswerOnly: a peer's pod can't call a pod of Liqo, but answers its calls. Other pods are called.
+// TestPodsOfLiqoAnswerOnly: a peer's pod can't call a pod of Liqo, but answers its calls. It can call other pods.
 func TestPodsOfLiqoAnswerOnly(t *testing.T) {
 	w := together(t).ready(t)
 	rome, caller := w.rome, w.milan.pods[1]
@@ -260,7 +260,7 @@ func TestEmptyPlanRemovesEverything(t *testing.T) {
 			t.Errorf("%s: tables %v: %v", h.name, all, err)
 		}
 		rules, err := h.kernel.RuleList(2)
-		if err != nil || len(rules) != 3 { // local, main, default
+		if err != nil || len(rules) != 3 { // local, main and default
 			t.Errorf("%s: rules %v: %v", h.name, rules, err)
 		}
 	}

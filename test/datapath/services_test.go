@@ -14,18 +14,19 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestErrorsOfRoutersArrive: a router before an exposed host has no address that peers see, but its ICMP error about a too big packet reaches the calling pod.
+// TestErrorsOfRoutersArrive: a router before an exposed host has no address that peers see, but its ICMP error about a too big packet reaches the
+// calling pod.
 func TestErrorsOfRoutersArrive(t *testing.T) {
 	w := together(t)
 	w.rome.expose(network.Exposed{Kind: network.KindHost, Real: addr(printer), Object: "demo/printer"})
 	w.ready(t)
 	caller, gw := w.milan.pods[1], w.rome.gateways["milan"].podIP(t)
 	e := w.explain(t, w.milan.podEnd(t, 1), w.rome.end("printer", printer))
-	seen, err := mustTranslation(t, w.rome, "milan").ToView(caller.podIP(t)) // before the node masquerades it
+	seen, err := mustTranslation(t, w.rome, "milan").ToView(caller.podIP(t)) // the source before the node masquerades it
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the router quotes, and its "fragmentation needed" with an MTU of 1000, as the node hands it on.
+	// The packet that the router quotes, and its "fragmentation needed" error with an MTU of 1000, as the node forwards it.
 	quoted := datagram(seen, addr(printer), 8080, nil)
 	tooBig := append([]byte{3, 4, 0, 0, 0, 0, 1000 >> 8, 1000 & 255}, quoted...)
 	binary.BigEndian.PutUint16(tooBig[2:], checksum(tooBig))
@@ -78,7 +79,7 @@ func TestServices(t *testing.T) {
 			return sees(rome.outside, netip.AddrPortFrom(rome.Facts.Nodes[1].IP, 30080), e.Seen, 100)
 		})
 	})
-	t.Run("node port, from a pod of another node", func(t *testing.T) { // with a CNI that leaves alone what pods send to nodes
+	t.Run("node port, from a pod of another node", func(t *testing.T) { // with a CNI that does not masquerade packets from pods to nodes
 		c := tables(t, rome.nodes[0])
 		table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "kubernetes"}
 		c.InsertRule(&nftables.Rule{Table: table, Chain: &nftables.Chain{Name: "post", Table: table},
@@ -135,7 +136,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// TestHub: a pod that rome offloaded to milan reaches a pod that it offloaded to turin.
+// TestHub: a pod that rome offloaded to milan reaches a pod that rome offloaded to turin.
 func TestHub(t *testing.T) {
 	w := hub(t)
 	for _, far := range []*cluster{w.milan, w.turin} {
@@ -151,7 +152,7 @@ func TestHub(t *testing.T) {
 	w.walk(t, "hub", w.milan.pods[1], w.explain(t, w.milan.podEnd(t, 1), w.turin.podEnd(t, 1)))
 	w.walk(t, "hub back", w.turin.pods[1], w.explain(t, w.turin.podEnd(t, 1), w.milan.podEnd(t, 1)))
 
-	// A node port of one of them, with an endpoint at the other.
+	// A node port in one provider has an endpoint in the other provider.
 	e := w.explain(t, w.milan.nodeEnd(1), w.turin.podEnd(t, 1))
 	for i, n := range w.milan.nodes {
 		service(t, n, w.milan.Facts.Pods[0], netip.AddrPortFrom(w.milan.Facts.Nodes[i].IP, 30080), netip.AddrPortFrom(e.Address, 8080))
@@ -168,7 +169,7 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// TestFullMasquerade: the peer sees nodes only.
+// TestFullMasquerade: the peer sees only addresses of nodes.
 func TestFullMasquerade(t *testing.T) {
 	w := together(t)
 	w.rome.Facts.Options.FullMasquerade = true

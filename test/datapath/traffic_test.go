@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long an answer may take, silence how long nobody must have answered.
+// patience is the timeout for an answer. silence is how long a test waits to be sure that there is no answer.
 const (
-	patience = 3 * time.Second
+	patience = 10 * time.Second
 	silence  = 300 * time.Millisecond
 )
 
-// listener answers on a port of a host, TCP and UDP, with the address that it sees its caller under; to UDP datagrams longer than that with
+// serve answers on a port of a host, over TCP and UDP, with the caller's address as the host sees it. It answers UDP datagrams longer than an address with
 // their length.
 func (h *host) serve(t *testing.T, port uint16) {
 	t.Helper()
@@ -61,7 +61,7 @@ func (h *host) serve(t *testing.T, port uint16) {
 	}()
 }
 
-// tcp sends some bytes, and returns the address that the server saw and how many bytes came.
+// tcp sends size bytes, and returns the caller's address as the server saw it, and the number of received bytes.
 func (h *host) tcp(to netip.AddrPort, size int) (seen netip.Addr, got int, err error) {
 	err = h.in(func() error {
 		c, err := net.DialTimeout("tcp4", to.String(), patience)
@@ -86,7 +86,7 @@ func (h *host) tcp(to netip.AddrPort, size int) (seen netip.Addr, got int, err e
 	return seen, got, err
 }
 
-// udp sends a datagram and returns the address that the server saw.
+// udp sends a datagram, and returns the caller's address as the server saw it.
 func (h *host) udp(to netip.AddrPort, size int, wait time.Duration) (seen netip.Addr, got int, err error) {
 	err = h.in(func() error {
 		c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
@@ -149,13 +149,13 @@ func (h *host) ping(to netip.Addr, id uint16) error {
 	})
 }
 
-// inject sends a packet as it is by a link, to a neighbour if one is given.
+// inject sends an unmodified packet through a link, to a neighbour if one is given.
 func (h *host) inject(t *testing.T, link string, neighbour netip.Addr, packet []byte) {
 	t.Helper()
 	h.injector(t, link, neighbour)(packet)
 }
 
-// injector returns a function that injects by a link.
+// injector returns a function that injects packets through a link.
 func (h *host) injector(t *testing.T, link string, neighbour netip.Addr) func(packet []byte) {
 	t.Helper()
 	index := h.link(t, link).Attrs().Index
@@ -185,7 +185,7 @@ func (h *host) injector(t *testing.T, link string, neighbour netip.Addr) func(pa
 	}
 }
 
-// datagram is a UDP packet from port 40000.
+// datagram returns a UDP packet from port 40000.
 func datagram(source, destination netip.Addr, port uint16, payload []byte) []byte {
 	b := make([]byte, 8, 8+len(payload))
 	binary.BigEndian.PutUint16(b, 40000)

@@ -21,7 +21,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// tunnel is wireguard-go in a gateway's namespace. All devices have the same name there, their sockets in the file system must not.
+// tunnel is wireguard-go in a gateway's namespace. All devices have the same name in their namespaces, but their sockets are in the file system and need unique
+// names.
 type tunnel struct {
 	socket string
 	key    dataplane.PrivateKey
@@ -42,7 +43,7 @@ func newTunnel(t *testing.T, h *host) *tunnel {
 			return err
 		}
 		dev = device.NewDevice(link, conn.NewDefaultBind(), device.NewLogger(device.LogLevelSilent, ""))
-		return dev.Up() // before the link is: it opens sockets, in the namespace of its thread
+		return dev.Up() // before the link is up, since this opens sockets in the namespace of its thread
 	})
 	file, err := ipc.UAPIOpen(w.socket)
 	if err != nil {
@@ -59,7 +60,7 @@ func newTunnel(t *testing.T, h *host) *tunnel {
 	})
 	go func() {
 		_ = inThread(func() error {
-			if err := netns.Set(h.ns); err != nil { // a new port means new sockets
+			if err := netns.Set(h.ns); err != nil { // a new port needs new sockets in the namespace
 				return err
 			}
 			for {
@@ -77,7 +78,7 @@ func newTunnel(t *testing.T, h *host) *tunnel {
 func (w *tunnel) public() dataplane.PublicKey {
 	key, err := ecdh.X25519().NewPrivateKey(w.key[:])
 	if err != nil {
-		panic(err) // 32 bytes are always one
+		panic(err) // can't fail: the key has 32 bytes
 	}
 	return dataplane.PublicKey(key.PublicKey().Bytes())
 }
@@ -92,7 +93,7 @@ func (w *tunnel) Device(string) (*wgtypes.Device, error) {
 	return client.Device(w.socket)
 }
 
-// ConfigureDevice changes it.
+// ConfigureDevice changes the configuration of the device.
 func (w *tunnel) ConfigureDevice(_ string, config wgtypes.Config) error {
 	client, err := wgctrl.New()
 	if err != nil {
@@ -102,7 +103,7 @@ func (w *tunnel) ConfigureDevice(_ string, config wgtypes.Config) error {
 	return client.ConfigureDevice(w.socket, config)
 }
 
-// unbind lets the far end send everything through the tunnel.
+// unbind makes the far end accept all destinations for its tunnel.
 func (w *tunnel) unbind(t *testing.T) {
 	t.Helper()
 	everything := net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}

@@ -24,7 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// said are the packets that leave hosts by the overlay or the tunnel, as an explanation has them: the last host of a way hands over.
+// said returns the packets that leave hosts through the overlay or the tunnel, according to an explanation. The last host of a path forwards the packet to its
+// destination.
 func said(e network.Explanation) (all []string) {
 	for _, way := range [][]network.Hop{e.There, e.Back} {
 		for _, h := range way[:len(way)-1] {
@@ -38,7 +39,7 @@ func said(e network.Explanation) (all []string) {
 	return all
 }
 
-// did are the same packets, as they were captured.
+// did returns the same packets as captured.
 func did(trace []sighting) (all []string) {
 	for _, s := range trace {
 		if s.outgoing && (s.link == dataplane.OverlayLink || s.link == dataplane.TunnelLink) {
@@ -48,7 +49,7 @@ func did(trace []sighting) (all []string) {
 	return all
 }
 
-// exchange captures one exchange and holds it against the golden trace and the explanation.
+// exchange captures the packets of do, and compares them with the golden trace and the explanation.
 func (w *world) exchange(t *testing.T, name string, e network.Explanation, match func(packet) bool, do func() error) {
 	t.Helper()
 	c := listen(t, w.all()...)
@@ -91,13 +92,13 @@ func udp(ports ...uint16) func(packet) bool {
 	}
 }
 
-// walk sends everything from one host to an end in another cluster that serves, and wants it to see the caller as explained.
+// walk tests TCP, UDP and ICMP from a host to a serving end in another cluster. The end must see the caller under the address in the explanation.
 func (w *world) walk(t *testing.T, name string, from *host, e network.Explanation) {
 	t.Helper()
 	w.exchange(t, name+" ping", e, icmp(77), func() error { return from.ping(e.Address, 77) })
 	to := netip.AddrPortFrom(e.Address, 8080)
 	w.exchange(t, name+" udp", e, udp(8080), func() error { return sees(from, to, e.Seen, 100) })
-	// A port where nobody listens, told by an ICMP error that has to be translated too, to be understood.
+	// No program listens on this port. The ICMP error must be translated too, so that the caller recognizes its packet.
 	w.exchange(t, name+" refused", e, udp(8081), func() error {
 		seen, _, err := from.udp(netip.AddrPortFrom(e.Address, 8081), 100, patience)
 		switch {
@@ -112,7 +113,7 @@ func (w *world) walk(t *testing.T, name string, from *host, e network.Explanatio
 		t.Errorf("%s: TCP: %d bytes came from %s, %v; want %d from %s", name, got, seen, err, 1<<20, e.Seen)
 	}
 	for _, check := range []error{
-		sees(from, to, e.Seen, 4000), // more than one packet
+		sees(from, to, e.Seen, 4000), // needs more than one packet
 		from.in(func() error { return withoutChecksum(to) }),
 	} {
 		if check != nil {
@@ -121,7 +122,7 @@ func (w *world) walk(t *testing.T, name string, from *host, e network.Explanatio
 	}
 }
 
-// withoutChecksum sends a datagram that has none, which must not get half of one on the way.
+// withoutChecksum sends a datagram without a checksum. Hosts on the path must not add an incomplete one.
 func withoutChecksum(to netip.AddrPort) error {
 	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {
@@ -144,7 +145,7 @@ func withoutChecksum(to netip.AddrPort) error {
 	return err
 }
 
-// sees calls by UDP and wants the server to see the caller as that address.
+// sees calls a server over UDP, and checks that the server sees the caller under that address.
 func sees(from *host, to netip.AddrPort, want netip.Addr, size int) error {
 	seen, got, err := from.udp(to, size, patience)
 	if err == nil && (seen != want || got != size) {
@@ -174,7 +175,7 @@ func TestWalks(t *testing.T) {
 			w.walk(t, name+" from the pod with the address of the gateway", same, w.explain(t, end, milan.podEnd(t, 1)))
 			w.walk(t, name+" from a node", rome.nodes[1], w.explain(t, rome.nodeEnd(1), milan.podEnd(t, 1)))
 			w.walk(t, name+" from the node of the gateway", milan.nodes[0], w.explain(t, milan.nodeEnd(0), rome.podEnd(t, 0)))
-			t.Run("the overlay makes no checksums", func(t *testing.T) { // a CNI that translates would spoil them
+			t.Run("the overlay makes no checksums", func(t *testing.T) { // a checksum would be corrupted by a CNI that translates the packet
 				for _, c := range w.all() {
 					for _, h := range append(slices.Clone(c.nodes), c.gateways[c.Facts.Peers[0].ClusterID]) {
 						if v, ok := h.link(t, dataplane.OverlayLink).(*netlink.Vxlan); !ok || v.UDPCSum {
@@ -203,7 +204,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// fragmentation sends what does not fit and must not be divided: somebody says so, and the pod's kernel believes it.
+// fragmentation sends packets that are too big and must not be fragmented. The caller must receive an ICMP error, and its kernel must accept it.
 func fragmentation(t *testing.T, from *host, to netip.Addr, mtu int) {
 	t.Helper()
 	from.must(t, func() error {
@@ -225,7 +226,7 @@ func fragmentation(t *testing.T, from *host, to netip.Addr, mtu int) {
 	})
 }
 
-// learns waits for a connection to know the MTU of its path.
+// learns waits until a connection has learned the MTU of its path.
 func learns(read func() (int, error), want int) error {
 	var mtu int
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -237,8 +238,8 @@ func learns(read func() (int, error), want int) error {
 	return fmt.Errorf("the kernel knows an MTU of %d, want %d", mtu, want)
 }
 
-// TestSmallerNetworkBehindTheTunnel: when a packet fits into the tunnel and not into the network behind it, the ICMP error of the far gateway passes both
-// translations, although the gateway keeps no state.
+// TestSmallerNetworkBehindTheTunnel: when a packet fits into the tunnel and not into the network behind it, the ICMP error of the far gateway passes
+// both translations, although the gateway keeps no state.
 func TestSmallerNetworkBehindTheTunnel(t *testing.T) {
 	w := together(t)
 	w.milan.mtu = 1300
@@ -255,7 +256,7 @@ func TestSmallerNetworkBehindTheTunnel(t *testing.T) {
 	}
 }
 
-// TestPodsBigSegments: without clamping, TCP finds the tunnel's MTU by the node's ICMP errors.
+// TestPodsBigSegments: without clamping of the MSS, TCP learns the tunnel's MTU from the node's ICMP errors.
 func TestPodsBigSegments(t *testing.T) {
 	w := together(t)
 	w.rome.Facts.Options.ClampMSS, w.milan.Facts.Options.ClampMSS = false, false

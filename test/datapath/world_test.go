@@ -17,7 +17,7 @@ func (w *world) all() []*cluster {
 	return slices.DeleteFunc([]*cluster{w.rome, w.milan, w.turin}, func(c *cluster) bool { return c == nil })
 }
 
-// ready carries out the plans of all hosts and waits for the tunnels.
+// ready applies the plans of all hosts and waits for the tunnels.
 func (w *world) ready(t *testing.T) *world {
 	t.Helper()
 	for _, c := range w.all() {
@@ -35,7 +35,7 @@ func (w *world) ready(t *testing.T) *world {
 	return w
 }
 
-// apart are two clusters with ranges of their own.
+// apart returns two clusters with disjoint ranges.
 func apart(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.10.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.20.0.0/16", "10.71.0.0/16")}
 	w.internet = newInternet(t)
@@ -43,7 +43,7 @@ func apart(t *testing.T) *world {
 	return w
 }
 
-// together are two clusters with the same ranges, nodes and services.
+// together returns two clusters with the same ranges, nodes and services.
 func together(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.200.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.200.0.0/16", "10.70.0.0/16")}
 	w.internet = newInternet(t)
@@ -51,8 +51,8 @@ func together(t *testing.T) *world {
 	return w
 }
 
-// crossed are two clusters that see each other's pods where the other's external CIDR is, and the other way round: an address must not be
-// translated twice.
+// crossed returns two clusters whose views overlap the other kind of range: each sees the other's pods in the range of the other's external CIDR, and vice
+// versa. An address must not be translated twice.
 func crossed(t *testing.T) *world {
 	w := &world{rome: newCluster(t, "rome", "10.10.0.0/16", "10.70.0.0/16"), milan: newCluster(t, "milan", "10.20.0.0/16", "10.30.0.0/16")}
 	w.internet = newInternet(t)
@@ -60,7 +60,7 @@ func crossed(t *testing.T) *world {
 	return w
 }
 
-// hub are three clusters with the same ranges: rome is peered with the other two.
+// hub returns three clusters with the same ranges. rome is peered with the other two.
 func hub(t *testing.T) *world {
 	w := &world{}
 	for at, id := range map[**cluster]string{&w.rome: "rome", &w.milan: "milan", &w.turin: "turin"} {

@@ -17,7 +17,7 @@ import (
 	charts "liqo.io/liqo/charts/liqo"
 )
 
-// alerts returns the alerts of the chart by name. Prometheus' own check of rules finds them valid.
+// alerts returns the alerts of the chart by name, after a check of the rules by Prometheus' own parser.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	text, err := charts.Files.ReadFile("files/alerts.yaml")
@@ -43,8 +43,8 @@ type state struct {
 	since map[uint64]time.Time
 }
 
-// firing evaluates the rule in a minute, after all minutes before, and returns the annotations of the alerts that fire, as Prometheus does: an alert is
-// active while the expression has a result with its labels, and fires once it was active for the time of the rule.
+// firing evaluates the rule at a minute; it must be called for all earlier minutes first, and returns the annotations of the alerts that fire, as Prometheus
+// does: an alert is active while the expression has a result with its labels, and fires once it was active for the time of the rule.
 func (s *state) firing(t *testing.T, in *database, minute int) []map[string]string {
 	t.Helper()
 	if s.KeepFiringFor != 0 {
@@ -91,7 +91,7 @@ func (s *state) annotations(t *testing.T, result promql.Sample, now time.Time) m
 	return filled
 }
 
-// TestAlertsUseDefinedMetrics, and labels that these metrics have.
+// TestAlertsUseDefinedMetrics: the alerts use only defined metrics, with labels that these metrics have.
 func TestAlertsUseDefinedMetrics(t *testing.T) {
 	for name, rule := range alerts(t) {
 		for _, problem := range problems(rule.Expr) {
@@ -133,11 +133,11 @@ func during(minutes int, usual, other string) string {
 	return strings.Join(line, " ")
 }
 
-// gaps is what the text of an annotation has where a label has no value, or where its template fails.
+// gaps matches traces of a missing label value or a failed template in the text of an annotation.
 var gaps = regexp.MustCompile(`  | \.|<`)
 
-// TestAlertsFireAndResolve: each alert fires once when its condition has held for long enough, whatever number of replicas reports it, and
-// ends with its condition. The trouble of each row begins in minute 5.
+// TestAlertsFireAndResolve: each alert fires once when its condition has held for long enough, whatever number of replicas reports it, and ends with its
+// condition. The fault of each row starts in minute 5.
 func TestAlertsFireAndResolve(t *testing.T) {
 	const peer = `cluster_id="milan",instance="a",pod="a"`
 	const sameFromB = `cluster_id="milan",instance="b",pod="b"`
@@ -149,7 +149,7 @@ func TestAlertsFireAndResolve(t *testing.T) {
 	reflection := `liqo_virtual_kubelet_reflection_error_counter{node_name="milan-node",namespace="shop",reflector_resource="pods",` + peer + `} `
 	tests := map[string]struct {
 		series []string
-		// from is the first minute in which the alert fires, until the first one in which it does not any more.
+		// from is the first minute in which the alert fires, until the first minute in which it no longer fires.
 		from, until int
 		summary     string
 	}{
@@ -177,13 +177,13 @@ func TestAlertsFireAndResolve(t *testing.T) {
 			[]string{
 				`liqo_peer_latency_us{driver="wireguard",` + peer + `} ` + during(20, "1000", "400000"),
 				`liqo_peer_is_connected{driver="wireguard",` + peer + `} ` + during(20, "1", "1"),
-				// A standby replica: what it measured last is no news.
+				// A standby replica: its last measurement is outdated and must be ignored.
 				`liqo_peer_latency_us{driver="wireguard",` + sameFromB + `} ` + during(20, "400000", "400000"),
 				`liqo_peer_is_connected{driver="wireguard",` + sameFromB + `} ` + during(20, "0", "0"),
 			},
 			12, 27, "Round trips to cluster milan take 400000 microseconds.",
 		},
-		"LiqoReflectionErrors": { // 60 errors per minute until minute 34, of which the window of ten minutes has some until minute 42
+		"LiqoReflectionErrors": { // 60 errors per minute until minute 34. The window of ten minutes contains errors until minute 42
 			[]string{reflection + "0x4 60+60x29 1800x30"},
 			15, 43, "Writes of virtual node milan-node keep failing.",
 		},
@@ -192,7 +192,7 @@ func TestAlertsFireAndResolve(t *testing.T) {
 				"liqo_certificate_expiry_seconds" + certificate + during(30, "500", "200"),
 				"liqo_certificate_lifetime_seconds" + certificate + during(30, "1000", "1000"),
 			},
-			20, 35, "The certificate of Identity milan was not renewed in time.",
+			20, 35, "The certificate or token of Identity milan was not renewed in time.",
 		},
 		"LiqoQuotaExhausted": {
 			[]string{"liqo_quota_used" + quota + during(30, "1", "4"), "liqo_quota_granted" + quota + during(30, "4", "4")},

@@ -14,7 +14,7 @@ import (
 	charts "liqo.io/liqo/charts/liqo"
 )
 
-// panel is what the tests read of a panel, and of a row, which may have panels.
+// panel holds the fields of a panel that the tests read. A row is a panel that may contain panels.
 type panel struct {
 	ID          int
 	Title       string
@@ -27,13 +27,13 @@ type panel struct {
 	}
 }
 
-// step is the color of a panel from a value on.
+// step is the color of a panel for values from a threshold on.
 type step struct {
 	Color string
 	Value float64
 }
 
-// board is what the tests read of a board.
+// board holds the fields of a board that the tests read.
 type board struct {
 	Title, UID string
 	Panels     []panel
@@ -112,7 +112,7 @@ func TestPanelsShowData(t *testing.T) {
 	}
 }
 
-// TestNoTroubleIsZero: a panel that turns red shows 0 where there is nothing to count, such as in a cluster without a tunnel, and not that data is
+// TestNoTroubleIsZero: a panel that can turn red shows 0 if there is nothing to count, for example in a cluster without a tunnel. It does not show that data is
 // missing.
 func TestNoTroubleIsZero(t *testing.T) {
 	data := load(t, `liqo_build_info{program="controller-manager",version="v1",go_version="go1"} 1+0x120`)
@@ -137,7 +137,7 @@ func TestNoTroubleIsZero(t *testing.T) {
 	}
 }
 
-// TestBoardsAreComplete: Grafana finds each board and each panel of it by a unique identity, and the reader chooses the Prometheus of all panels.
+// TestBoardsAreComplete: each board and each of its panels has a unique ID, and the user can choose the Prometheus of all panels.
 func TestBoardsAreComplete(t *testing.T) {
 	titles := map[string]bool{}
 	for file, b := range boards(t) {
@@ -182,7 +182,7 @@ func TestVariablesHaveValues(t *testing.T) {
 	}
 }
 
-// TestQueriesOfTheGuideShowData: so do the queries that the guide suggests.
+// TestQueriesOfTheGuideShowData: the queries in the guide have results in a healthy federation.
 func TestQueriesOfTheGuideShowData(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "monitoring.md"))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package monitoring tests the alerts and boards of the chart with Prometheus' own parser, query engine and templates. It is a module of its own, so that the
-// dependencies of Prometheus are not those of Liqo.
+// Package monitoring tests the alerts and dashboards of the chart with Prometheus' own parser, query engine and templates. It is a separate module,
+// so that Liqo does not depend on the dependencies of Prometheus.
 package monitoring

@@ -12,10 +12,10 @@ import (
 	"liqo.io/liqo/internal/metrics"
 )
 
-// targets are the labels that Prometheus and its operator add to every series.
+// targets are the labels that Prometheus and the Prometheus Operator add to every series.
 var targets = []string{"instance", "job", "pod", "namespace", "service", "container", "endpoint", "exported_namespace"}
 
-// known returns the labels that the series of a name may have; false if no program serves such series.
+// known returns the labels that series of this name may have; false if no program serves such series.
 func known(name string) ([]string, bool) {
 	for _, d := range metrics.All() {
 		switch suffix, ok := strings.CutPrefix(name, d.Name); {
@@ -29,7 +29,7 @@ func known(name string) ([]string, bool) {
 	return nil, false
 }
 
-// problems tells what is wrong with the metrics and labels of an expression, or with its syntax.
+// problems returns the unknown metrics and labels in an expression, and its syntax errors.
 func problems(expression string) []string {
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
@@ -86,7 +86,7 @@ func hasLabel(below parser.Node, label string) bool {
 	return found
 }
 
-// TestProblemsAreFound: the check of expressions accepts what programs serve, and names everything else.
+// TestProblemsAreFound: the check of expressions accepts metrics and labels that programs serve, and reports all others.
 func TestProblemsAreFound(t *testing.T) {
 	for expression, want := range map[string]string{
 		`sum by (cluster_id) (rate(liqo_peer_receive_bytes_total[5m]))`:                                      "",

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// database is Prometheus' query engine over series in memory. The storage and the rules engine of Prometheus are not used: with them the tests would depend on
-// the clients of all clouds, which takes minutes to compile.
+// database is Prometheus' query engine over series in memory. The storage and the rules engine of Prometheus are not used: with them the tests would
+// depend on the clients of all clouds, which takes minutes to compile.
 type database struct {
 	engine *promql.Engine
 	series []storage.Series

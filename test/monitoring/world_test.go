@@ -13,7 +13,7 @@ import (
 // start is the time of the first sample of all series. Samples follow each minute.
 var start = time.Unix(0, 0).UTC()
 
-// length is for how many minutes the healthy federation has samples.
+// length is the number of minutes for which the healthy federation has samples.
 const length = 120
 
 // values are the values of each label in the healthy federation. A metric has one series for each combination of the values of its labels.
@@ -25,7 +25,7 @@ var values = map[string][]string{
 	"namespace": {"shop"}, "reflector_resource": {"pods", "services"}, "phase": {"Running", "Pending"}, "result": {"success", "error"}, "method": {"GET"}, "direction": {"outgoing", "incoming"},
 }
 
-// healthy are the samples of the metrics whose healthy value is not 1, for gauges, or a steady growth, for counters.
+// healthy holds the samples of metrics with unusual healthy values. Other gauges are 1, and other counters grow steadily.
 var healthy = map[string]string{
 	metrics.PeerLatency.Name:         "1200",
 	metrics.PeerHandshakeAge.Name:    "60",

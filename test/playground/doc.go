@@ -1,3 +1,3 @@
-// Package playground drives bin/playground and bin/liqoctl for tests on real clusters: it makes clusters, installs what was built into
-// them, and finds the processes of their pods on this machine. It needs root, and "make build" before.
+// Package playground runs bin/playground and bin/liqoctl for tests on real clusters: it creates clusters, installs this build into them, and finds
+// the processes of their pods on this machine. It needs root. Run "make build" before.
 package playground

@@ -7,17 +7,19 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
-// The hierarchy of the processor in control groups of version 1 (cgroups(7)), and the most shares that the kernel accepts.
+// The cgroup hierarchy of the CPU controller (cgroup v1, see cgroups(7)), and the maximum number of CPU shares that the kernel accepts.
 const (
 	processors = "/sys/fs/cgroup/cpu"
 	mostShares = 262144
 )
 
-// Favor gives processes of containers the processor before all others of this machine, until restore is called. It moves them from the control group of
-// their container to one of their own. So a test sees what is done to them, and not what any work does to a machine that has few processors. A machine
-// without control groups of version 1 favors nobody.
+// Favor gives processes of containers a higher CPU priority than all others on this machine, until restore is called. It moves them from the control
+// group of their container to a new one. So a test on a machine with few processors observes the effect of its own actions, and not the effect of a
+// lack of CPU time. It ignores processes that have ended, such as a command that an agent ran. On a machine without cgroup v1, Favor does nothing.
 func Favor(name string, pids ...int) (restore func() error, err error) {
 	if _, err := os.Stat(filepath.Join(processors, "cpu.shares")); err != nil {
 		return func() error { return nil }, nil
@@ -32,8 +34,8 @@ func Favor(name string, pids ...int) (restore func() error, err error) {
 		for pid, home := range before {
 			failed = errors.Join(failed, move(pid, home))
 		}
-		if err := os.Remove(group); err != nil && failed == nil {
-			failed = fmt.Errorf("removing a control group that has no process: %w", err)
+		if err := removeGroup(group); failed == nil {
+			failed = err
 		}
 		return failed
 	}
@@ -41,7 +43,13 @@ func Favor(name string, pids ...int) (restore func() error, err error) {
 		return nil, errors.Join(fmt.Errorf("favoring processes: %w", err), restore())
 	}
 	for _, pid := range pids {
+		if _, moved := before[pid]; moved {
+			continue
+		}
 		home, err := processorGroup(pid)
+		if gone(err) {
+			continue
+		}
 		if err == nil {
 			before[pid] = home
 			err = move(pid, group)
@@ -53,7 +61,24 @@ func Favor(name string, pids ...int) (restore func() error, err error) {
 	return restore, nil
 }
 
-// move moves a process, with all its threads, to a control group. One that has ended needs no move.
+// exitTime is how long an ending process may take to leave its control group.
+const exitTime = 10 * time.Second
+
+// removeGroup removes a control group without processes. Linux rejects this with EBUSY while a process in it is ending, which can't be moved any more.
+func removeGroup(group string) error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := os.Remove(group)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EBUSY) || time.Since(began) > exitTime:
+			left, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+			return fmt.Errorf("removing a control group, which has the processes %q: %w", strings.Fields(string(left)), err)
+		}
+	}
+}
+
+// move moves a process, with all its threads, to a control group. It ignores a process that has ended.
 func move(pid int, group string) error {
 	err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 	if err != nil && !gone(err) {
@@ -62,7 +87,7 @@ func move(pid int, group string) error {
 	return nil
 }
 
-// processorGroup returns the folder of a process' control group in the hierarchy of the processor.
+// processorGroup returns the folder of a process' control group in the hierarchy of the CPU controller.
 func processorGroup(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {

@@ -29,7 +29,7 @@ func TestFavoredProcessesReturn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore, err := Favor("favored-in-a-test", sleeping.Process.Pid)
+	restore, err := Favor("favored-in-a-test", sleeping.Process.Pid, sleeping.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,5 +44,31 @@ func TestFavoredProcessesReturn(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(processors, "favored-in-a-test")); !os.IsNotExist(err) {
 		t.Errorf("the group is left: %v", err)
+	}
+}
+
+// TestRestoreWaitsForEndingProcesses: a process that can't be moved any more keeps the group until it has ended.
+func TestRestoreWaitsForEndingProcesses(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(processors, "cpu.shares")); err != nil || os.Geteuid() != 0 {
+		return // TestFavoredProcessesReturn tests what Favor does here
+	}
+	restore, err := Favor("waits-in-a-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ending := exec.CommandContext(t.Context(), "sleep", "0.5")
+	if err := ending.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	if err := move(ending.Process.Pid, filepath.Join(processors, "waits-in-a-test")); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- ending.Wait() }()
+	if err := restore(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

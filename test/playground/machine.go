@@ -12,23 +12,23 @@ import (
 	"strings"
 )
 
-// Images that every node holds from its first second.
+// Images that every node has from its start.
 const (
-	// TestServer echoes over HTTP on 8080 and answers /healthz; its program is /testserver.
+	// TestServer is an echo server over HTTP on port 8080, which also responds to /healthz. Its program is /testserver.
 	TestServer = "registry.local/testserver:1"
-	// Shell is a static busybox, with /bin/testserver beside it.
+	// Shell is a static busybox. It also contains /bin/testserver.
 	Shell = "registry.local/shell:1"
 )
 
-// Machine is this checkout, built, on this machine.
+// Machine is the built checkout on this machine.
 type Machine struct {
 	// Root is the folder of the checkout.
 	Root string
-	// Dir takes kubeconfigs and whatever else a run leaves for reading.
+	// Dir is the folder for kubeconfigs and other files that a run leaves for people to read.
 	Dir string
 }
 
-// Find returns the checkout that the working folder is in. It fails if something has not been built. Kubeconfigs go to dir.
+// Find returns the checkout that contains the working folder. It fails if a program or image was not built. Kubeconfigs go to dir.
 func Find(dir string) (Machine, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -50,7 +50,8 @@ func Find(dir string) (Machine, error) {
 	return m, nil
 }
 
-// Previous is the release before this one, as "make previous" built it from its kept sources. Its playground is not used: the clusters are of this checkout.
+// Previous returns the previous release, as "make previous" built it from its sources. Its own playground is not used: this checkout creates the
+// clusters.
 func (m Machine) Previous() (Machine, error) {
 	previous := Machine{Root: m.bin("previous"), Dir: m.Dir}
 	if built := filepath.Join(previous.Root, "built"); !exists(built) {
@@ -59,7 +60,7 @@ func (m Machine) Previous() (Machine, error) {
 	return previous, nil
 }
 
-// Version is the one that was built.
+// Version returns the version of the build.
 func (m Machine) Version(ctx context.Context) (string, error) {
 	said, err := m.Liqoctl(ctx, "version", "--client")
 	if err != nil {
@@ -79,21 +80,21 @@ func exists(file string) bool {
 
 func (m Machine) bin(name string) string { return filepath.Join(m.Root, "bin", name) }
 
-// images are all archives that were built.
+// images returns the paths of all image archives of the build.
 func (m Machine) images() []string {
 	found, err := filepath.Glob(m.bin("images/*.tar"))
 	if err != nil {
-		panic(err) // the pattern is wrong: a programming error
+		panic(err) // the pattern is invalid: a programming error
 	}
 	return found
 }
 
-// Playground runs bin/playground and returns what it printed to stdout; the error has what it said to stderr.
+// Playground runs bin/playground and returns its output; the error contains its error output.
 func (m Machine) Playground(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, m.bin("playground"), args...)
 }
 
-// Liqoctl runs bin/liqoctl, never asking for confirmation, and returns what it printed to stdout and stderr together.
+// Liqoctl runs bin/liqoctl without confirmations, and returns its output and error output together.
 func (m Machine) Liqoctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, m.bin("liqoctl"), append(args, "--skip-confirm")...)
 	out, err := cmd.CombinedOutput()
@@ -103,8 +104,8 @@ func (m Machine) Liqoctl(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Shell runs a command line as the administrator of a cluster types it, who has liqoctl and kubectl in PATH and no kubeconfig but that
-// cluster's, and returns what it printed to stdout; the error has what it said to stderr.
+// Shell runs a command line as the administrator of a cluster: liqoctl and kubectl are in PATH, and the kubeconfig is that of the cluster. It returns
+// the output; the error contains the error output.
 func (m Machine) Shell(ctx context.Context, c *Cluster, line string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(m.Root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "KUBECONFIG="+c.Kubeconfig)
@@ -126,7 +127,7 @@ func run(ctx context.Context, program string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// Partition cuts all traffic between two clusters; this machine still reaches both.
+// Partition blocks all traffic between two clusters. This machine still reaches both.
 func (m Machine) Partition(ctx context.Context, a, b *Cluster) error {
 	_, err := m.Playground(ctx, "partition", a.Name, b.Name)
 	return err

@@ -42,7 +42,7 @@ func Container(pod *corev1.Pod, name string) ([]int, error) {
 	return nil, fmt.Errorf("pod %s/%s has no container %s that has started", pod.Namespace, pod.Name, name)
 }
 
-// inGroup finds the processes whose control group has that in its path.
+// inGroup returns the processes whose control group has part in its path.
 func inGroup(part string) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
@@ -76,10 +76,10 @@ func inGroup(part string) ([]int, error) {
 	return found, nil
 }
 
-// gone tells whether a process ended while it was looked at.
+// gone reports whether err means that a process ended while its files were read.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// Kill ends processes with SIGKILL, which none can prepare for.
+// Kill ends processes with SIGKILL, so that they cannot shut down gracefully.
 func Kill(pids ...int) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -89,7 +89,7 @@ func Kill(pids ...int) error {
 	return nil
 }
 
-// Usage is what the processes of a pod have used so far and hold now.
+// Usage is the resource usage of processes: CPU time since their start, and current memory.
 type Usage struct {
 	// CPU is in seconds since the processes started.
 	CPU float64 `json:"cpuSeconds"`
@@ -113,8 +113,7 @@ func Measure(pod *corev1.Pod) (Usage, error) {
 	return usage, nil
 }
 
-// MeasureNode returns the CPU seconds that the processes of a node have used so far, by the names of their programs. Those of programs that
-// have ended are not known any more.
+// MeasureNode returns the CPU seconds that the processes of a node have used so far, by program name. It does not include processes that have ended.
 func MeasureNode(node string) (map[string]float64, error) {
 	pids, err := inGroup("/" + node)
 	if err != nil {
@@ -135,8 +134,8 @@ func MeasureNode(node string) (map[string]float64, error) {
 	return total, nil
 }
 
-// MeasureProcesses returns the usage of processes together. What they have mapped from files, above all their programs, counts once: as much
-// as the one of them has that has most.
+// MeasureProcesses returns the usage of several processes together. File-backed memory, mostly that of the programs, counts once: the maximum over
+// the processes.
 func MeasureProcesses(pids ...int) (Usage, error) {
 	var total Usage
 	var mapped uint64
@@ -145,7 +144,7 @@ func MeasureProcesses(pids ...int) (Usage, error) {
 		if err != nil {
 			return Usage{}, err
 		}
-		// The name is in parentheses and may hold anything; proc(5) counts the fields after it from 3.
+		// The name is in parentheses and may contain any character; proc(5) counts the fields after it from 3.
 		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 		const utime, stime = 14 - 3, 15 - 3
 		for _, i := range []int{utime, stime} {
@@ -166,7 +165,7 @@ func MeasureProcesses(pids ...int) (Usage, error) {
 	return total, nil
 }
 
-// resident is the memory that a process holds, in bytes: what is its own, and what it has mapped from files.
+// resident returns the resident memory of a process in bytes: its own memory, and memory mapped from files.
 func resident(pid int) (own, file uint64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

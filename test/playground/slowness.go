@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// programStart is how long the machine for which budgets are stated needs to start and end bin/playground: two cores, idle.
+	// programStart is how long bin/playground takes to start and end on the reference machine of the budgets: two cores, idle.
 	programStart = 40 * time.Millisecond
-	// programStarts is how often it is measured.
+	// programStarts is the number of measurements.
 	programStarts = 25
-	// slowest is the largest factor by which a budget grows. Beyond it, waits of tests and users expire as well.
+	// slowest is the maximum factor by which a budget is extended. On a slower machine, timeouts of tests and users expire as well.
 	slowest = 2.0
 )
 
-// Slowness measures how many times as long this machine needs to start a program as the machine for which budgets are stated, between 1 and 2. Virtual
-// machines of the same size differ that much from one day to the other, and starting programs is most of what clusters do in a test. It is only
-// meaningful before clusters run.
+// Slowness returns how much slower this machine starts a program than the reference machine of the budgets: a factor between 1 and slowest. Virtual
+// machines of the same size differ by that much from one day to another, and starting programs takes most of the time of tests with clusters. Measure
+// before clusters run: their load changes the result.
 func (m Machine) Slowness(ctx context.Context) (float64, error) {
 	var took []time.Duration
 	for range programStarts {
@@ -32,13 +32,13 @@ func (m Machine) Slowness(ctx context.Context) (float64, error) {
 	return slowness(took), nil
 }
 
-// slowness compares the median with programStart.
+// slowness computes the factor from the median of the measurements.
 func slowness(took []time.Duration) float64 {
 	took = slices.Sorted(slices.Values(took))
 	return min(max(float64(took[len(took)/2])/float64(programStart), 1), slowest)
 }
 
-// Budget tells whether a suite kept its budget on a machine of that slowness, and prints how long it took.
+// Budget returns an error if a suite exceeded its budget on a machine of that slowness. It prints how long the suite took.
 func Budget(suite string, took, budget time.Duration, slowness float64) error {
 	allowed := time.Duration(float64(budget) * slowness)
 	fmt.Printf("== %s: %.1f s, of %.0f s (this machine takes %.2f times as long to start a program as the one that the budget of %.0f s is for)\n",

@@ -10,9 +10,9 @@ func TestSlownessIsTheMedianWithinItsBounds(t *testing.T) {
 		took []time.Duration
 		want float64
 	}{
-		{[]time.Duration{programStart / 2, programStart / 2, programStart}, 1},              // a fast machine has no smaller budget
-		{[]time.Duration{programStart * 3 / 2, time.Hour, programStart / 2}, 1.5},           // one start that was held up does not count
-		{[]time.Duration{programStart * 10, programStart * 10, programStart * 10}, slowest}, // but tests do not wait forever
+		{[]time.Duration{programStart / 2, programStart / 2, programStart}, 1},              // a faster machine does not reduce the budget
+		{[]time.Duration{programStart * 3 / 2, time.Hour, programStart / 2}, 1.5},           // a single delayed start does not change the result
+		{[]time.Duration{programStart * 10, programStart * 10, programStart * 10}, slowest}, // the factor is limited, so that tests do not wait forever
 	} {
 		if got := slowness(test.took); got != test.want {
 			t.Errorf("%v: %v, want %v", test.took, got, test.want)

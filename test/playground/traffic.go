@@ -19,15 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Inside is a place to send traffic from: the first process of a pod's container that runs the test server. Commands are run in its mount
-// and network namespaces by this machine, so they need no API server, no kubelet, and cost no time in between.
+// Inside is a source of traffic: the first process of a pod's container that runs the test server, or a node. This machine runs commands directly in
+// the mount and network namespaces of that process. So the commands need no API server and no kubelet, and these add no latency.
 type Inside struct {
-	// Name is for messages.
+	// Name is the name for messages.
 	Name string
 	pid  int
 }
 
-// In returns the inside of a pod, whose image is TestServer.
+// In returns the Inside of a pod whose image is TestServer.
 func In(pod *corev1.Pod) (Inside, error) {
 	pids, err := Container(pod, pod.Spec.Containers[0].Name)
 	if err != nil {
@@ -36,10 +36,29 @@ func In(pod *corev1.Pod) (Inside, error) {
 	return Inside{Name: pod.Name, pid: pids[0]}, nil
 }
 
-// command is the test server's program with these arguments.
+// InNode returns an Inside in the network of a node, where its kubelet runs. It has no test server.
+func InNode(node string) (Inside, error) {
+	pids, err := inGroup("/" + node)
+	if err != nil {
+		return Inside{}, err
+	}
+	for _, pid := range pids {
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.TrimSpace(string(name)) == "kubelet" {
+			return Inside{Name: node, pid: pid}, nil
+		}
+	}
+	return Inside{}, fmt.Errorf("node %s runs no kubelet", node)
+}
+
+// command returns the command that runs the test server's program with these arguments.
 func (i Inside) command(ctx context.Context, args ...string) *exec.Cmd {
 	nsenter := append([]string{"--target", strconv.Itoa(i.pid), "--mount", "--net", "--", "/testserver"}, args...)
 	return exec.CommandContext(ctx, "nsenter", nsenter...)
+}
+
+// Command returns a command that runs a program of this machine in the network namespace.
+func (i Inside) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(i.pid), "--net", "--", program}, args...)...)
 }
 
 func (i Inside) output(ctx context.Context, args ...string) ([]byte, error) {
@@ -52,17 +71,17 @@ func (i Inside) output(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Answer is what came of asking a test server who it is.
+// Answer is the result of a request to /whoami of a test server.
 type Answer struct {
 	URL, Error string
 	Status     int
-	// Milliseconds is how long it took, connecting included.
+	// Milliseconds is the duration of the request, including the connection.
 	Milliseconds float64
-	// Pod and Cluster are the server, Remote is the asker as the server saw it, HOST:PORT.
+	// Pod and Cluster identify the server. Remote is the client's address as the server sees it, HOST:PORT.
 	Pod, Cluster, Remote string
 }
 
-// WhoAmI asks all URLs at once for the path /whoami.
+// WhoAmI requests /whoami from all servers at the same time.
 func (i Inside) WhoAmI(ctx context.Context, timeout time.Duration, authorities ...string) ([]Answer, error) {
 	args := []string{"probe", "-timeout", timeout.String()}
 	for _, authority := range authorities {
@@ -101,7 +120,7 @@ type Trips struct {
 	P99        float64 `json:"p99Microseconds"`
 }
 
-// RoundTrips measures as many of them, to the stream port of a test server, over "tcp" or "udp".
+// RoundTrips measures count round trips to the stream port of a test server, over "tcp" or "udp".
 func (i Inside) RoundTrips(ctx context.Context, protocol, address string, count int) (trips Trips, err error) {
 	args := []string{"rtt", "-count", strconv.Itoa(count)}
 	if protocol == "udp" {
@@ -114,22 +133,22 @@ func (i Inside) RoundTrips(ctx context.Context, protocol, address string, count 
 	return trips, json.Unmarshal(out, &trips)
 }
 
-// Reception is what came of a stream.
+// Reception is the result of receiving a stream.
 type Reception struct {
 	Bytes         int64
 	Seconds       float64
 	BitsPerSecond float64
 	// Longest is the longest stall in milliseconds.
 	Longest float64 `json:"longestStallMilliseconds"`
-	// Stalls are those of at least 100 ms, in order of time.
+	// Stalls are the stalls of at least 100 ms, in order of time.
 	Stalls []Stall
-	// Breaks are the ends of connections that nobody wanted, resets above all.
+	// Breaks are the errors that ended a connection early, such as a reset.
 	Breaks []string
 }
 
-// Stall is a time in which nothing arrived.
+// Stall is a period in which no data arrived.
 type Stall struct {
-	// At is when it ended.
+	// At is the end of the stall.
 	At           time.Time
 	Milliseconds float64
 }
@@ -138,7 +157,7 @@ func (s Stall) String() string {
 	return fmt.Sprintf("%.0f ms until %s", s.Milliseconds, s.At.Format("05.000"))
 }
 
-// Stream is a TCP connection over which a test server sends as fast as it can, or at a rate.
+// Stream is a TCP connection over which a test server sends as fast as possible, or at a given rate.
 type Stream struct {
 	cmd     *exec.Cmd
 	out     bytes.Buffer
@@ -146,8 +165,8 @@ type Stream struct {
 	ended   chan error
 }
 
-// Receive begins a stream from the stream port of a test server, at rate bytes a second, 0 for full speed. It goes on until Stop, a new
-// connection taking over from one that breaks.
+// Receive starts to receive from the stream port of a test server, at rate bytes per second, 0 for full speed. It continues until Stop. If a
+// connection breaks, a new one replaces it.
 func (i Inside) Receive(ctx context.Context, address string, rate int) (*Stream, error) {
 	s := &Stream{cmd: i.command(ctx, "stream", "-for", "0", "-rate", strconv.Itoa(rate), "-reconnect", address), ended: make(chan error, 1)}
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.problem
@@ -158,10 +177,10 @@ func (i Inside) Receive(ctx context.Context, address string, rate int) (*Stream,
 	return s, nil
 }
 
-// Process is the ID of the process that receives.
+// Process returns the ID of the receiving process.
 func (s *Stream) Process() int { return s.cmd.Process.Pid }
 
-// Stop ends the stream and returns what was measured.
+// Stop ends the stream and returns the measurement.
 func (s *Stream) Stop() (r Reception, err error) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return r, fmt.Errorf("ending the stream: %w", err)
@@ -172,49 +191,44 @@ func (s *Stream) Stop() (r Reception, err error) {
 	return r, json.Unmarshal(s.out.Bytes(), &r)
 }
 
-// Dial connects from the place's network namespace; the address must be literal. The connection keeps belonging there.
+// Dial connects from the network namespace. The address must be an IP address. The connection stays in that namespace.
 func (i Inside) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	type dialled struct {
-		conn net.Conn
-		err  error
+	// For an IP address, DialContext dials on the calling goroutine, and so on this thread.
+	return within(i, func() (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, network, address) })
+}
+
+// Listen listens on an address in the network namespace. The listener stays in that namespace.
+func (i Inside) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	return within(i, func() (net.Listener, error) { return (&net.ListenConfig{}).Listen(ctx, network, address) })
+}
+
+// ListenPacket is like Listen, for datagrams.
+func (i Inside) ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error) {
+	return within(i, func() (net.PacketConn, error) { return (&net.ListenConfig{}).ListenPacket(ctx, network, address) })
+}
+
+// within opens a socket in the network namespace.
+func within[T any](i Inside, open func() (T, error)) (T, error) {
+	type opened struct {
+		socket T
+		err    error
 	}
-	done := make(chan dialled, 1)
+	done := make(chan opened, 1)
 	go func() {
-		// Never unlocked: a thread that is in another namespace must not run anything else, and ends with the goroutine. A literal address
-		// is dialled by the goroutine that calls, in this very thread.
+		// Never unlock the thread, so that it ends with the goroutine: no other goroutine may run in the other namespace.
 		runtime.LockOSThread()
 		if err := i.enter(); err != nil {
-			done <- dialled{err: err}
+			done <- opened{err: err}
 			return
 		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		done <- dialled{conn, err}
+		socket, err := open()
+		done <- opened{socket, err}
 	}()
 	result := <-done
-	return result.conn, result.err
+	return result.socket, result.err
 }
 
-// Listen listens at an address of the place's network namespace. The listener keeps belonging there.
-func (i Inside) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	type listening struct {
-		listener net.Listener
-		err      error
-	}
-	done := make(chan listening, 1)
-	go func() {
-		runtime.LockOSThread() // as in Dial
-		if err := i.enter(); err != nil {
-			done <- listening{err: err}
-			return
-		}
-		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
-		done <- listening{listener, err}
-	}()
-	result := <-done
-	return result.listener, result.err
-}
-
-// enter brings the calling thread into the network namespace.
+// enter moves the calling thread into the network namespace.
 func (i Inside) enter() error {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", i.pid))
 	if err != nil {
@@ -227,7 +241,7 @@ func (i Inside) enter() error {
 	return nil
 }
 
-// Ask gets a path of a server, and returns the status and what it said.
+// Ask requests a URL and returns the status and the response body.
 func (i Inside) Ask(ctx context.Context, timeout time.Duration, url string) (status int, said string, err error) {
 	out, err := i.output(ctx, "probe", "-timeout", timeout.String(), url)
 	if err != nil {
@@ -246,7 +260,7 @@ func (i Inside) Ask(ctx context.Context, timeout time.Duration, url string) (sta
 	return got.Status, got.Answer, nil
 }
 
-// Lookup asks the place's name server for the addresses of names; it fails if one has none.
+// Lookup resolves names with the name server of the place. It fails if one of them has no address.
 func (i Inside) Lookup(ctx context.Context, names ...string) (map[string][]string, error) {
 	out, err := i.output(ctx, append([]string{"lookup"}, names...)...)
 	if err != nil {

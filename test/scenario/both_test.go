@@ -8,7 +8,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// bothWays: milan uses rome while rome uses milan; taking the one peering back leaves the other alone.
+// bothWays: milan uses rome while rome uses milan. The end of one peering does not affect the other one.
 func bothWays(s *story.Story) {
 	const ns, back = "both", "both-back"
 	rome, milan := s.Rome, s.Milan

@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// What an administrator may choose of what follows a namespace, and of what a provider offers; and the same as it is by default.
+// Settings of an administrator about which objects of a namespace are copied and what a provider offers, and the default settings.
 const (
 	chosen = `{offloading: {
   podPolicy: {runtimeClasses: [special]},
@@ -25,14 +25,14 @@ const (
     configmap: {type: DenyList}, secret: {workers: 3}, skip: {labels: []}, ingress: {ingressClasses: []}, service: {loadBalancerClasses: []}}}}`
 )
 
-// choices checks what of a namespace follows it to milan while chosen holds.
+// choices checks which objects and metadata of a namespace are copied to milan. chosen selects the settings or the defaults.
 func choices(s *story.Story, ns string) {
 	s.Helper()
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
 	meta := func(name string, annotations map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: ns, Name: name, Annotations: annotations, Labels: map[string]string{"team": "blue", "example.com/private": "secret"}}
 	}
-	// class is that of a copy, and of the original the one that its copy is to have.
+	// class returns the class of a copy. For the local object, it returns the class that the copy must have.
 	class := func(o client.Object, has *string, wants string) string {
 		switch {
 		case o.GetNamespace() == ns:
@@ -86,12 +86,12 @@ func choices(s *story.Story, ns string) {
 	}
 }
 
-// special is a runtime class of milan.
+// special returns a RuntimeClass of milan.
 func special() *nodev1.RuntimeClass {
 	return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "special"}, Handler: "runc"}
 }
 
-// specialPod asks for it.
+// specialPod returns a pod that requests that RuntimeClass.
 func specialPod(namespace string) *corev1.Pod {
 	pod := story.PodOn("milan", namespace, "special", playground.TestServer)
 	pod.Annotations = map[string]string{"liqo.io/remote-runtime-class-name": "special"}

@@ -16,16 +16,16 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// Annotations by which an object stays at home, or, where it has to be said, may leave.
+// Annotations that exclude an object from reflection or, for an AllowList, include it.
 const (
 	skipReflection  = "liqo.io/skip-reflection"
 	allowReflection = "liqo.io/allow-reflection"
 )
 
-// copied is one kind that follows a namespace.
+// copied is one reflected kind, with an object of it.
 type copied struct {
 	client.Object
-	// change makes another one of it, says what it says that has to be the same in every cluster.
+	// change changes the object. says returns the content that must be the same in every cluster.
 	change func(client.Object)
 	says   func(client.Object) any
 }
@@ -53,7 +53,7 @@ func kinds() []copied {
 	}
 }
 
-// copies: what a namespace holds follows it to the providers and stays the same there; what is somebody else's stays theirs.
+// copies: the objects of a namespace are copied to the providers and stay the same there. Objects of others are not changed.
 func copies(s *story.Story) {
 	const ns = "copies"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -165,7 +165,7 @@ func copies(s *story.Story) {
 	})
 }
 
-// there is an object to read the copy into.
+// there returns an empty object to read the copy into.
 func (k copied) there(twin string) client.Object {
 	there, ok := k.DeepCopyObject().(client.Object)
 	if !ok {
@@ -175,7 +175,7 @@ func (k copied) there(twin string) client.Object {
 	return there
 }
 
-// alike waits until a provider has the copy of an object, with its labels and all that it says.
+// alike waits until a provider has a copy of the object with the same labels and content.
 func alike(s *story.Story, c *playground.Cluster, k copied, twin string) client.Object {
 	s.Helper()
 	there := k.there(twin)
@@ -191,7 +191,7 @@ func alike(s *story.Story, c *playground.Cluster, k copied, twin string) client.
 	return there
 }
 
-// event waits for an event about an object.
+// event waits for an event about an object that is returns true for.
 func event(s *story.Story, c *playground.Cluster, namespace, about string, is func(corev1.Event) bool) {
 	s.Helper()
 	s.Eventually(start, "an event about "+about, func(ctx context.Context) error {

@@ -15,12 +15,12 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// cordon: milan's administrator lets nothing more of rome in. What runs goes on, what is new waits, says why, and comes when it may. A doctor
-// finds nothing while all is well, and tells of the cordon while there is one.
+// cordon: milan's administrator cordons the tenant rome. Running pods continue. New pods wait, report the reason, and start after the cordon ends. liqoctl
+// doctor reports the cordon while there is one, and nothing before and after.
 func cordon(s *story.Story) {
 	const ns = "cordon"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
-	s.Cleanup(func() { // if the story ends in between
+	s.Cleanup(func() { // for the case that the story ends early
 		if s.Failed() {
 			_ = setTenant(context.WithoutCancel(s.Context()), milan, authv1beta1.TenantActive)
 		}

@@ -14,7 +14,7 @@ import (
 
 type ctx = context.Context
 
-// deleteBothWays: what is deleted in rome goes in milan too, and what is deleted in milan comes back, because rome still wants it.
+// deleteBothWays: objects deleted in rome are deleted in milan too. Objects deleted in milan are recreated, because they still exist in rome.
 func deleteBothWays(s *story.Story) {
 	const ns = "delete"
 	rome, milan := s.Rome, s.Milan
@@ -97,7 +97,7 @@ func deleteBothWays(s *story.Story) {
 	})
 }
 
-// same checks that rome and milan speak of the same pods.
+// same checks that rome and milan have the same pods.
 func same(s *story.Story, here, there []corev1.Pod) {
 	s.Helper()
 	if !slices.Equal(story.Names(here), story.Names(there)) {

@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// gone: milan is given up while its plug is pulled, and rome keeps nothing of it; when milan has power again, rome is what is gone for good, and milan
-// gives up all that ran in its name. Then they peer as if they had never met.
+// gone: milan loses its power and is declared permanently unreachable, and rome removes everything that belongs to it. When milan has power again, it in turn
+// declares rome permanently unreachable, and removes everything that ran for rome. Then they peer as if for the first time.
 func gone(s *story.Story) {
 	const ns = "gone"
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
@@ -73,11 +73,11 @@ func gone(s *story.Story) {
 	})
 }
 
-// forgotten: nothing is left of a peer but the record that there was one.
+// forgotten waits until nothing is left of a peer except its ForeignCluster.
 func forgotten(s *story.Story, c *playground.Cluster, peer string) {
 	s.Helper()
 	s.Gone(c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + peer}}, time.Second)
-	s.Eventually(10*time.Second, c.ID+" to forget "+peer, func(ctx context.Context) error {
+	s.Eventually(start, c.ID+" to forget "+peer, func(ctx context.Context) error {
 		var fc corev1beta1.ForeignCluster
 		if err := c.Get(ctx, client.ObjectKey{Name: peer}, &fc); err != nil {
 			return err

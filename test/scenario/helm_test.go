@@ -21,10 +21,10 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// helmWait is --timeout of Helm's commands, all of which --wait.
+// helmWait is the --timeout of Helm's commands, all of which use --wait.
 const helmWait = 2 * time.Minute
 
-// helm is Helm on a cluster, as the program of that name has it; nothing of liqoctl is in it.
+// helm returns Helm's configuration for a cluster, as the helm command uses it, without any code of liqoctl.
 func helm(c *playground.Cluster) (*action.Configuration, error) {
 	namespace := api.Namespace
 	getter := genericclioptions.NewConfigFlags(false)
@@ -36,7 +36,7 @@ func helm(c *playground.Cluster) (*action.Configuration, error) {
 	return config, nil
 }
 
-// packed is the chart of a build, as "helm package" makes it with a version.
+// packed returns the chart of a build with a version, as "helm package" creates it.
 func packed(ctx context.Context, built playground.Machine) (*chartv2.Chart, error) {
 	version, err := built.Version(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func packed(ctx context.Context, built playground.Machine) (*chartv2.Chart, erro
 	return chart, nil
 }
 
-// helmInstall does "helm install" with the values that liqoctl of that build writes.
+// helmInstall runs "helm install" with the values that liqoctl of that build generates.
 func helmInstall(ctx context.Context, built playground.Machine, c *playground.Cluster) error {
 	file := filepath.Join(built.Dir, c.ID+"-values.yaml")
 	if _, err := built.Liqoctl(ctx, "install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.ID, "--only-output-values", "--dump-values-path", file); err != nil {
@@ -79,7 +79,7 @@ func helmInstall(ctx context.Context, built playground.Machine, c *playground.Cl
 	return err
 }
 
-// helmUpgrade does "helm upgrade --reset-then-reuse-values" with more values.
+// helmUpgrade runs "helm upgrade --reset-then-reuse-values" with additional values.
 func helmUpgrade(ctx context.Context, built playground.Machine, c *playground.Cluster, values map[string]any) error {
 	chart, err := packed(ctx, built)
 	if err != nil {
@@ -96,7 +96,7 @@ func helmUpgrade(ctx context.Context, built playground.Machine, c *playground.Cl
 	return err
 }
 
-// helmRollback does "helm rollback".
+// helmRollback runs "helm rollback".
 func helmRollback(c *playground.Cluster) error {
 	config, err := helm(c)
 	if err != nil {
@@ -107,7 +107,7 @@ func helmRollback(c *playground.Cluster) error {
 	return run.Run(install.Release)
 }
 
-// helmUninstall does "helm uninstall".
+// helmUninstall runs "helm uninstall".
 func helmUninstall(c *playground.Cluster) error {
 	config, err := helm(c)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// leave: taking everything back, in order, leaves the clusters as they were before anything was installed.
+// leave: after unoffloading, unpeering and uninstalling, the clusters are in the same state as before the installation.
 func leave(s *story.Story) {
 	const ns = "leave"
 	rome, milan, naples := s.Rome, s.Milan, s.Naples

@@ -18,7 +18,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// namespaces: where pods run is decided for their namespace, whatever they ask for; a namespace that somebody has already is not taken.
+// namespaces: the strategy of a namespace decides where its pods run, whatever the pods request. An existing namespace of another owner in the provider is not
+// taken over.
 func namespaces(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	s.Step("Remote, and a selector: pods that ask for nothing run in naples", func() {
@@ -180,7 +181,7 @@ func offloading(namespace string, spec offloadingv1beta1.NamespaceOffloadingSpec
 	}
 }
 
-// anywhere is a Deployment whose pods ask for no node.
+// anywhere returns a Deployment whose pods request no particular node.
 func anywhere(namespace string, replicas int32) *appsv1.Deployment {
 	d := story.DeploymentOn("", namespace, "web", replicas, playground.TestServer)
 	d.Spec.Template.Spec.NodeSelector = nil
@@ -196,7 +197,7 @@ func runOn(s *story.Story, pods []corev1.Pod, node string) {
 	}
 }
 
-// waits checks that no node is good for a pod, and that the scheduler says so.
+// waits checks that no node fits a pod, and that the scheduler reports this.
 func waits(s *story.Story, c *playground.Cluster, namespace, name string) {
 	s.Helper()
 	s.Eventually(start, "pod "+name+" to wait for a node", func(ctx) error {

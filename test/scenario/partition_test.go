@@ -14,11 +14,11 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// notice is how long rome may take to see that milan can't be reached.
+// notice is how long rome may take to detect that milan is unreachable.
 const notice = 40 * time.Second
 
-// partition: milan keeps rome's pods alive while rome is away, rome never takes an unreachable provider for an empty one, the other
-// provider's pods notice nothing, and afterwards both agree.
+// partition: while milan is unreachable, milan keeps rome's pods running, rome does not treat the unreachable provider as empty, and pods of the other provider
+// are not affected. Afterwards both clusters have the same state.
 func partition(s *story.Story) {
 	const ns = "partition"
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
@@ -109,7 +109,7 @@ func partition(s *story.Story) {
 	})
 
 	s.Step("nothing ran twice, nothing else was restarted", func() {
-		// The victim has had two pods in milan, every other one.
+		// The victim has had two pods in milan, every other pod only one.
 		want := append(story.Names(s.Pods(milan, twin)), victim, doomed)
 		slices.Sort(want)
 		if got := there.Pods(); !slices.Equal(got, want) {
@@ -134,7 +134,7 @@ func uids(pods []corev1.Pod) map[string]types.UID {
 	return found
 }
 
-// shows tells whether rome's pods, all of them, show the containers of one provider's pod of the same name each.
+// shows returns an error unless each of rome's pods shows the containers of the provider's pod with the same name.
 func shows(here []corev1.Pod, providers ...[]corev1.Pod) error {
 	there := map[string]corev1.Pod{}
 	for _, pods := range providers {
@@ -157,7 +157,7 @@ func shows(here []corev1.Pod, providers ...[]corev1.Pod) error {
 	return nil
 }
 
-// untouched checks that it is still the same pod with the same containers.
+// untouched checks that the pod and its containers are still the same.
 func untouched(s *story.Story, before, now corev1.Pod) {
 	s.Helper()
 	if before.UID != now.UID || story.Restarts(before) != story.Restarts(now) || !slices.Equal(story.Containers(before), story.Containers(now)) {

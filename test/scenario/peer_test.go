@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// peerAgain: what is there already is fine, and nothing that is in use is taken away.
+// peerAgain: peering again accepts existing objects, and nothing in use is removed.
 func peerAgain(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	var node corev1.Node

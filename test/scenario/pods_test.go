@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// pods: what is special about a pod is as special in milan, and rome tells of it.
+// pods: special properties of pods have the same effect in milan, and rome shows the result.
 func pods(s *story.Story) {
 	const ns = "pods"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -43,7 +43,7 @@ func pods(s *story.Story) {
 	s.Step("DaemonSets stay on real nodes, but for one that asks for virtual ones", func() {
 		nodes, clusters := everywhere(ns, "nodes"), everywhere(ns, "clusters")
 		clusters.Spec.Template.Annotations = map[string]string{"liqo.io/run-on-virtual-nodes": api.True}
-		clusters.Spec.Template.Spec.Tolerations[0].Key = api.TaintVirtualNode // milan lets nobody tolerate everything
+		clusters.Spec.Template.Spec.Tolerations[0].Key = api.TaintVirtualNode // milan refuses pods that tolerate every taint
 		s.Must(rome.Create(s.Context(), nodes))
 		s.Must(rome.Create(s.Context(), clusters))
 		daemons(s, ns, "nodes", rome.Node())
@@ -86,9 +86,13 @@ func pods(s *story.Story) {
 			return nil
 		})
 		untouched(s, *before, *s.Pod(rome, ns, "server"))
-		if got := s.Logs(rome, ns, "server", corev1.PodLogOptions{Container: "debugger"}); got != "looking\n" {
-			s.Errorf("the debugger says %q", got)
-		}
+		// The debugger runs for a moment before it prints something.
+		s.Eventually(start, "the debugger to say something", func(ctx) error {
+			if got := s.Logs(rome, ns, "server", corev1.PodLogOptions{Container: "debugger"}); got != "looking\n" {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		})
 	})
 	s.Step("what a pod says it says in milan, too", func() {
 		carried(s, s.PodReady(rome, ns, "whole", start), s.PodReady(milan, twin, "whole", start))
@@ -133,10 +137,7 @@ func pods(s *story.Story) {
 		because(s, "later", "early", corev1.PodFailed, offloadingv1beta1.PodOffloadingAborted)
 	})
 	s.Step("what has ended has ended, also when milan forgets it", func() {
-		ended := s.Pod(rome, ns, "once")
-		if ended.Status.Phase != corev1.PodSucceeded {
-			s.Fatalf("it is %s", ended.Status.Phase)
-		}
+		because(s, ns, "once", corev1.PodSucceeded, "")
 		s.Must(milan.Delete(s.Context(), s.Pod(milan, twin, "once")))
 		s.Gone(milan, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: "once"}}, start)
 	})
@@ -144,13 +145,18 @@ func pods(s *story.Story) {
 		s.Eventually(2*time.Minute, "rome's metrics server to tell of milan and its pod", func(ctx context.Context) error {
 			return errors.Join(uses(ctx, rome, "nodes/milan", ""), uses(ctx, rome, "namespaces/"+ns+"/pods/server", "main"))
 		})
-		raw, err := rome.Set.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/milan/proxy/metrics/resource").DoRaw(s.Context())
-		s.Must(err)
-		for _, want := range []string{"node_cpu_usage_seconds_total ", fmt.Sprintf("container_memory_working_set_bytes{container=%q,namespace=%q,pod=%q}", "main", ns, "server"), "resource_scrape_error 0"} {
-			if !strings.Contains(string(raw), want) {
-				s.Errorf("kubectl get --raw of the node's metrics lacks %q:\n%s", want, raw)
+		s.Eventually(start, "kubectl get --raw to get the metrics of the node", func(ctx context.Context) error {
+			raw, err := rome.Set.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/milan/proxy/metrics/resource").DoRaw(ctx)
+			if err != nil {
+				return err
 			}
-		}
+			for _, want := range []string{"node_cpu_usage_seconds_total ", fmt.Sprintf("container_memory_working_set_bytes{container=%q,namespace=%q,pod=%q}", "main", ns, "server"), "resource_scrape_error 0"} {
+				if !strings.Contains(string(raw), want) {
+					return fmt.Errorf("they lack %q:\n%s", want, raw)
+				}
+			}
+			return nil
+		})
 	})
 	s.Step("nothing was run again", func() {
 		if n := len(slices.DeleteFunc(there.Pods(), func(name string) bool { return name != "once" })); n != 1 {
@@ -164,13 +170,13 @@ func pods(s *story.Story) {
 	})
 }
 
-// change changes a pod of rome as it is, whoever else does.
+// change changes a pod of rome, and retries after conflicts with other writers.
 func change(s *story.Story, namespace, name string, do func(context.Context, *corev1.Pod) error) {
 	s.Helper()
 	s.Must(retry.RetryOnConflict(retry.DefaultRetry, func() error { return do(s.Context(), s.Pod(s.Rome, namespace, name)) }))
 }
 
-// resize makes the container of a pod of rome request so much CPU.
+// resize changes the CPU request of the container of a pod in rome.
 func resize(s *story.Story, namespace, name, cpu string) {
 	s.Helper()
 	change(s, namespace, name, func(ctx context.Context, pod *corev1.Pod) error {
@@ -180,10 +186,10 @@ func resize(s *story.Story, namespace, name, cpu string) {
 	})
 }
 
-// gate is a condition that pods wait for.
+// gate is the condition of a readiness gate.
 const gate = "example.com/gate"
 
-// everywhere is a DaemonSet that tolerates whatever there is.
+// everywhere returns a DaemonSet that tolerates every taint.
 func everywhere(namespace, name string) *appsv1.DaemonSet {
 	pod := story.PodOn("", namespace, name, playground.TestServer)
 	pod.Spec.NodeSelector = nil
@@ -197,7 +203,7 @@ func everywhere(namespace, name string) *appsv1.DaemonSet {
 	}
 }
 
-// daemons waits until a DaemonSet runs on these nodes, sorted, and means to run on no others.
+// daemons waits until the DaemonSet runs on exactly these nodes, given in sorted order.
 func daemons(s *story.Story, namespace, name string, nodes ...string) {
 	s.Helper()
 	slices.Sort(nodes)
@@ -218,7 +224,7 @@ func daemons(s *story.Story, namespace, name string, nodes ...string) {
 	})
 }
 
-// because waits until rome's pod is in a phase for a reason.
+// because waits until rome's pod has this phase and this reason.
 func because(s *story.Story, namespace, name string, phase corev1.PodPhase, reason string) {
 	s.Helper()
 	s.Eventually(start, fmt.Sprintf("pod %s to be %s, %s", name, phase, reason), func(ctx) error {
@@ -242,7 +248,7 @@ func ready(pods []corev1.Pod) (n int) {
 	return n
 }
 
-// uses tells whether the metrics API has an amount of memory for a node, or for that container of a pod: what "kubectl top" shows.
+// uses returns an error unless the metrics API has an amount of memory for a node, or for that container of a pod. "kubectl top" shows these amounts.
 func uses(ctx context.Context, c *playground.Cluster, path, container string) error {
 	raw, err := c.Set.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/" + path).DoRaw(ctx)
 	if err != nil {
@@ -259,7 +265,7 @@ func uses(ctx context.Context, c *playground.Cluster, path, container string) er
 	if err := json.Unmarshal(raw, &told); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	// Of a node of which nothing is known a byte is told.
+	// If nothing is known of a node, the reported memory is one byte.
 	if !slices.ContainsFunc(append(told.Containers, told.amount), func(a amount) bool { return a.Name == container && a.Usage.Memory().Value() > 64<<10 }) {
 		return fmt.Errorf("%s: %s", path, raw)
 	}

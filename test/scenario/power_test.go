@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// power: somebody pulls the plug of all of rome, then of all of milan. What the other one has stays; what comes back is the same.
+// power: rome and then milan lose their power. The state of the other cluster stays, and the restarted cluster has the same state as before.
 func power(s *story.Story) {
 	const ns = "power"
 	rome, milan := s.Rome, s.Milan
@@ -69,13 +69,13 @@ func power(s *story.Story) {
 	})
 }
 
-// outage pulls a cluster's plug, does something, and gives it power again.
+// outage powers a cluster off, calls meanwhile, and powers the cluster on again.
 func outage(s *story.Story, c *playground.Cluster, meanwhile func()) {
 	s.Helper()
 	s.Step("pull the plug of "+c.ID, func() {
 		_, err := s.Playground(s.Context(), "kill", "node", c.Node())
 		s.Must(err)
-		s.Cleanup(func() { // if the story ended in between; a node that runs is left alone
+		s.Cleanup(func() { // for the case that the story ends early; a running node is not affected
 			_, _ = s.Playground(context.WithoutCancel(s.Context()), "start", "node", c.Node())
 		})
 	})
@@ -89,7 +89,7 @@ func outage(s *story.Story, c *playground.Cluster, meanwhile func()) {
 	})
 }
 
-// agreed waits until rome has the same pods as before, all Ready, and shows what runs in milan.
+// agreed waits until rome has the same pods as before, all Ready, and shows the state of their pods in milan.
 func agreed(s *story.Story, ns string, before map[string]types.UID) {
 	s.Helper()
 	s.Eventually(90*time.Second, "rome to show what runs in milan", func(ctx context.Context) error {

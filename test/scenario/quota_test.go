@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// quota: rome runs in milan what was granted, in the way that milan demands, and no more.
+// quota: rome can run in milan what milan granted, with the requests and limits that milan demands, and no more.
 func quota(s *story.Story) {
 	const ns = "quota"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -39,7 +39,7 @@ func quota(s *story.Story) {
 	})
 	needs := func(name, cpu string) *corev1.Pod {
 		pod := story.PodOn("milan", ns, name, playground.TestServer)
-		pod.Spec.NodeName = "milan" // past the scheduler, which would let it wait
+		pod.Spec.NodeName = "milan" // bypasses the scheduler, which would let the pod wait
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 		return pod
 	}
@@ -118,7 +118,7 @@ func quota(s *story.Story) {
 		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "web", 1, playground.TestServer)))
 		ran = s.PodsReady(rome, ns, 1, start)[0].Name
 		s.Must(setTenant(s.Context(), milan, authv1beta1.TenantDrained))
-		s.Cleanup(func() { // if the story ends in between
+		s.Cleanup(func() { // for the case that the story ends early
 			if s.Failed() {
 				_ = setTenant(context.WithoutCancel(s.Context()), milan, authv1beta1.TenantActive)
 			}
@@ -157,11 +157,11 @@ func quota(s *story.Story) {
 	})
 }
 
-// drained waits until rome reports that milan has drained it: by a pod that ran there, by one that is new, by the node and by the doctor.
+// drained waits until rome reports that milan has drained it. The report is in a pod that ran there, in a new pod, in the node and in liqoctl doctor.
 func drained(s *story.Story, ns, ran string) {
 	s.Helper()
 	waits := story.PodOn("milan", ns, "waits", playground.TestServer)
-	waits.Spec.NodeName = "milan" // past the scheduler, which keeps pods off a node that is not ready
+	waits.Spec.NodeName = "milan" // bypasses the scheduler, which keeps pods off a node that is not ready
 	s.Must(s.Rome.Create(s.Context(), waits))
 	s.Eventually(2*time.Minute, "the drain to be reported", func(ctx context.Context) error {
 		for name, want := range map[string]corev1.PodStatus{
@@ -185,7 +185,7 @@ func drained(s *story.Story, ns, ran string) {
 		}) {
 			return fmt.Errorf("the node has the conditions %v", node.Status.Conditions)
 		}
-		// It exits with 1, as something fails.
+		// doctor exits with 1, because it reports a failure.
 		said, _ := s.Liqoctl(ctx, "doctor", "--kubeconfig", s.Rome.Kubeconfig, "--remote-kubeconfig", s.Milan.Kubeconfig)
 		for _, want := range []string{"Tenant rome in namespace liqo-tenant-rome is drained", "liqoctl activate tenant rome"} {
 			if !strings.Contains(said, want) {
@@ -194,10 +194,10 @@ func drained(s *story.Story, ns, ran string) {
 		}
 		return nil
 	})
-	s.Must(s.Rome.Delete(s.Context(), waits)) // it is gone at the latest when milan answers again
+	s.Must(s.Rome.Delete(s.Context(), waits)) // the pod is deleted when milan accepts requests again, at the latest
 }
 
-// slice is what rome asks of milan.
+// slice returns the ResourceSlice by which rome requests resources of milan.
 func slice(s *story.Story) *authv1beta1.ResourceSlice {
 	s.Helper()
 	var slices authv1beta1.ResourceSliceList
@@ -208,7 +208,7 @@ func slice(s *story.Story) *authv1beta1.ResourceSlice {
 	return &slices.Items[0]
 }
 
-// refused waits until rome says of a pod that milan does not take it, and why.
+// refused waits until rome reports that milan refuses a pod, with this reason.
 func refused(s *story.Story, namespace, name, why string) {
 	s.Helper()
 	event(s, s.Rome, namespace, name, func(e corev1.Event) bool {
@@ -216,7 +216,7 @@ func refused(s *story.Story, namespace, name, why string) {
 	})
 }
 
-// demand has milan demand that pods say what they need, and waits until that is in effect.
+// demand sets the limits enforcement in milan, and waits until it is in effect.
 func demand(s *story.Story, enforcement offloadingv1beta1.LimitsEnforcement) {
 	s.Helper()
 	s.Must(s.Machine.Install(s.Context(), s.Milan, "--set", "controllerManager.config.defaultLimitsEnforcement="+string(enforcement)))

@@ -21,18 +21,20 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/pki"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// life of the certificates that the story hands out. They are renewed at two thirds, and by the provider's own signer, so for as long as that one likes.
+// life is the lifetime of the certificates that the story issues. They are renewed after two thirds of it. The provider's own signer issues the renewed ones,
+// with the usual lifetime.
 const life = 30 * time.Second
 
-// renewals is how often the story lets the certificates almost end.
+// renewals is how often the story replaces the certificates by ones that expire soon.
 const renewals = 3
 
-// renewal: rome's identities in milan are about to end while pods come and go, three times in a row. Each time they are renewed in time, after two thirds of
-// their life and not before; every pod runs, none twice, the node stays Ready, and whoever looks into a pod all the while is not disturbed.
+// renewal: rome's certificates for milan are about to expire while pods are created and deleted, three times in a row. Each time they are renewed after two
+// thirds of their lifetime. Every pod runs, none runs twice, the node stays Ready, and open log and exec streams to a pod are not interrupted.
 func renewal(s *story.Story) {
 	const ns = "renewal"
 	rome, milan := s.Rome, s.Milan
@@ -55,7 +57,7 @@ func renewal(s *story.Story) {
 	s.Step("they are good for what they were for", func() {
 		last := fmt.Sprintf("p%d", pods-1)
 		s.PodReady(rome, ns, last, start)
-		s.PodsReady(milan, story.Twin(ns), 5, start) // the last four, and the talker
+		s.PodsReady(milan, story.Twin(ns), 5, start) // the last four pods, and the talker
 		s.NodeReady("milan", true, start)
 		if got := s.Exec(rome, story.WebSocket, ns, last, "", "/testserver", "cat", "/etc/hostname"); got.Out != last+"\n" {
 			s.Errorf("exec: %+v", got)
@@ -82,18 +84,18 @@ func renewal(s *story.Story) {
 	})
 }
 
-// shorten replaces both certificates of rome in milan by ones that end soon, and returns when their life began.
+// shorten replaces both of rome's certificates for milan by ones that expire soon, and returns the start of their validity.
 func shorten(s *story.Story) (began time.Time) {
 	s.Helper()
 	rome, milan := s.Rome, s.Milan
 	authority := authorityOf(s, milan)
-	// As long as the answer to an earlier request is there, it is taken over: it lasts longer than what the story hands out.
+	// Wait until the response to an earlier request is deleted. Otherwise rome would use that certificate, which is valid for longer.
 	for c, namespace := range map[*playground.Cluster]string{rome: "liqo-tenant-milan", milan: "liqo-tenant-rome"} {
 		answered := &authv1beta1.Renew{}
 		answered.Namespace, answered.Name = namespace, "controlplane-milan"
 		s.Gone(c, answered, start)
 	}
-	// What milan has signed for the slice is still good: it has to sign anew.
+	// The certificate that milan has issued for the slice is still valid, so milan has to issue another one.
 	kept := &corev1.Secret{}
 	kept.Namespace, kept.Name = "liqo-tenant-rome", peering.CertificateSecretName("milan")
 	s.Must(milan.Delete(s.Context(), kept))
@@ -111,7 +113,7 @@ func shorten(s *story.Story) (began time.Time) {
 	return began
 }
 
-// renewed lets pods come and go until both certificates are renewed. The number of the first pod is first; it returns how many came.
+// renewed creates and deletes pods until both certificates are renewed. first is the number of the first pod. It returns the number of created pods.
 func renewed(s *story.Story, ns string, first int, began time.Time) (pods int) {
 	s.Helper()
 	short, after := map[string]bool{}, map[string]time.Duration{}
@@ -126,7 +128,7 @@ func renewed(s *story.Story, ns string, first int, began time.Time) (pods int) {
 		for _, name := range []string{"controlplane-milan", "resourceslice-milan"} {
 			identity := &authv1beta1.Identity{}
 			s.Must(s.Rome.Get(s.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: name}, identity))
-			certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT)
+			certificate, err := pki.First(identity.Spec.AuthParams.SignedCRT)
 			s.Must(err)
 			ends := certificate.NotAfter.Sub(began) <= life
 			short[name] = short[name] || ends
@@ -144,8 +146,8 @@ func renewed(s *story.Story, ns string, first int, began time.Time) (pods int) {
 	return pods
 }
 
-// exchange creates a pod with that number, unless there are four, of which the oldest is deleted then. Each of them runs before it is deleted, so that no more
-// are asked for than the machine can start: what it can't would make the renewals late. It tells whether it created one.
+// exchange creates a pod with that number, and reports whether it did. If there are four pods already, it first deletes the oldest one. Each pod runs before it
+// is deleted, so that the machine is never asked to start more pods than it can: that would delay the renewals.
 func exchange(s *story.Story, ns string, number int) bool {
 	s.Helper()
 	present := slices.DeleteFunc(s.Pods(s.Rome, ns), func(pod corev1.Pod) bool {
@@ -163,7 +165,7 @@ func exchange(s *story.Story, ns string, number int) bool {
 	return true
 }
 
-// streams are two connections to a pod of rome in milan that stay open.
+// streams are two open connections to a pod of rome in milan.
 type streams struct {
 	*story.Story
 	ns      string
@@ -193,7 +195,7 @@ func (o *streams) ask(line string) {
 	}
 }
 
-// check reads the whole log stream: it is without a gap, and goes on to what the pod says only now.
+// check reads the whole log stream. It must have no gap, and must continue with new lines of the pod.
 func (o *streams) check() {
 	o.Helper()
 	o.ask("after")
@@ -211,7 +213,7 @@ func (o *streams) check() {
 	o.Fatalf("the log stream ended before %q: %v", last, o.lines.Err())
 }
 
-// numberOf is 7 for the pod p7.
+// numberOf returns the number in the name of a pod: 7 for p7.
 func numberOf(pod corev1.Pod) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(pod.Name, "p"))
 	return n
@@ -226,7 +228,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// authority is what a cluster signs client certificates with.
+// authority is the certificate authority with which a cluster signs client certificates.
 type authority struct {
 	certificate *x509.Certificate
 	key         any
@@ -250,10 +252,10 @@ func authorityOf(s *story.Story, c *playground.Cluster) *authority {
 	return &authority{certificate, key}
 }
 
-// again signs what a certificate is for once more, for a short life that begins now.
+// again issues a certificate for the same subject and key as an existing one, with a short lifetime that starts now.
 func (a *authority) again(s *story.Story, present []byte, now time.Time) []byte {
 	s.Helper()
-	certificate, err := peering.Certificate(present)
+	certificate, err := pki.First(present)
 	s.Must(err)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Truncate(time.Second), NotAfter: now.Truncate(time.Second).Add(life),

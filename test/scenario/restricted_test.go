@@ -25,8 +25,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// TestRestricted: in a cluster where namespaces that say nothing take restricted pods only, a tool that knows nothing of Liqo applies the objects of the
-// chart, and everything runs.
+// TestRestricted: in a cluster that enforces the restricted Pod Security level in namespaces without a label, a tool without knowledge of Liqo applies the
+// objects of the chart, and all pods run.
 func TestRestricted(t *testing.T) {
 	story.Hush()
 	machine, err := playground.Find(t.TempDir())
@@ -36,7 +36,7 @@ func TestRestricted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	const prefix, id = "scenario-", "restricted"
-	// What an earlier run left, if it was killed.
+	// Delete the clusters that an earlier, killed run has left.
 	if err := machine.Delete(ctx, &playground.Cluster{Name: prefix + id}); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRestricted(t *testing.T) {
 	})
 }
 
-// installation is the chart with what was built, definitions included, as helm template --include-crds prints it.
+// installation returns the rendered chart with the built images, including CRDs, as "helm template --include-crds" prints it.
 func installation(t *testing.T, machine playground.Machine, id string) []*unstructured.Unstructured {
 	t.Helper()
 	version, err := machine.Version(t.Context())
@@ -134,7 +134,7 @@ func installation(t *testing.T, machine playground.Machine, id string) []*unstru
 	return out
 }
 
-// eventually looks once a second, until ctx ends.
+// eventually calls check once a second until it returns nil or ctx ends.
 func eventually(ctx context.Context, t *testing.T, what string, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(time.Second)

@@ -24,10 +24,10 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// gpu is a device that milan has for the time of a story.
+// gpu is a device that milan has during a story.
 const gpu = "example.com/gpu"
 
-// sharing: the node milan is as large as 90% of what milan has free, while that changes; what runs there notices nothing.
+// sharing: the capacity of node milan is 90 % of milan's free resources, also while these change. Running pods are not affected.
 func sharing(s *story.Story) {
 	const ns = "sharing"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -121,7 +121,7 @@ func sharing(s *story.Story) {
 	})
 }
 
-// drains waits until a VirtualNode says that it is drained, and all of these.
+// drains waits until a VirtualNode reports that it is being drained, with all of these texts.
 func drains(s *story.Story, name string, says ...string) {
 	s.Helper()
 	s.Eventually(start, "VirtualNode "+name+" to be drained", func(ctx context.Context) error {
@@ -138,7 +138,7 @@ func drains(s *story.Story, name string, says ...string) {
 	})
 }
 
-// freeCPU is what milan's pods leave, in thousandths of a CPU.
+// freeCPU returns the CPU that milan's pods do not request, in thousandths.
 func freeCPU(s *story.Story, c *playground.Cluster) int {
 	s.Helper()
 	var node corev1.Node
@@ -157,7 +157,8 @@ func freeCPU(s *story.Story, c *playground.Cluster) int {
 	return int(left)
 }
 
-// share waits until a node of rome has about so many thousandths of a CPU: shares that move by less than 5% stay.
+// share waits until a node of rome has about that many thousandths of a CPU. The value is not exact, because a share is not updated if it would change by less
+// than 5 %.
 func share(s *story.Story, name string, want int) {
 	s.Helper()
 	began := time.Now()
@@ -174,7 +175,7 @@ func share(s *story.Story, name string, want int) {
 	fmt.Printf("     node %s has %dm of cpu after %.1f s\n", name, want, time.Since(began).Seconds())
 }
 
-// devices makes milan's node have so many devices, as a device plugin would.
+// devices sets the number of devices of milan's node, as a device plugin would.
 func devices(s *story.Story, count string) {
 	s.Helper()
 	s.Must(patchDevices(s.Context(), s.Milan, count))

@@ -22,10 +22,10 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// skewBudget is for the story of two releases, clusters included, on two cores.
+// skewBudget is the limit for the story of two releases, including the creation of the clusters, on two cores.
 const skewBudget = 5 * time.Minute
 
-// TestSkew tells of two releases: rome has this one, milan the one before, installed by Helm alone.
+// TestSkew peers two releases: rome has this release, and milan has the previous one, installed by Helm alone.
 func TestSkew(t *testing.T) {
 	machine, err := playground.Find(t.TempDir())
 	if err != nil {
@@ -44,13 +44,13 @@ func TestSkew(t *testing.T) {
 	w.Tell(t, "skew", func(s *story.Story) { (&releases{Story: s, previous: previous}).skew() })
 }
 
-// releases is the story of this release and the one before.
+// releases is a story of this release and the previous one.
 type releases struct {
 	*story.Story
 	previous playground.Machine
 }
 
-// Where each cluster has pods of its own and pods in the other one.
+// Namespaces of rome and of milan with pods in both clusters.
 const romesSkew, milansSkew = "skew", "skew-back"
 
 func (r *releases) skew() {
@@ -110,7 +110,7 @@ func (r *releases) skew() {
 	})
 }
 
-// upgrades: milan gets this release by Helm alone, goes back, and gets it again by liqoctl. Pods of either cluster in the other one take no notice.
+// upgrades: milan is upgraded to this release by Helm alone, rolled back, and upgraded again by liqoctl. Offloaded pods in both clusters are not affected.
 func (r *releases) upgrades(before, now string) {
 	s, milan := r.Story, r.Milan
 	pods := map[*playground.Cluster][]corev1.Pod{
@@ -129,7 +129,7 @@ func (r *releases) upgrades(before, now string) {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "foreignclusters.core.liqo.io"}}
 	const older = "of an older release"
 	s.Step("helm upgrade brings milan to this release, definitions included", func() {
-		// The two releases may have the same.
+		// The definitions of both releases may be equal, so make them differ.
 		s.Must(milan.Get(s.Context(), client.ObjectKeyFromObject(definition), definition))
 		definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = older
 		s.Must(milan.Update(s.Context(), definition))
@@ -155,12 +155,12 @@ func (r *releases) upgrades(before, now string) {
 	upgrade := func(flags ...string) (string, error) {
 		return s.Liqoctl(s.Context(), append([]string{"upgrade", "--kubeconfig", milan.Kubeconfig}, flags...)...)
 	}
-	s.Step("liqoctl upgrade to images that nobody has is taken back", func() {
+	s.Step("liqoctl upgrade to images that do not exist is rolled back", func() {
 		said, err := upgrade("--set", "tag=v0.0.0-nowhere", "--timeout", "20s")
 		if err == nil {
 			s.Fatalf("milan was upgraded to images that do not exist:\n%s", said)
 		}
-		for _, want := range []string{"the time is over (--timeout)", "v0.0.0-nowhere", "Rolled back to version " + before} {
+		for _, want := range []string{"timed out (--timeout)", "v0.0.0-nowhere", "Rolled back to version " + before} {
 			if !strings.Contains(said, want) {
 				s.Errorf("it does not say %q:\n%s", want, said)
 			}
@@ -188,7 +188,7 @@ func (r *releases) upgrades(before, now string) {
 	s.Step("nor of that", untouchedPods)
 }
 
-// again: what is uninstalled without --purge leaves its definitions and namespaces, and can be installed again.
+// again: an uninstallation without --purge keeps CRDs and namespaces, and Liqo can be installed again.
 func (r *releases) again() {
 	s, rome, milan := r.Story, r.Rome, r.Milan
 	s.Step("liqoctl uninstall in rome, helm uninstall in milan", func() {
@@ -223,8 +223,8 @@ func (r *releases) again() {
 	})
 }
 
-// offload makes a namespace of a consumer, by the liqoctl of a build, with a server at home, one in the provider, and a client there that asks the
-// one at home again and again.
+// offload offloads a namespace of a consumer, with liqoctl of a build. The namespace has a server in the consumer and another one in the provider, and a client
+// in the provider that sends requests to the server in the consumer repeatedly.
 func (r *releases) offload(by playground.Machine, consumer, provider *playground.Cluster, ns string) {
 	s := r.Story
 	s.Helper()
@@ -245,11 +245,11 @@ func (r *releases) offload(by playground.Machine, consumer, provider *playground
 	s.PodsReady(consumer, ns, 3, start)
 }
 
-// clear takes such a namespace back.
+// clear unoffloads and deletes such a namespace.
 func (r *releases) clear(by playground.Machine, consumer, provider *playground.Cluster, ns string) {
 	s := r.Story
 	s.Helper()
-	// Pods that are gone hold nobody up: namespaces look again only after a while.
+	// Delete the pods first. Otherwise Kubernetes needs a second attempt to delete the namespace, after a delay.
 	zero := int64(0)
 	s.Must(consumer.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns), &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{GracePeriodSeconds: &zero}}))
 	s.Eventually(start, "no pod in namespace "+ns, func(ctx context.Context) error {
@@ -267,7 +267,7 @@ func (r *releases) clear(by playground.Machine, consumer, provider *playground.C
 	s.Gone(provider, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + consumer.ID}}, time.Minute)
 }
 
-// talk checks that what each cluster has at home and in the other one reaches the other half by its name, and that it can be looked at.
+// talk checks that the servers in both clusters reach each other by the names of their Services, and that logs and exec work.
 func (r *releases) talk() {
 	s := r.Story
 	s.Helper()
@@ -290,7 +290,7 @@ func (r *releases) talk() {
 	}
 }
 
-// count is what the clients have to say.
+// count returns a summary of the output of the clients.
 func (r *releases) count() string {
 	s := r.Story
 	s.Helper()
@@ -305,7 +305,7 @@ func (r *releases) count() string {
 	return strings.TrimSuffix(text, "; ")
 }
 
-// runs waits until all that runs of ours in a cluster is of a version, and ready.
+// runs waits until all pods of Liqo in a cluster are ready and have this version.
 func (r *releases) runs(c *playground.Cluster, version string) {
 	s := r.Story
 	s.Helper()
@@ -314,7 +314,7 @@ func (r *releases) runs(c *playground.Cluster, version string) {
 		if err != nil {
 			return err
 		}
-		if len(pods) < 3 { // controller manager, agent of the network, proxy; virtual kubelets and gateways where there are peers
+		if len(pods) < 3 { // controller manager, network agent and proxy; with peers also virtual kubelets and gateways
 			return fmt.Errorf("it runs only %v", story.Names(pods))
 		}
 		for _, pod := range pods {
@@ -326,7 +326,7 @@ func (r *releases) runs(c *playground.Cluster, version string) {
 	})
 }
 
-// ours are the pods of our programs.
+// ours returns the pods of Liqo's programs.
 func (r *releases) ours(ctx context.Context, c *playground.Cluster) (found []corev1.Pod, err error) {
 	pods, err := r.TryPods(ctx, c, metav1.NamespaceAll)
 	for _, pod := range pods {

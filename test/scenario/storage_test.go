@@ -19,7 +19,8 @@ import (
 // storageNamespace holds the claims with the data of claims whose pods are on rome's own nodes.
 const storageNamespace = "liqo-storage"
 
-// data: each replica of a StatefulSet has its volume in the cluster where it runs, finds it again after a restart, and loses it only when rome says so.
+// data: each replica of a StatefulSet has its volume in the cluster where it runs, and has the same volume after a restart. The volume is deleted only when a
+// user in rome deletes it.
 func data(s *story.Story) {
 	const ns = "data"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -156,7 +157,7 @@ func replicated(namespace, name string, nodes []string) *appsv1.StatefulSet {
 	}
 }
 
-// sum returns the checksum of the file in the volume of a pod of rome, after a command in its shell.
+// sum runs a command in the shell of a pod of rome, and then returns the checksum of the file in its volume.
 func sum(s *story.Story, namespace, pod, before string) string {
 	s.Helper()
 	said := s.Exec(s.Rome, story.WebSocket, namespace, pod, "", "sh", "-c", before+"sha256sum /data/file")

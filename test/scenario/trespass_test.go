@@ -22,15 +22,15 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// thief holds the kubeconfigs that rome has for milan.
+// thief holds clients with the kubeconfigs that rome has for milan.
 type thief struct {
 	*story.Story
 	twin string
-	// agent is the one of the peering, kubelet that of the virtual kubelet, root the latter in the name of an administrator.
+	// agent uses the identity of the peering, kubelet the identity of the virtual kubelet. root uses the latter and impersonates an administrator.
 	agent, kubelet, root client.Client
 }
 
-// trespass: with its real identities rome reaches in milan what is its own, and nothing else. Nothing comes of what is tried.
+// trespass: with its real identities, rome can access only its own objects in milan. All other attempts are denied.
 func trespass(s *story.Story, twin string) {
 	s.Helper()
 	t := &thief{Story: s, twin: twin}
@@ -40,7 +40,7 @@ func trespass(s *story.Story, twin string) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: "root", Groups: []string{"system:masters"}}
 	t.root = t.client(config)
 
-	s.Must(t.kubelet.List(s.Context(), &corev1.PodList{}, client.InNamespace(twin))) // they are good for something
+	s.Must(t.kubelet.List(s.Context(), &corev1.PodList{}, client.InNamespace(twin))) // check that the identities work
 	s.Must(t.agent.List(s.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace(api.TenantNamespace("rome"))))
 	for what, try := range t.tries() {
 		if err := try(s.Context()); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
@@ -56,7 +56,7 @@ func (t *thief) steal(identity string) (client.Client, *rest.Config) {
 	config, _, err := remote.Config(&secret)
 	t.Must(err)
 	config.WarningHandler = rest.NoWarnings{}
-	// Clusters reach milan there, this machine does not.
+	// Rome's address of milan is not reachable from this machine, so use milan's own.
 	config.Host, config.ServerName = t.Milan.Config.Host, t.Milan.Config.ServerName
 	return t.client(config), config
 }
@@ -68,7 +68,7 @@ func (t *thief) client(config *rest.Config) client.Client {
 	return c
 }
 
-// quota is the name of what milan grants.
+// quota returns the name of the Quota that milan created for rome.
 func (t *thief) quota() string {
 	t.Helper()
 	var list offloadingv1beta1.QuotaList
@@ -79,7 +79,7 @@ func (t *thief) quota() string {
 	return list.Items[0].Name
 }
 
-// tries are what rome must not get away with.
+// tries returns requests that milan must deny.
 func (t *thief) tries() map[string]func(context.Context) error {
 	tenant := api.TenantNamespace("rome")
 	list := func(c client.Client, into client.ObjectList, namespace string) func(context.Context) error {

@@ -22,13 +22,13 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// upgrade: both clusters get other programs of ours while pods in milan talk to each other; an upgrade that comes to nothing is taken back, and another
-// one is refused until it is. The pods take no notice.
+// upgrade: both clusters are upgraded while pods in milan communicate with each other. A failed upgrade is rolled back, and another upgrade is refused until
+// then. The pods continue to communicate.
 func upgrade(s *story.Story) {
 	const ns, other = "upgrade", "choices"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
 	both := []*playground.Cluster{rome, milan}
-	// Deployments remember what they ran before.
+	// Deployments keep ReplicaSets of earlier revisions.
 	s.Others("replicasets liqo")
 	s.Step("pods that talk to each other", func() {
 		s.Offload(ns)
@@ -72,7 +72,7 @@ func upgrade(s *story.Story) {
 		}
 		s.NodeReady("milan", true, start)
 	}
-	// Asking for other resources is the smallest change that needs other pods of ours.
+	// A changed resource request is the smallest change that restarts Liqo's pods.
 	apply := func(cpu, choices string) {
 		s.Helper()
 		kubelet := s.Only(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
@@ -93,7 +93,7 @@ func upgrade(s *story.Story) {
 			if len(pods) != 1 || !story.Ready(pods[0]) {
 				return fmt.Errorf("there are %v", story.Names(pods))
 			}
-			// Until then, the API server asks the one before for logs.
+			// Until the node has the address of the new pod, the API server requests logs from the previous one.
 			var node corev1.Node
 			if err := rome.Get(ctx, client.ObjectKey{Name: "milan"}, &node); err != nil {
 				return err
@@ -117,7 +117,7 @@ func upgrade(s *story.Story) {
 		s.Must(milan.Delete(s.Context(), special()))
 	})
 
-	s.Step("an upgrade that comes to nothing is taken back, and says why; meanwhile another one is refused", func() {
+	s.Step("an upgrade that fails is rolled back, and says why; meanwhile another one is refused", func() {
 		var said string
 		var err error
 		first := make(chan struct{})
@@ -137,7 +137,7 @@ func upgrade(s *story.Story) {
 			s.Fatalf("rome was upgraded to what can't run:\n%s", said)
 		}
 		for _, want := range []string{
-			"waiting for Deployment liqo-controller-manager in namespace liqo: the time is over (--timeout)", "container controller-manager of pod liqo-controller-manager-",
+			"waiting for Deployment liqo-controller-manager in namespace liqo: timed out (--timeout)", "container controller-manager of pod liqo-controller-manager-",
 			"Rolled back to version",
 		} {
 			if !strings.Contains(said, want) {
@@ -162,7 +162,7 @@ func upgrade(s *story.Story) {
 			s.Errorf("requests were not answered")
 		}
 		for _, c := range both {
-			s.Renewed(c, "deployments liqo") // which number their version has
+			s.Renewed(c, "deployments liqo") // their annotation with the revision changes
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// whole is a pod that says whatever a pod can say that makes sense in two clusters.
+// whole returns a pod that sets every field with a meaning in two clusters.
 func whole(namespace string) *corev1.Pod {
 	pod := story.PodOn("milan", namespace, "whole", playground.TestServer)
 	pod.Annotations = map[string]string{"liqo.io/anti-affinity-preset": "propagate", "note": "kept", "example.com/note": "obeyed by a controller of milan"}
@@ -34,7 +34,7 @@ func whole(namespace string) *corev1.Pod {
 	spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
 	spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000)), FSGroup: new(int64(2000)), SupplementalGroups: []int64{3000}}
 	spec.ShareProcessNamespace = new(true)
-	spec.PriorityClassName = "system-cluster-critical" // of rome
+	spec.PriorityClassName = "system-cluster-critical" // a class of rome only
 	spec.SchedulerName = corev1.DefaultSchedulerName
 	spec.Tolerations = []corev1.Toleration{{Key: "example.com/slow", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}
 	spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
@@ -59,7 +59,9 @@ func whole(namespace string) *corev1.Pod {
 		{Name: "SETTING", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "a"}}},
 	}
 	main.Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
-	main.Resources = corev1.ResourceRequirements{Requests: small, Limits: small}
+	// The limit is enough for the commands that the story runs in the container.
+	large := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: small[corev1.ResourceMemory]}
+	main.Resources = corev1.ResourceRequirements{Requests: small, Limits: large}
 	main.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false)}
 	main.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}, {Name: "settings", MountPath: "/settings"}, {Name: "about", MountPath: "/about"}}
 	healthy := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("web")}}
@@ -70,7 +72,7 @@ func whole(namespace string) *corev1.Pod {
 	return pod
 }
 
-// carried checks that milan's pod is what rome's is, but for what only means something in rome, and that rome shows how it is.
+// carried checks that milan's pod equals rome's pod except for fields that only have a meaning in rome, and that rome shows its status.
 func carried(s *story.Story, here, there *corev1.Pod) {
 	s.Helper()
 	if _, obeyed := there.Annotations["example.com/note"]; obeyed || there.Annotations["note"] != "kept" || there.Labels["app"] != "whole" {
@@ -79,10 +81,10 @@ func carried(s *story.Story, here, there *corev1.Pod) {
 	want, got := here.Spec.DeepCopy(), there.Spec.DeepCopy()
 	want.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].Namespaces = []string{there.Namespace}
 	want.AutomountServiceAccountToken = new(false)
-	// What milan's own cluster says.
+	// Fields that milan sets itself.
 	want.NodeName, want.NodeSelector, want.ServiceAccountName, want.DeprecatedServiceAccount = got.NodeName, got.NodeSelector, got.ServiceAccountName, got.DeprecatedServiceAccount
 	want.Priority, want.PriorityClassName, want.PreemptionPolicy = got.Priority, "", got.PreemptionPolicy
-	// The token has no place there; what else is beside it has.
+	// The token of the local API server is left out; the other sources of its volume are kept.
 	token := func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, "kube-api-access-") }
 	for _, spec := range []*corev1.PodSpec{want, got} {
 		spec.Volumes = slices.DeleteFunc(spec.Volumes, token)

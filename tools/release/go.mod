@@ -22,3 +22,5 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
 )
+
+tool github.com/google/go-containerregistry/cmd/registry

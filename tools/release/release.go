@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -108,14 +107,11 @@ func (r *release) program(p plan.Platform, name string) string {
 
 // compile builds all programs, and liqoctl for this machine too, which writes its manual.
 func (r *release) compile(ctx context.Context) error {
-	for _, p := range r.platforms {
-		fmt.Fprintln(os.Stderr, "building for", p)
-		if err := build.Programs(ctx, r.repository, filepath.Join(r.work, p.File()), r.version, p); err != nil {
+	for _, b := range plan.Builds(r.platforms, r.own()) {
+		fmt.Fprintln(os.Stderr, "building for", b.Platform)
+		if err := build.Programs(ctx, r.repository, filepath.Join(r.work, b.Platform.File()), r.version, b); err != nil {
 			return err
 		}
-	}
-	if own := r.own(); !slices.Contains(r.platforms, own) {
-		return build.Programs(ctx, r.repository, filepath.Join(r.work, own.File()), r.version, own)
 	}
 	return nil
 }
@@ -211,7 +207,7 @@ func (r *release) images() error {
 				continue
 			}
 			if built[p.Arch], err = r.image(image, p, roots); err != nil {
-				return fmt.Errorf("making image %s for %s: %w", image.Name, p, err)
+				return fmt.Errorf("creating image %s for %s: %w", image.Name, p, err)
 			}
 			architectures = append(architectures, p.Arch)
 		}

@@ -3,15 +3,38 @@ package v1beta1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// AwsConfig holds AWS credentials for a provider on EKS, whose API server accepts no client certificates.
+// AwsConfig holds an access key of an IAM user that a provider on EKS maps to the consumer. Providers of this version grant a token instead.
 type AwsConfig struct {
-	AwsAccessKeyID     string `json:"awsAccessKeyID"`
+	// AwsAccessKeyID is the ID of the access key.
+	AwsAccessKeyID string `json:"awsAccessKeyID"`
+	// AwsSecretAccessKey is the secret access key, in the clear.
 	AwsSecretAccessKey string `json:"awsSecretAccessKey"`
-	AwsRegion          string `json:"awsRegion"`
-	AwsClusterName     string `json:"awsClusterName"`
-	AwsUserArn         string `json:"awsUserArn"`
+	// AwsRegion is the region of the EKS cluster.
+	AwsRegion string `json:"awsRegion"`
+	// AwsClusterName is the name of the EKS cluster.
+	AwsClusterName string `json:"awsClusterName"`
+	// AwsUserArn is the ARN of the IAM user.
+	AwsUserArn string `json:"awsUserArn"`
+}
+
+// SealedToken is a token of a ServiceAccount in the provider that only the holder of the consumer's private key can read.
+type SealedToken struct {
+	// Sealed is the token, encrypted to the consumer's public key (age-encryption.org/v1).
+	Sealed []byte `json:"sealed"`
+	// User and Group are the user and the group that the consumer impersonates with the token. The ServiceAccount of the token may impersonate them
+	// and has no other right.
+	User  string `json:"user"`
+	Group string `json:"group,omitempty"`
+	// Holder is the SHA-256 of the consumer's public key (PKIX, hexadecimal).
+	Holder string `json:"holder"`
+	// ServiceAccountUID is the UID of the ServiceAccount. The token is invalid once this ServiceAccount is deleted.
+	ServiceAccountUID types.UID `json:"serviceAccountUID"`
+	// IssuedAt and ExpiresAt bound the validity period of the token. Liqo replaces the token after two thirds of this period.
+	IssuedAt  metav1.Time `json:"issuedAt"`
+	ExpiresAt metav1.Time `json:"expiresAt"`
 }
 
 // AuthParams holds the address of a provider's API server and the credentials for it.
@@ -20,11 +43,14 @@ type AuthParams struct {
 	CA []byte `json:"ca,omitempty"`
 	// SignedCRT is the client certificate in PEM that the provider issued for the consumer's certificate request.
 	SignedCRT []byte `json:"signedCRT,omitempty"`
+	// Token replaces the certificate if the provider's cluster signs no certificates for users. EKS is such a cluster.
+	Token *SealedToken `json:"token,omitempty"`
 	// APIServer is the URL of the provider's API server.
 	APIServer string `json:"apiServer,omitempty"`
 	// ProxyURL is the URL (http, https or socks5) of a proxy through which the consumer reaches the API server, if any.
 	ProxyURL *string `json:"proxyURL,omitempty"`
-	// AwsConfig replaces the certificate on EKS. This version rejects an Identity that sets it.
+	// AwsConfig replaces the certificate if the provider is an EKS cluster that maps an IAM user to the consumer. Consumers of this version use it,
+	// but providers of this version never set it.
 	AwsConfig *AwsConfig `json:"awsConfig,omitempty"`
 }
 

@@ -1,11 +1,14 @@
 package v1beta1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceSliceClassDefault is the class for which the provider's own controller manager grants resources.
+// ResourceSliceClassDefault is the class of the ResourceSlices that the provider's own controller manager answers.
 const ResourceSliceClassDefault = "default"
 
 const (
@@ -18,7 +21,13 @@ const (
 	AnnotationCordonTenant = "liqo.io/cordon-tenant"
 )
 
-// ResourceSliceConditionType is the request that a condition of a ResourceSlice decides on.
+// SliceUserSuffix returns the suffix of the user names of a consumer's ResourceSlices: a hash of the consumer's cluster ID.
+func SliceUserSuffix(consumer string) string {
+	sum := sha256.Sum256([]byte(consumer))
+	return "-" + hex.EncodeToString(sum[:])[:12]
+}
+
+// ResourceSliceConditionType is the part of the request to which a condition of a ResourceSlice is the answer.
 // +kubebuilder:validation:Enum=Authentication;Resources
 type ResourceSliceConditionType string
 
@@ -86,7 +95,7 @@ type ResourceSliceSpec struct {
 	// Resources lists the requested resources. The provider's defaults apply to resources that are not listed.
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 	// Class selects the controller that grants the resources. For "default" and an empty class, it is the provider's controller manager.
-	// It is immutable, because a controller can't withdraw what another one granted.
+	// Class is immutable, because a controller can't withdraw resources that another controller granted.
 	Class string `json:"class,omitempty"`
 	// CSR is the certificate request in PEM. The consumer's controller manager fills it in.
 	CSR []byte `json:"csr,omitempty"`
@@ -104,6 +113,20 @@ type ResourceSliceStatus struct {
 	NodeLabels          map[string]string        `json:"nodeLabels,omitempty"`
 	NodeSelector        map[string]string        `json:"nodeSelector,omitempty"`
 	AuthParams          *AuthParams              `json:"authParams,omitempty"`
+	// InterruptedNodes are the provider's nodes that are about to be terminated or do not work. Providers report at most 10 of them.
+	InterruptedNodes []InterruptedNode `json:"interruptedNodes,omitempty"`
+}
+
+// MaxInterruptedNodes is the maximum number of interrupted nodes that a provider reports. A provider with more of them reports the first ones in the
+// order of their names.
+const MaxInterruptedNodes = 10
+
+// InterruptedNode is a node of a provider that accepts no more pods, because it is about to be terminated or does not work.
+type InterruptedNode struct {
+	// Name is the name of the node in the provider.
+	Name string `json:"name"`
+	// Cause is the provider's observation, for example the taint by which its cloud announces the termination of a spot instance.
+	Cause string `json:"cause,omitempty"`
 }
 
 // ResourceSlice requests resources from a provider. The consumer creates it, and Liqo replicates it to the provider.

@@ -22,7 +22,7 @@ type ConditionType string
 
 // Condition types of a ForeignCluster.
 const (
-	// OutgoingPeering describes what became of spec.outgoingPeeringEnabled.
+	// OutgoingPeering reports the progress of the peering that spec.outgoingPeeringEnabled requests.
 	OutgoingPeering                ConditionType = "OutgoingPeering"
 	APIServerStatus                ConditionType = "APIServerStatus"
 	NetworkConfigurationStatus     ConditionType = "NetworkConfigurationStatus"
@@ -127,8 +127,8 @@ type PeeringWish string
 
 // Values of a PeeringWish.
 const (
-	// PeeringAuto establishes the peering if the peer was discovered and the cluster joins such peers by itself. Otherwise it leaves the peering
-	// to others: to liqoctl, or to whoever applies the objects of the peering.
+	// PeeringAuto establishes the peering if the peer was discovered and this cluster is configured to join discovered peers automatically. Otherwise
+	// liqoctl or a user manages the peering.
 	PeeringAuto PeeringWish = "Auto"
 	// PeeringNo ends the peering.
 	PeeringNo PeeringWish = "No"
@@ -136,7 +136,7 @@ const (
 	PeeringYes PeeringWish = "Yes"
 )
 
-// LabelDiscoveryType (on a ForeignCluster) is how the peer was discovered. Only discovery sets it.
+// LabelDiscoveryType (on a ForeignCluster) is the way in which the peer was discovered. Only discovery sets it.
 const LabelDiscoveryType = "discovery.liqo.io/discovery-type"
 
 // Values of LabelDiscoveryType.
@@ -153,7 +153,7 @@ const (
 	TokenSecretPrefix = "remote-token-"
 	// TokenSecretKey is the key of the token.
 	TokenSecretKey = "token"
-	// TokenURLKey is the key of the only address that a token without a fingerprint is sent to.
+	// TokenURLKey is the key of the authentication service's URL. Liqo sends a token without a fingerprint only to this URL.
 	TokenURLKey = "url"
 )
 
@@ -164,8 +164,8 @@ type ForeignClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterID is immutable: create another ForeignCluster for another cluster"
 	ClusterID string `json:"clusterID"`
 	// OutgoingPeeringEnabled establishes (Yes) or ends (No) the use of the peer's resources by this cluster. Auto leaves a peering as it is,
-	// unless this cluster joins discovered peers by itself. Yes needs foreignAuthUrl, and a token in key token of Secret
-	// remote-token-<clusterID> in the namespace of the installation, unless this cluster has an identity in the peer already.
+	// unless this cluster is configured to join discovered peers automatically. Unless this cluster has an identity in the peer already, Yes
+	// needs foreignAuthUrl, and a token in key token of Secret remote-token-<clusterID> in the namespace of the installation.
 	// +kubebuilder:default=Auto
 	OutgoingPeeringEnabled PeeringWish `json:"outgoingPeeringEnabled,omitempty"`
 	// ForeignAuthURL is the URL of the peer's authentication service: https://host[:port].
@@ -175,12 +175,12 @@ type ForeignClusterSpec struct {
 	// ForeignProxyURL is the URL of an HTTP CONNECT proxy in front of the peer's API server, if there is one.
 	// +kubebuilder:validation:MaxLength=512
 	ForeignProxyURL string `json:"foreignProxyUrl,omitempty"`
-	// TTL is for how many seconds the announcement of a discovered peer is valid. Discovery sets it.
+	// TTL is the validity of a discovered peer's announcement, in seconds. Discovery sets it.
 	// +kubebuilder:validation:Minimum=0
 	TTL int32 `json:"ttl,omitempty"`
 }
 
-// ForeignClusterStatus is the whole state of a peering. Liqo recomputes all of it at every reconciliation.
+// ForeignClusterStatus is the state of a peering. Liqo recomputes all of it at every reconciliation.
 type ForeignClusterStatus struct {
 	// Role is the role of the peer.
 	// +kubebuilder:default=Unknown

@@ -11,8 +11,7 @@ const (
 	LabelIPType = "ipam.liqo.io/ip-type"
 	// LabelEndpointSlice is the name of the EndpointSlice that an IP of the API server was created for. This version neither sets nor reads it.
 	LabelEndpointSlice = "ipam.liqo.io/endpointslice"
-	// LabelNetworkName and LabelNetworkNamespace identify the Network that an IP's address is from. This version neither sets nor reads
-	// them.
+	// LabelNetworkName and LabelNetworkNamespace identify the Network that provided an IP's address. This version neither sets nor reads them.
 	LabelNetworkName      = "ipam.liqo.io/network-name"
 	LabelNetworkNamespace = "ipam.liqo.io/network-namespace"
 )
@@ -79,7 +78,8 @@ type IPSpec struct {
 	NetworkRef *corev1.ObjectReference `json:"networkRef,omitempty"`
 	// ServiceTemplate describes a Service without selector that Liqo creates. Its only endpoint is IP.
 	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
-	// Masquerade has no effect; it is accepted for compatibility. IP always sees the address of a local node, never of a peer's pod.
+	// Masquerade has no effect; it is accepted for compatibility. Traffic from peers always reaches spec.ip with the address of a local node as its
+	// source, never with the address of the peer's pod.
 	Masquerade *bool `json:"masquerade,omitempty"`
 }
 
@@ -88,7 +88,7 @@ type IPSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.ip) || (has(self.ip) && self.ip == oldSelf.ip)",message="status.ip is immutable once set: delete the IP and create it again"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.cidr) || (has(self.cidr) && self.cidr == oldSelf.cidr)",message="status.cidr is immutable once set: delete the IP and create it again"
 type IPStatus struct {
-	// IP is the allocated address. A peer reaches spec.ip at the same offset in the range that it maps CIDR to.
+	// IP is the allocated address. Each peer maps CIDR to a range of its own, and reaches spec.ip at the same offset in that range.
 	// +kubebuilder:validation:Format=ipv4
 	IP string `json:"ip,omitempty"`
 	// CIDR is the range of the Network that provided the address.

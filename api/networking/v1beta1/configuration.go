@@ -27,7 +27,7 @@ type CIDRs struct {
 	// Pod lists the ranges of the cluster's pods.
 	// +kubebuilder:validation:items:Format=cidr
 	Pod []string `json:"pod,omitempty"`
-	// External lists the range of the addresses that IP objects expose to peers. Only the first entry is used.
+	// External has the range of the addresses under which IP objects expose local addresses to peers. Only the first entry is used.
 	// +kubebuilder:validation:items:Format=cidr
 	External []string `json:"external,omitempty"`
 }
@@ -58,8 +58,8 @@ type RemoteRange struct {
 
 // ConfigurationStatus describes the local ranges of a peer.
 type ConfigurationStatus struct {
-	// Remote lists the local ranges of the peer's ranges, in the order of spec.remote. Each list ends before the first range that is not
-	// mapped yet. Remote is unset while one of the lists would be empty.
+	// Remote lists the local ranges to which the peer's ranges are mapped, in the order of spec.remote. Each list ends before the first range
+	// that is not mapped yet. Remote is unset while one of the lists would be empty.
 	Remote *ClusterConfig `json:"remote,omitempty"`
 	// Ranges lists every range of the peer that is mapped, together with its local range.
 	// +listType=map

@@ -31,8 +31,8 @@ type NetworkRequestSpec struct {
 	// Server selects the cluster that runs the gateway server. It has no effect if a gateway exists already.
 	// +kubebuilder:default=Provider
 	Server ServerLocation `json:"server,omitempty"`
-	// ServiceType is the type of the Service of the gateway server if the consumer runs it; if empty, that of the consumer's installation.
-	// Only the provider decides how its own gateway is exposed, so the field has no effect there.
+	// ServiceType is the type of the gateway server's Service if the consumer runs it; if empty, the default of the consumer's installation.
+	// The field has no effect if the provider runs the gateway server, because only the provider decides how its own gateway is exposed.
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
 	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
 	// Consumer describes the network of the consumer. The consumer's controller manager fills it in.

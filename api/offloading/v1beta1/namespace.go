@@ -15,6 +15,9 @@ const (
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
 	// AnnotationOriginalName (on a remote namespace) is the name of the namespace in the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
+	// AnnotationConsumerUsers (on a remote namespace) is the suffix of the user names of the consumer's virtual kubelets. The admission policies
+	// recognize them by it.
+	AnnotationConsumerUsers = "offloading.liqo.io/consumer-users"
 )
 
 // NamespaceMappingStrategy determines the name of the remote namespace.

@@ -20,9 +20,9 @@ const (
 const (
 	// EndpointsAccepted is the condition type. Its status is always False.
 	EndpointsAccepted = "EndpointsAccepted"
-	// ReasonAddressRefused means that an address can't belong to the consumer.
+	// ReasonAddressRefused means that an endpoint has an address that can't belong to the consumer.
 	ReasonAddressRefused = "AddressRefused"
-	// ReasonNoTranslation means that the provider does not know yet to which ranges it maps the consumer's network.
+	// ReasonNoTranslation means that the provider has not yet mapped the ranges of the consumer's network.
 	ReasonNoTranslation = "NoTranslation"
 )
 

@@ -87,7 +87,7 @@ type OffloadingPatch struct {
 	LabelsNotReflected      []string            `json:"labelsNotReflected,omitempty"`
 }
 
-// VirtualNodeSpec describes a provider, or a part of its resources, that is shown as a Node.
+// VirtualNodeSpec describes a virtual node: a provider, or a part of its resources, that appears as a Node.
 type VirtualNodeSpec struct {
 	// ClusterID is the cluster ID of the provider.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -113,6 +113,8 @@ type VirtualNodeSpec struct {
 	StorageClasses      []authv1beta1.StorageType      `json:"storageClasses,omitempty"`
 	IngressClasses      []authv1beta1.IngressType      `json:"ingressClasses,omitempty"`
 	LoadBalancerClasses []authv1beta1.LoadBalancerType `json:"loadBalancerClasses,omitempty"`
+	// InterruptedNodes are the provider's nodes that are about to be terminated or do not work, as the provider reports them in the ResourceSlice.
+	InterruptedNodes []authv1beta1.InterruptedNode `json:"interruptedNodes,omitempty"`
 }
 
 // VirtualNodeStatus is the observed state of a VirtualNode.

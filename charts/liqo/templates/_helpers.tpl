@@ -198,3 +198,12 @@ seccompProfile:
 {{- define "liqo.asks" -}}
 {{- if kindIs "map" . -}}{{- range . -}}{{- include "liqo.asks" . -}}{{- end -}}{{- else if . -}}true{{- end -}}
 {{- end -}}
+
+{{- /* Whether a request in a namespace of a consumer is the consumer's (CEL). Its identities are of a group that is called like its cluster. Who may act as one of its users, as a
+ServiceAccount or a user of AWS may, can leave the group out: so the names of its users count, too. Those of virtual kubelets end as the namespace says. */ -}}
+{{- define "liqo.isConsumer" -}}
+(namespaceObject.metadata.labels['liqo.io/remote-cluster-id'] in request.userInfo.?groups.orValue([]) ||
+['', 'liqo.io:'].exists(prefix, request.userInfo.username == prefix + namespaceObject.metadata.labels['liqo.io/remote-cluster-id']) ||
+namespaceObject.metadata.?annotations[?'offloading.liqo.io/consumer-users'].orValue('') != '' &&
+request.userInfo.username.endsWith(namespaceObject.metadata.annotations['offloading.liqo.io/consumer-users']))
+{{- end }}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/term"
 )
 
-// patience is how long a step may run before a line reports it, if there is no spinner.
-const patience = 3 * time.Second
+// reportAfter is the time after which a line reports a running step, if there is no spinner.
+const reportAfter = 3 * time.Second
 
 // Level is the severity of a message. Its text is the prefix of the line.
 type Level string
@@ -154,7 +154,7 @@ type Step struct {
 	text string
 }
 
-// Start begins a step. The text names the operation or what it waits for.
+// Start begins a step. The text names the operation, or the condition for which it waits.
 func (c *Console) Start(format string, args ...any) *Step {
 	s := &Step{console: c, stop: make(chan struct{}), text: fmt.Sprintf(format, args...)}
 	s.stopped.Go(s.turn)
@@ -204,7 +204,7 @@ func (s *Step) End() {
 func (s *Step) turn() {
 	c := s.console
 	if !c.terminal {
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(reportAfter)
 		defer timer.Stop()
 		select {
 		case <-s.stop:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,8 +141,8 @@ func TestBoxIsWrapped(t *testing.T) {
 	}
 }
 
-// TestControlCharactersAreEscaped: a text of another cluster, such as the message of a condition, moves no cursor, hides no line and draws no other one, wherever
-// it is shown.
+// TestControlCharactersAreEscaped: a text of another cluster, such as the message of a condition, moves no cursor, hides no line and draws no other
+// one, wherever it is shown.
 func TestControlCharactersAreEscaped(t *testing.T) {
 	const hostile = "drained\x1b[2K\r all is \u009b1m well\x07\u202e\x7f"
 	const shown = `drained\x1b[2K\x0d all is \x9b1m well\x07\u202e\x7f`
@@ -171,12 +172,27 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	}
 
 	errOut.Reset()
-	terminal := New(nil, &errOut, false)
-	terminal.terminal = true
-	step = terminal.Start("%s", hostile)
-	time.Sleep(150 * time.Millisecond)
-	step.End()
+	synctest.Test(t, func(*testing.T) {
+		terminal := New(nil, &errOut, false)
+		terminal.terminal = true
+		step := terminal.Start("%s", hostile)
+		time.Sleep(time.Second)
+		step.End()
+	})
 	if spinner := strings.ReplaceAll(errOut.String(), "\r\x1b[K", ""); !strings.Contains(spinner, shown) || strings.ContainsAny(spinner, "\x1b\r\x07") {
 		t.Errorf("spinner %q", spinner)
 	}
+}
+
+// TestNoSpinnerWithoutATerminal: where the output is no terminal, a long step says once what it does, and moves no cursor.
+func TestNoSpinnerWithoutATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errOut bytes.Buffer
+		step := New(nil, &errOut, false).Start("working")
+		time.Sleep(time.Minute)
+		step.Done("worked")
+		if got := errOut.String(); strings.ContainsAny(got, "\r\x1b") || strings.Count(got, "working ...\n") != 1 || !strings.HasSuffix(got, " INFO  worked\n") {
+			t.Errorf("%q", got)
+		}
+	})
 }

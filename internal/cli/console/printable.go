@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// printable returns text with control characters in their escaped form, except line breaks and tabs. Messages and statuses contain texts of other clusters,
-// which could otherwise move the cursor, hide or forge lines, or write to the clipboard of whoever reads them.
+// printable returns text with control characters in their escaped form, except line breaks and tabs. Messages and statuses contain texts from other
+// clusters. Unescaped, these could move the cursor, hide or forge lines, or write to the user's clipboard.
 func printable(text string) string {
 	if strings.IndexFunc(text, controls) < 0 {
 		return text
@@ -27,7 +27,7 @@ func printable(text string) string {
 	return out.String()
 }
 
-// controls reports whether a terminal could act on a character: control characters, and those that change the direction of the text.
+// controls reports whether a terminal could interpret a character: control characters, and characters that change the direction of the text.
 func controls(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r)
 }

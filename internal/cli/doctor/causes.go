@@ -41,10 +41,11 @@ const (
 	partNode
 	partOffloading
 	partWaiting
+	partRetained
 	partClass
 	partWebhook
 	partLease
-	partCondition // condition of a ForeignCluster: it only repeats other findings
+	partCondition // condition of a ForeignCluster, which only repeats other findings
 	partVersion
 )
 
@@ -61,7 +62,7 @@ func diagnose(f *Facts, findings []Finding) []Finding {
 			}
 		}
 	}
-	// root follows the chain of causes. A root cause takes the level of its worst consequence.
+	// root returns the index of the first cause in the chain of causes of a finding.
 	root := func(i int) int {
 		for cause[i] >= 0 {
 			i = cause[i]
@@ -80,7 +81,7 @@ func diagnose(f *Facts, findings []Finding) []Finding {
 		if of := root(i); of != i {
 			to := &out[at[of]]
 			to.Consequences = append(to.Consequences, findings[i])
-			if rank(findings[i].Level) < rank(to.Level) {
+			if rank(findings[i].Level) < rank(to.Level) { // a cause is as bad as its worst consequence
 				to.Level = findings[i].Level
 			}
 		}
@@ -102,8 +103,8 @@ func order(findings []Finding) {
 // rank orders levels, the worst first.
 func rank(level Level) int { return slices.Index([]Level{Fail, Warn, OK}, level) }
 
-// explains reports whether one finding is the cause of another. A warning causes nothing, with two exceptions: a tenant that its
-// administrator drained or cordoned, and a peering that is being removed. Both are intended in one cluster and cause failures in the other.
+// explains reports whether one finding is the cause of another. Warnings are no causes, with two exceptions: a tenant that its administrator drained
+// or cordoned, and a peering that is being removed. Both are intended in one cluster and cause failures in the other.
 func explains(cause, of *Finding) bool {
 	if cause.Level == OK || of.Level == OK || cause.Level == Warn && cause.part != partTenant && cause.part != partUnpeering {
 		return false
@@ -112,8 +113,8 @@ func explains(cause, of *Finding) bool {
 	opposite := cause.Cluster == of.Peer && cause.Peer == of.Cluster
 	is := func(parts ...part) bool { return slices.Contains(parts, of.part) }
 	condition := func(modules ...module) bool { return of.part == partCondition && slices.Contains(modules, of.module) }
-	// resources: the findings about resources that the provider grants, and about what the consumer builds on them.
-	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading, partWaiting) || of.part == partSlice && of.unanswered ||
+	// resources: the findings about resources that the provider grants, and about the consumer's objects that depend on them.
+	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading, partWaiting, partRetained) || of.part == partSlice && of.unanswered ||
 		of.part == partLease && of.module == offloading || condition(authentication, offloading)
 	switch cause.part {
 	case partManager: // only a controller manager writes these: objects of its own cluster, and its replies to the requests of the other cluster
@@ -124,7 +125,7 @@ func explains(cause, of *Finding) bool {
 		return same && (is(partSlice) || condition(authentication)) || opposite && (is(partSlice) || cause.drained && (is(partDenied, partServerCondition) || resources))
 	case partCertificate, partDenied:
 		if cause.identity != "" && of.identity != "" && cause.identity != of.identity {
-			// The controller manager asks for all certificates of a provider as the identity of the control plane.
+			// The controller manager authenticates with the control-plane identity when it requests certificates for the other identities.
 			return same && is(partRenewal, partIdentity) && strings.HasPrefix(cause.identity, authv1beta1.IdentityControlPlanePrefix)
 		}
 		return same && (is(partDenied, partServerCondition, partSlice) || resources)
@@ -148,7 +149,7 @@ func explains(cause, of *Finding) bool {
 		return same && (is(partNode, partOffloading, partWaiting) || of.part == partLease && of.module == offloading || condition(offloading))
 	case partOffloading:
 		return same && is(partWaiting)
-	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partClass, partWebhook, partLease, partCondition, partVersion:
+	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partRetained, partClass, partWebhook, partLease, partCondition, partVersion:
 	}
 	return false
 }
@@ -178,7 +179,7 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 					server = finding.Evidence
 				}
 			}
-			// A provider has no access to the API server of its consumer. The consumer reports the partition instead.
+			// A provider has no access to the API server of its consumer, so the consumer reports the partition.
 			if server == "" || tunnel == "" || told[pairOf{peer, c.ID}] || gatewayDown(findings, c.ID, peer) {
 				continue
 			}
@@ -230,7 +231,8 @@ func OfPeer(findings []Finding, peer string) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer != peer || f.Level == OK })
 }
 
-// OfOthers returns the findings about clusters that are no listed peers, without those of level OK. An example is a Tenant of a cluster that never peered.
+// OfOthers returns the findings about clusters that are not listed as peers, without those of level OK. An example is a Tenant of a cluster that
+// never peered.
 func OfOthers(findings []Finding, listed func(peer string) bool) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Peer == "" || listed(f.Peer) || f.Level == OK })
 }
@@ -247,6 +249,6 @@ func Former(peer *corev1beta1.ForeignCluster) bool {
 		!modules.Networking.Enabled && !modules.Authentication.Enabled && !modules.Offloading.Enabled
 }
 
-// Minor reports whether a finding says nothing about the health of the installation and its peerings: different versions, and facts that
-// the user may not read.
+// Minor reports whether a finding is irrelevant for the health of the installation and its peerings: a difference of versions, or a fact that the
+// user may not read.
 func (f *Finding) Minor() bool { return f.part == partVersion || f.part == partUnread }

@@ -187,7 +187,7 @@ func TestCauses(t *testing.T) {
 			rome.KnownKeys["milan"] = []byte("old")
 			tunnelDown(rome)
 			tunnelDown(milan)
-		}, first: "fail rome, agreement with milan: cluster rome was told another key", cure: "liqoctl network connect", consequences: 4},
+		}, first: "fail rome, agreement with milan: cluster rome stores another key", cure: "liqoctl network connect", consequences: 4},
 		"no place for the peer's ranges": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Configurations[0].Status.Conditions = nil
 			unhealthy(rome, networking, corev1beta1.NetworkConfigurationStatus)

@@ -19,7 +19,7 @@ const annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
 type offered struct {
 	// kind is the kind of the classes for messages, field the field of a VirtualNode's spec that lists them.
 	kind, field string
-	// names are the names of the classes, and standard tells for each whether it is the default.
+	// names are the names of the classes. standard states for each of them whether it is the default.
 	names    []string
 	standard []bool
 }
@@ -41,13 +41,13 @@ func (o *offered) several() (at []int) {
 	return at
 }
 
-// text describes the defaults at these indices. The last one counts.
+// text describes the defaults at these indices. Liqo uses the last one.
 func (o *offered) text(at []int) string {
 	names := make([]string, len(at))
 	for i, index := range at {
 		names[i] = o.names[index]
 	}
-	return fmt.Sprintf("the %s classes %s are all the default, and the last one counts", o.kind, strings.Join(names, ", "))
+	return fmt.Sprintf("the %s classes %s are all the default, and Liqo uses the last one", o.kind, strings.Join(names, ", "))
 }
 
 func offers(storage []authv1beta1.StorageType, ingress []authv1beta1.IngressType, balancers []authv1beta1.LoadBalancerType) []*offered {
@@ -115,7 +115,7 @@ func classes(r *report) {
 	}
 }
 
-// defaultStorageClasses returns the names of the default storage classes. The newest, which counts, is the last.
+// defaultStorageClasses returns the names of the default storage classes. The last one is the newest, which Kubernetes uses.
 func defaultStorageClasses(all []storagev1.StorageClass) []string {
 	standard := slices.DeleteFunc(slices.Clone(all), func(c storagev1.StorageClass) bool { return c.Annotations[annotationDefaultClass] != api.True })
 	slices.SortFunc(standard, func(a, b storagev1.StorageClass) int {

@@ -46,8 +46,8 @@ type Finding struct {
 	identity string
 	// fromManager means that only the controller manager of the cluster can change the reported state.
 	fromManager bool
-	// unanswered: the other cluster has not answered this request. drained: the tenant is drained and has no access. proxied: the reported
-	// connection runs through the tunnel.
+	// unanswered means that the other cluster has not answered this request. drained means that the tenant is drained and has no access. proxied means
+	// that the reported connection runs through the tunnel.
 	unanswered, drained, proxied bool
 }
 
@@ -57,7 +57,7 @@ type Component struct {
 	Name               string
 	Desired, Available int32
 	Images             []string
-	// Trouble says why the pods are not running. It is empty if the pods show no reason.
+	// Trouble is the reason why the pods are not running; empty if the pods show no reason.
 	Trouble string
 	// Peer is the cluster that the component serves. It is empty for a component of the installation.
 	Peer string
@@ -69,9 +69,9 @@ type Access struct {
 	Peer, Identity, Server string
 	// Proxy is the proxy that the request needs and that only the cluster can reach. If it is set, no request was made.
 	Proxy string
-	// Failure is why the request got no response. It is empty if the server responded; Took is then the duration of the request.
+	// Failure is the reason why the request got no response. It is empty if the server responded; Took is then the duration of the request.
 	Failure string
-	// Refused: the server responded but rejected the identity. Unusable: its kubeconfig does not allow a request.
+	// Refused means that the server responded but rejected the identity. Unusable means that no request is possible with the kubeconfig.
 	Refused, Unusable bool
 	Took              time.Duration
 	// Denied lists the permissions that the identity needs and lacks.
@@ -82,7 +82,8 @@ type Access struct {
 type Name struct {
 	// Peer is the cluster that is dialed. Object holds the kind, name and namespace of the GatewayClient.
 	Peer, Object, Host string
-	// Failure is why the machine that runs the doctor finds no address of the host. It is empty if there is one, or if nothing was looked up.
+	// Failure is the reason why the machine that runs the doctor finds no address of the host. It is empty if there is an address, or if the name was
+	// not looked up.
 	Failure string
 }
 
@@ -99,7 +100,7 @@ type Cluster struct {
 	Webhooks []admissionv1.MutatingWebhookConfiguration
 	Backends map[string]int
 	Leases   []coordinationv1.Lease
-	// Told are the address ranges in the configuration of the installation, by type of Network.
+	// Told holds the address ranges in the configuration of the installation, by type of Network.
 	Told           map[string][]string
 	Networks       []ipamv1alpha1.Network
 	Peers          []corev1beta1.ForeignCluster
@@ -114,6 +115,8 @@ type Cluster struct {
 	VirtualNodes    []offloadingv1beta1.VirtualNode
 	Nodes           []corev1.Node
 	Offloadings     []offloadingv1beta1.NamespaceOffloading
+	// Retained are the volumes of deleted claims whose data is in a remote namespace.
+	Retained []corev1.PersistentVolume
 	// Waiting are the pods of offloaded namespaces that are Pending.
 	Waiting []corev1.Pod
 	// StorageClasses are all storage classes of the cluster.
@@ -169,7 +172,7 @@ func (r *report) warn(cure, format string, args ...any) *Finding {
 	return r.add(Warn, cure, format, args...)
 }
 
-// healthy records an OK finding, unless the check has found something wrong.
+// healthy records an OK finding, unless the check has found a problem.
 func (r *report) healthy(format string, args ...any) {
 	if len(r.findings) == 0 {
 		r.peer = ""
@@ -209,6 +212,7 @@ func Examine(f *Facts) []Finding {
 			{"connections", partTunnel, connections},
 			{"virtual nodes", partVirtualNode, virtualNodes},
 			{"namespaces", partOffloading, namespaces},
+			{"retained volumes", partRetained, retained},
 			{"waiting pods", partWaiting, waiting},
 			{"default classes", partClass, classes},
 		} {

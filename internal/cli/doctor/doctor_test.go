@@ -163,7 +163,7 @@ func TestHealthy(t *testing.T) {
 	for _, id := range []string{"rome", "milan"} {
 		for _, want := range []string{
 			"components: 1 components, all available", "versions: everything is v1", "definitions: 1 custom resource definitions, all established",
-			"webhooks: 1 webhooks, with a CA that counts", "leases: 1 leases, all renewed in time", "ranges: 2 ranges, none overlaps another",
+			"webhooks: 1 webhooks, with a valid CA", "leases: 1 leases, all renewed in time", "ranges: 2 ranges, none overlaps another",
 			"identities: 1 identities, the first certificate ends at 2026-11-21T08:00:00Z", "tenants: 1 admitted", "resources: 2 requests, all granted",
 			"access: " + map[string]string{"rome": "milan", "milan": "rome"}[id] + " answers", "peerings: ", "connections: ", "virtual nodes: 1, all running and Ready",
 			"namespaces: 1 offloaded, all ready", "agreement with ",
@@ -221,7 +221,7 @@ func TestSick(t *testing.T) {
 		"a definition less":         {func(c *Cluster, _ *Facts) { c.Defined = nil }, "fail rome, definitions: custom resource definition tenants.authentication.liqo.io is missing\n", "liqoctl upgrade"},
 		"a definition not in force": {func(c *Cluster, _ *Facts) { c.Defined[c.Wanted[0]] = false }, "fail rome, definitions: custom resource definition tenants.authentication.liqo.io is not established\n", "describe crd"},
 		"a webhook without CA": {func(c *Cluster, _ *Facts) { c.Webhooks[0].Webhooks[0].ClientConfig.CABundle = nil },
-			"fail rome, webhooks: webhook pod.mutate.liqo.io: its CA bundle can not be used: it holds no PEM (0 bytes)\n", "rollout restart"},
+			"fail rome, webhooks: webhook pod.mutate.liqo.io: its CA bundle can not be used: reading the certificate: it is not a PEM certificate\n", "rollout restart"},
 		"a webhook whose CA ended": {func(c *Cluster, _ *Facts) {
 			c.Webhooks[0].Webhooks[0].ClientConfig.CABundle = certificate(t, now.Add(-time.Hour))
 		},
@@ -231,7 +231,7 @@ func TestSick(t *testing.T) {
 			then := metav1.NewMicroTime(now.Add(-time.Minute))
 			c.Leases[0].Spec.RenewTime = &then
 		},
-			"fail rome, leases: Lease leader in namespace liqo: its holder x was last heard of 1m0s ago, a lease lasts 40 s\n", "takes over"},
+			"fail rome, leases: Lease leader in namespace liqo: its holder x last renewed it 1m0s ago, a lease lasts 40 s\n", "takes over"},
 		"a lease that was given back": {func(c *Cluster, _ *Facts) { c.Leases[0].Spec.HolderIdentity = nil }, "", ""},
 		"overlapping ranges": {func(c *Cluster, _ *Facts) { c.Networks[1].Status.CIDR = "10.1.128.0/17"; c.Networks = c.Networks[:2] },
 			"fail rome, ranges: Network pod-cidr in namespace liqo (10.1.0.0/16) and Network external-cidr in namespace liqo (10.1.128.0/17) overlap\n" +
@@ -240,9 +240,9 @@ func TestSick(t *testing.T) {
 			c.Networks[1].Status = ipamv1alpha1.NetworkStatus{Conditions: ready("Full")}
 			f.Remote = nil
 		},
-			"fail rome, ranges: Network external-cidr in namespace liqo: Full, because\n", "another spec.cidr"},
+			"fail rome, ranges: Network external-cidr in namespace liqo: Full, because\n", "liqoctl upgrade --"},
 		"ranges that changed": {func(c *Cluster, _ *Facts) { c.Told[ipamv1alpha1.NetworkTypePod] = []string{"10.9.0.0/16"} },
-			"fail rome, ranges: the installation was told the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16\n", "liqoctl upgrade"},
+			"fail rome, ranges: the installation is configured with the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16\n", "liqoctl upgrade"},
 		"a certificate that ended": {func(c *Cluster, _ *Facts) {
 			c.Identities[0].Spec.AuthParams.SignedCRT = certificate(t, now.Add(-time.Hour))
 		},
@@ -253,6 +253,9 @@ func TestSick(t *testing.T) {
 			"warn rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan: its certificate ends at 2026-11-20T13:00:00Z and should have been renewed at 2026-11-20T09:20:00Z\n", "get renews.authentication.liqo.io"},
 		"no certificate": {func(c *Cluster, _ *Facts) { c.Identities[0].Spec.AuthParams.SignedCRT = nil },
 			"fail rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan: its certificate can not be read", "liqoctl authenticate"},
+		"an access key of AWS": {func(c *Cluster, _ *Facts) { c.Identities[0].Spec.AuthParams = onEKS("eu-west-1") }, "", ""},
+		"an access key of AWS for no region": {func(c *Cluster, _ *Facts) { c.Identities[0].Spec.AuthParams = onEKS("") },
+			"fail rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan: its access key can not be used: authParams.awsConfig.awsRegion is \"\", want the region", "kubectl -n liqo-tenant-milan edit identities.authentication.liqo.io controlplane-milan"},
 		"no kubeconfig": {func(c *Cluster, _ *Facts) {
 			c.Identities[0].Status = authv1beta1.IdentityStatus{Conditions: ready("Invalid")}
 		}, "fail rome, identities: Identity controlplane-milan in namespace liqo-tenant-milan has no kubeconfig: Invalid, because\n", "kubectl -n liqo logs deployment/liqo-controller-manager"},
@@ -308,7 +311,7 @@ func TestSick(t *testing.T) {
 		},
 			"fail rome, connections: Connection gw-milan in namespace liqo-tenant-milan: nothing was measured for 1h0m0s\n", "-c gateway"},
 		"ranges without a place": {func(c *Cluster, _ *Facts) { c.Configurations[0].Status.Conditions = nil },
-			"fail rome, connections: Configuration milan in namespace liqo-tenant-milan: the peer's ranges have no place here yet\n", "kubectl get networks"},
+			"fail rome, connections: Configuration milan in namespace liqo-tenant-milan: the peer's ranges are not mapped in this cluster yet\n", "kubectl get networks"},
 		"a node that is not Ready": {func(c *Cluster, _ *Facts) { c.Nodes[0].Status.Conditions[0].Status = corev1.ConditionFalse },
 			"fail rome, virtual nodes: Node milan is not Ready: R, m\n", "cluster milan"},
 		"a node under pressure": {func(c *Cluster, _ *Facts) { c.Nodes[0].Status.Conditions[1].Status = corev1.ConditionTrue }, "warn rome, virtual nodes: Node milan: MemoryPressure, m\n", "administrator"},
@@ -344,8 +347,8 @@ func TestSick(t *testing.T) {
 		"a peer whose ranges changed": {func(_ *Cluster, f *Facts) {
 			f.Remote.Told, f.Remote.Networks[0].Spec.CIDR, f.Remote.Networks[0].Status.CIDR = nil, "10.8.0.0/16", "10.8.0.0/16"
 		}, "fail rome, agreement with milan: Configuration milan in namespace liqo-tenant-milan says that the pod range of milan is 10.2.0.0/16, it is 10.8.0.0/16\n", "liqoctl network connect"},
-		"another key":     {func(c *Cluster, _ *Facts) { c.KnownKeys["milan"] = []byte("old") }, "fail rome, agreement with milan: cluster rome was told another key than the gateway of milan has\n", "liqoctl network connect"},
-		"no key was told": {func(c *Cluster, _ *Facts) { c.KnownKeys = nil }, "fail rome, agreement with milan: cluster rome was not told the key of the gateway of milan\n", "liqoctl network connect"},
+		"another key":     {func(c *Cluster, _ *Facts) { c.KnownKeys["milan"] = []byte("old") }, "fail rome, agreement with milan: cluster rome stores another key than the gateway of milan has\n", "liqoctl network connect"},
+		"no key was told": {func(c *Cluster, _ *Facts) { c.KnownKeys = nil }, "fail rome, agreement with milan: cluster rome does not have the key of the gateway of milan\n", "liqoctl network connect"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := world(t)
@@ -376,4 +379,12 @@ func TestSick(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onEKS returns AuthParams with an access key of AWS.
+func onEKS(region string) authv1beta1.AuthParams {
+	return authv1beta1.AuthParams{AwsConfig: &authv1beta1.AwsConfig{
+		AwsAccessKeyID: "AKIAIOSFODNN7EXAMPLE", AwsSecretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", AwsRegion: region,
+		AwsClusterName: "milan-eks", AwsUserArn: "arn:aws:iam::111122223333:user/rome",
+	}}
 }

@@ -13,7 +13,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// exposures checks the IP objects: peers can use each of them, and an exposed address in a range of Services belongs to a Service.
+// exposures checks that peers can use each IP object, and that each exposed address in a range of Services belongs to a Service.
 func exposures(r *report) {
 	ranges := r.serviceRanges()
 	for i := range r.IPs {
@@ -37,7 +37,7 @@ func exposures(r *report) {
 		}
 	}
 	if len(r.IPs) > 0 {
-		r.healthy("%d, each of them has something behind it", len(r.IPs))
+		r.healthy("%d, each exposes an existing address", len(r.IPs))
 	}
 }
 
@@ -55,7 +55,7 @@ func (c *Cluster) serviceRanges() (out []netip.Prefix) {
 	return out
 }
 
-// ExposesService reports whether an IP object of this cluster exposes an address in a range of Services. Only then ClusterIPs is needed.
+// ExposesService reports whether an IP object of this cluster exposes an address in a range of Services. Only then the checks need ClusterIPs.
 func (c *Cluster) ExposesService() bool {
 	ranges := c.serviceRanges()
 	return slices.ContainsFunc(c.IPs, func(ip ipamv1alpha1.IP) bool {
@@ -64,8 +64,8 @@ func (c *Cluster) ExposesService() bool {
 	})
 }
 
-// names checks the host names at which gateways dial peers. The machine that runs the doctor may use another DNS than the gateways, so a name
-// without an address counts only while the tunnel is not connected.
+// names checks the host names at which gateways dial peers. The machine that runs the doctor may use another DNS than the gateways, so names reports
+// a name without an address only while the tunnel is not connected.
 func names(r *report) {
 	for _, n := range r.Names {
 		connected := slices.ContainsFunc(r.Connections, func(c networkingv1beta1.Connection) bool {

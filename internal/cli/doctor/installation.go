@@ -1,9 +1,8 @@
 package doctor
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,10 +13,11 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/pki"
 )
 
-// components checks the workloads. A workload that wants no pods counts as missing, although all wanted pods run. Examples: a Deployment
-// scaled to zero, and a DaemonSet that matches no node.
+// components checks the workloads. It reports a workload that requests no pods as missing, for example a Deployment scaled to zero, or a DaemonSet
+// that matches no node.
 func components(r *report) {
 	for _, c := range r.Components {
 		none := c.Desired == 0
@@ -37,13 +37,14 @@ func components(r *report) {
 		}
 		why, stale := c.Trouble, ""
 		if why == "" {
-			why = "nothing can be seen of its pods"
+			why = "its pods show no reason"
 		}
 		if manager && c.Available == 0 {
 			stale = "; until it runs, nothing is reconciled and every status shown is from before"
 		}
 		if none && strings.Contains(c.Name, " daemonset/") {
-			r.fail("see nodeSelector, affinity and tolerations in kubectl get "+c.Name+" -o yaml, and the labels and taints of the nodes", "%s: no node matches, none of its pods runs", c.Name)
+			r.fail("see nodeSelector, affinity and tolerations in kubectl get "+c.Name+" -o yaml, and the labels and taints of the nodes",
+				"%s: no node matches, none of its pods runs", c.Name)
 			continue
 		}
 		if none {
@@ -73,9 +74,10 @@ func versions(r *report) {
 			}
 		}
 	}
-	for _, tag := range sorted(tags) {
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
 		if tag != r.Version && len(tags) > 1 {
-			r.warn("finish the upgrade: liqoctl upgrade; what was started before follows when its turn comes", "%s: %s of version %s, the installation is %s",
+			r.warn("finish the upgrade: liqoctl upgrade; components that started earlier are updated one after the other",
+				"%s: %s of version %s, the installation is %s",
 				strings.Join(tags[tag], ", "), plural(len(tags[tag]), "component"), tag, r.Version)
 		}
 	}
@@ -105,16 +107,18 @@ func definitions(r *report) {
 }
 
 func webhooks(r *report) {
-	cure := fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager makes a new certificate and tells it", r.Namespace)
-	pods := fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager makes another pod; if that one is not ready, either: kubectl -n %s describe pods", r.Namespace, r.Namespace)
+	cure := fmt.Sprintf("restart the controller manager, which writes a new certificate into the webhook configurations: "+
+		"kubectl -n %s rollout restart deployment/liqo-controller-manager", r.Namespace)
+	pods := fmt.Sprintf("read why no pod of the controller manager is ready: kubectl -n %[1]s describe pods -l %[2]s; then restart it: "+
+		"kubectl -n %[1]s rollout restart deployment/liqo-controller-manager", r.Namespace, "app.kubernetes.io/component=controller-manager")
 	count := 0
 	for _, configuration := range r.Webhooks {
 		for _, hook := range configuration.Webhooks {
 			count++
-			if until, err := certificateEnds(hook.ClientConfig.CABundle); err != nil {
+			if ca, err := pki.First(hook.ClientConfig.CABundle); err != nil {
 				r.fail(cure, "webhook %s: its CA bundle can not be used: %v", hook.Name, err)
-			} else if r.now.After(until) {
-				r.fail(cure, "webhook %s: its CA ended at %s", hook.Name, until.UTC().Format(time.RFC3339))
+			} else if r.now.After(ca.NotAfter) {
+				r.fail(cure, "webhook %s: its CA ended at %s", hook.Name, ca.NotAfter.UTC().Format(time.RFC3339))
 			}
 			if service := hook.ClientConfig.Service; service != nil && r.Backends[service.Name] == 0 {
 				r.fail(pods, "webhook %s: Service %s in namespace %s has no ready endpoint", hook.Name, service.Name, service.Namespace).fromManager = true
@@ -122,21 +126,8 @@ func webhooks(r *report) {
 		}
 	}
 	if count > 0 {
-		r.healthy("%d webhooks, with a CA that counts and a Service that answers", count)
+		r.healthy("%d webhooks, with a valid CA and a Service with ready endpoints", count)
 	}
-}
-
-// certificateEnds returns the expiry time of the first certificate of a bundle.
-func certificateEnds(bundle []byte) (time.Time, error) {
-	block, _ := pem.Decode(bundle)
-	if block == nil {
-		return time.Time{}, fmt.Errorf("it holds no PEM (%d bytes)", len(bundle))
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return certificate.NotAfter, nil
 }
 
 // leases checks that holders renew their leases in time. A lease without a holder was released and is ignored.
@@ -152,11 +143,12 @@ func leases(r *report) {
 			of, peer := r.holder(&r.Leases[i])
 			r.about(partLease, peer)
 			if r.Leases[i].Name == install.LockName {
-				r.warn("run the command that was interrupted again; if it is not known: liqoctl upgrade, which first completes or undoes what was begun", "%s changed the installation in namespace %s and ended before it was done, %s ago",
+				r.warn("run the interrupted command again; if it is unknown, run liqoctl upgrade, which first completes or rolls back the interrupted change",
+					"%s changed the installation in namespace %s and ended before it was done, %s ago",
 					*spec.HolderIdentity, r.Leases[i].Namespace, silent.Round(time.Second))
 				continue
 			}
-			finding := r.fail(r.heir(&r.Leases[i], of, peer), "Lease %s in namespace %s: its holder %s was last heard of %s ago, a lease lasts %d s",
+			finding := r.fail(r.heir(&r.Leases[i], of, peer), "Lease %s in namespace %s: its holder %s last renewed it %s ago, a lease lasts %d s",
 				r.Leases[i].Name, r.Leases[i].Namespace, *spec.HolderIdentity, silent.Round(time.Second), *spec.LeaseDurationSeconds)
 			finding.module, finding.fromManager = of, peer == ""
 		}
@@ -182,15 +174,17 @@ func (r *report) holder(lease *coordinationv1.Lease) (of module, peer string) {
 	return authentication, ""
 }
 
-// heir returns the cure for a lease that is not renewed: the command that makes another holder. A second replica takes the lease over by itself.
+// heir returns the cure for a lease that its holder no longer renews: the command that restarts the program. The command is not needed if another
+// replica acquires the lease.
 func (r *report) heir(lease *coordinationv1.Lease, of module, peer string) string {
-	const rest = " makes another holder, if none takes over by itself"
+	const rest = " starts another holder, if none takes over automatically"
 	switch {
 	case peer == "":
 		return fmt.Sprintf("kubectl -n %s rollout restart deployment/liqo-controller-manager"+rest, r.Namespace)
 	case of == offloading:
 		at := slices.IndexFunc(r.VirtualNodes, func(v offloadingv1beta1.VirtualNode) bool { return v.Name == lease.Name })
-		return fmt.Sprintf("kubectl -n %s rollout restart deployment/%s%s"+rest, r.VirtualNodes[at].Namespace, offloadingv1beta1.VirtualKubeletDeploymentPrefix, lease.Name)
+		return fmt.Sprintf("kubectl -n %s rollout restart deployment/%s%s"+rest, r.VirtualNodes[at].Namespace,
+			offloadingv1beta1.VirtualKubeletDeploymentPrefix, lease.Name)
 	default:
 		return restartGateway(lease.Namespace) + rest
 	}
@@ -198,7 +192,8 @@ func (r *report) heir(lease *coordinationv1.Lease, of module, peer string) strin
 
 // restartGateway returns the command that restarts the gateways of the peer with a tenant namespace.
 func restartGateway(namespace string) string {
-	return fmt.Sprintf("kubectl -n %s rollout restart deployment -l %s=%s", namespace, networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway)
+	return fmt.Sprintf("kubectl -n %s rollout restart deployment -l %s=%s",
+		namespace, networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway)
 }
 
 func plural(n int, what string) string {
@@ -206,13 +201,4 @@ func plural(n int, what string) string {
 		return what
 	}
 	return what + "s"
-}
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

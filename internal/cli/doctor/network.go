@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func ranges(r *report) {
 		network := &r.Networks[i]
 		name := fmt.Sprintf("Network %s in namespace %s", network.Name, network.Namespace)
 		if ready := meta.FindStatusCondition(network.Status.Conditions, "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
-			r.fail("see what is in its way, kubectl get networks.ipam.liqo.io -A, and remove that, or delete the Network and create it again with another spec.cidr", "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
+			r.fail(r.cureOfNetwork(network), "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
 		}
 		if network.Status.CIDR == "" {
 			continue
@@ -52,15 +53,32 @@ func ranges(r *report) {
 	if len(all) == 0 {
 		return
 	}
-	for _, of := range sorted(r.Told) {
+	for _, of := range slices.Sorted(maps.Keys(r.Told)) {
 		for _, cidr := range r.Told[of] {
 			if len(have[of]) > 0 && !slices.Contains(have[of], cidr) {
 				r.fail(fmt.Sprintf("liqoctl upgrade --%s %s", of, strings.Join(have[of], ",")),
-					"the installation was told the %s range %s, the Networks have %s", short(of), cidr, strings.Join(have[of], ", "))
+					"the installation is configured with the %s range %s, the Networks have %s", short(of), cidr, strings.Join(have[of], ", "))
 			}
 		}
 	}
 	r.healthy("%d ranges, none overlaps another", len(all))
+}
+
+// changesOfRanges are the arguments of liqoctl upgrade that change the Networks of the installation, by their type.
+var changesOfRanges = map[string]string{
+	ipamv1alpha1.NetworkTypePod: "--pod-cidr RANGE", ipamv1alpha1.NetworkTypeService: "--service-cidr RANGE",
+	ipamv1alpha1.NetworkTypeExternal: "--set ipam.externalCIDR=RANGE", ipamv1alpha1.NetworkTypeInternal: "--set ipam.internalCIDR=RANGE",
+	ipamv1alpha1.NetworkTypeReserved: "--reserved-subnets RANGE",
+}
+
+// cureOfNetwork returns the cure for a Network that gets no range. For Networks of the installation, the cure changes its values, because the next
+// upgrade would revert a change made with kubectl.
+func (r *report) cureOfNetwork(network *ipamv1alpha1.Network) string {
+	const list = "kubectl get networks.ipam.liqo.io -A shows the Network that has the range: free it there, or "
+	if change := changesOfRanges[network.Labels[ipamv1alpha1.LabelNetworkType]]; change != "" && network.Namespace == r.Namespace {
+		return list + "give the installation another range: liqoctl upgrade " + change
+	}
+	return list + "delete this Network and create it again with another spec.cidr"
 }
 
 // short returns the kind of range of a type of Network: pod for pod-cidr.
@@ -74,8 +92,10 @@ func connections(r *report) {
 	for i := range r.Configurations {
 		configuration := &r.Configurations[i]
 		r.about(partConfiguration, configuration.Labels[api.LabelRemoteClusterID])
-		if condition := meta.FindStatusCondition(configuration.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured); condition == nil || condition.Status != metav1.ConditionTrue {
-			r.fail("see Networks of the namespace: kubectl get networks.ipam.liqo.io -n "+configuration.Namespace, "Configuration %s in namespace %s: the peer's ranges have no place here yet%s",
+		if condition := meta.FindStatusCondition(configuration.Status.Conditions,
+			networkingv1beta1.ConditionCIDRsConfigured); condition == nil || condition.Status != metav1.ConditionTrue {
+			r.fail("see Networks of the namespace: kubectl get networks.ipam.liqo.io -n "+configuration.Namespace,
+				"Configuration %s in namespace %s: the peer's ranges are not mapped in this cluster yet%s",
 				configuration.Name, configuration.Namespace, because(configuration.Status.Conditions)).fromManager = true
 		}
 	}
@@ -90,7 +110,9 @@ func connections(r *report) {
 			r.fail("liqoctl network explain shows where the path is broken and changes nothing; liqoctl network connect --remote-kubeconfig FILE repairs what is missing", "%s is %q%s", name, connection.Status.Value, because(connection.Status.Conditions)).
 				proxied = r.inBand(peer)
 		case latency != nil && r.now.Sub(latency.Timestamp.Time) > silence:
-			r.fail(restartGateway(connection.Namespace)+"; why it is silent: kubectl -n "+connection.Namespace+" logs -l "+networkingv1beta1.LabelComponent+"="+networkingv1beta1.ComponentGateway+" -c gateway", "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second)).
+			r.fail(fmt.Sprintf("first read the log, which a restart deletes: kubectl -n %s logs -l %s=%s -c gateway --tail=-1; then restart the gateway, "+
+				"which interrupts the traffic with %s for some seconds: %s", connection.Namespace, networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway,
+				peer, restartGateway(connection.Namespace)), "%s: nothing was measured for %s", name, r.now.Sub(latency.Timestamp.Time).Round(time.Second)).
 				proxied = r.inBand(peer)
 		default:
 			text := "connected"
@@ -121,14 +143,15 @@ func (r *report) inBand(peer string) bool {
 // between compares what cluster c has recorded about the other cluster with the actual state of that cluster.
 func between(c, other *Cluster) []Finding {
 	r := &report{Cluster: c, check: "agreement with " + other.ID, part: partVersion, peer: other.ID}
-	const connect = "liqoctl network connect --remote-kubeconfig FILE tells it anew"
+	const connect = "liqoctl network connect --remote-kubeconfig FILE stores the current key"
 	if c.Version != other.Version {
 		r.warn("upgrade one of them: liqoctl upgrade", "cluster %s runs %s, cluster %s runs %s", c.ID, c.Version, other.ID, other.Version)
 	}
 	r.part = partAgreement
 	known := slices.ContainsFunc(c.Peers, func(p peer) bool { return p.Spec.ClusterID == other.ID && !Former(&p) })
 	if back := slices.ContainsFunc(other.Peers, func(p peer) bool { return p.Spec.ClusterID == c.ID && !Former(&p) }); known && !back {
-		r.fail("peer again, or end what is left of it: liqoctl unpeer, or liqoctl force unpeer "+other.ID, "cluster %s knows %s, which does not know it", c.ID, other.ID)
+		r.fail("peer again, or end what is left of it: liqoctl unpeer, or liqoctl force unpeer "+other.ID, "cluster %s knows %s, which does not know it",
+			c.ID, other.ID)
 	}
 	if !known {
 		return r.findings
@@ -163,9 +186,9 @@ func between(c, other *Cluster) []Finding {
 	switch key, told := other.Keys[c.ID], c.KnownKeys[other.ID]; {
 	case len(key) == 0:
 	case len(told) == 0:
-		r.fail(connect, "cluster %s was not told the key of the gateway of %s", c.ID, other.ID)
+		r.fail(connect, "cluster %s does not have the key of the gateway of %s", c.ID, other.ID)
 	case !bytes.Equal(key, told):
-		r.fail(connect, "cluster %s was told another key than the gateway of %s has", c.ID, other.ID)
+		r.fail(connect, "cluster %s stores another key than the gateway of %s has", c.ID, other.ID)
 	}
 	r.healthy("both are %s and know each other, ranges and keys are those of the other", c.Version)
 	return r.findings

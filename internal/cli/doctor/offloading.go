@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/storage"
 )
 
 type peer = corev1beta1.ForeignCluster
@@ -32,7 +34,8 @@ func virtualNodes(r *report) {
 		}
 		at := slices.IndexFunc(r.Nodes, func(n corev1.Node) bool { return n.Name == virtual.Name })
 		if at < 0 {
-			r.fail(fmt.Sprintf("its virtual kubelet makes it: see kubectl -n %s logs deployment/vk-%s", virtual.Namespace, virtual.Name), "%s has no Node", name)
+			r.fail(fmt.Sprintf("its virtual kubelet makes it: see kubectl -n %s logs deployment/vk-%s", virtual.Namespace, virtual.Name),
+				"%s has no Node", name)
 			continue
 		}
 		node := &r.Nodes[at]
@@ -40,7 +43,8 @@ func virtualNodes(r *report) {
 		for _, condition := range node.Status.Conditions {
 			switch {
 			case condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue:
-				r.fail("see the access to, and the connection with, cluster "+virtual.Spec.ClusterID+": liqoctl info peer "+virtual.Spec.ClusterID, "Node %s is not Ready: %s, %s", node.Name, condition.Reason, condition.Message)
+				r.fail("see the access to, and the connection with, cluster "+virtual.Spec.ClusterID+": liqoctl info peer "+virtual.Spec.ClusterID,
+					"Node %s is not Ready: %s, %s", node.Name, condition.Reason, condition.Message)
 			case condition.Type != corev1.NodeReady && condition.Status == corev1.ConditionTrue:
 				r.warn("what the provider says of itself: ask its administrator", "Node %s: %s, %s", node.Name, condition.Type, condition.Message)
 			}
@@ -70,7 +74,7 @@ func namespaces(r *report) {
 			r.warn("peer with a cluster whose virtual node matches, or select all clusters: liqoctl offload namespace "+o.Namespace+" --selector=",
 				"namespace %s is offloaded, and no cluster is selected", o.Namespace)
 		default:
-			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), twins(o)).
+			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), unreadyRemoteNamespaces(o)).
 				fromManager = o.Status.OffloadingPhase == ""
 		}
 		remote := offload.RemoteNamespace(&o.Spec, o.Namespace, r.ID)
@@ -87,6 +91,21 @@ func namespaces(r *report) {
 	}
 	if len(r.Offloadings) > 0 {
 		r.healthy("%d offloaded, all ready", len(r.Offloadings))
+	}
+}
+
+// retained names the volumes that keep the data of deleted claims in a provider. They hold the remote namespace, and without a claim nobody is reminded of them.
+func retained(r *report) {
+	for i := range r.Retained {
+		volume := &r.Retained[i]
+		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.ReservedFor(volume)
+		r.about(partRetained, provider)
+		node := provider
+		if at := slices.IndexFunc(r.VirtualNodes, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == provider }); at >= 0 {
+			node = r.VirtualNodes[at].Name
+		}
+		r.warn(fmt.Sprintf("copy the data with a pod in namespace %s that has nodeName %s and mounts claim %s, unless nobody needs it; then delete it: %s",
+			claim.Namespace, node, claim.Name, storage.Discard(volume)), "%s in cluster %s", storage.Describe(volume, nil), provider)
 	}
 }
 
@@ -118,14 +137,14 @@ func (r *report) labeledVirtualNodes() []offloadingv1beta1.VirtualNode {
 
 func phase(o *offloadingv1beta1.NamespaceOffloading) string {
 	if o.Status.OffloadingPhase == "" {
-		return "nobody has looked at it yet"
+		return "the controller manager has not reconciled it yet"
 	}
 	return string(o.Status.OffloadingPhase)
 }
 
 // failing returns the first cluster in which the remote namespace is not ready. It is empty if there is none.
 func failing(o *offloadingv1beta1.NamespaceOffloading) string {
-	for _, id := range sorted(o.Status.RemoteNamespacesConditions) {
+	for _, id := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
 		for _, condition := range o.Status.RemoteNamespacesConditions[id] {
 			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
 				return id
@@ -135,10 +154,10 @@ func failing(o *offloadingv1beta1.NamespaceOffloading) string {
 	return ""
 }
 
-// twins describes the remote namespaces that are not ready, one entry per cluster.
-func twins(o *offloadingv1beta1.NamespaceOffloading) string {
+// unreadyRemoteNamespaces describes the remote namespaces that are not ready, one entry per cluster.
+func unreadyRemoteNamespaces(o *offloadingv1beta1.NamespaceOffloading) string {
 	var out []string
-	for _, id := range sorted(o.Status.RemoteNamespacesConditions) {
+	for _, id := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
 		for _, condition := range o.Status.RemoteNamespacesConditions[id] {
 			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
 				out = append(out, fmt.Sprintf("cluster %s: %s: %s", id, condition.Reason, condition.Message))

@@ -13,43 +13,60 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
-// identities checks the Identities of this cluster in its peers: whether their certificates are valid and renewed in time, and whether each
+// withoutKubeconfig completes a cure by liqoctl authenticate for a credential that the provider no longer accepts: how an administrator without a kubeconfig
+// of the provider replaces it.
+func (r *report) withoutKubeconfig(provider string) string {
+	return fmt.Sprintf("; without a kubeconfig of %s: liqoctl generate peer-command --consumer-cluster-id %s there, then here the command that it prints", provider, r.ID)
+}
+
+// identities checks the Identities of this cluster in its peers: whether their certificates or tokens are valid and renewed in time, and whether each
 // has a kubeconfig.
 func identities(r *report) {
-	first := time.Time{}
+	first := peering.Credential{}
 	for i := range r.Identities {
 		identity := &r.Identities[i]
 		r.about(partCertificate, identity.Spec.ClusterID)
 		name := fmt.Sprintf("Identity %s in namespace %s", identity.Name, identity.Namespace)
-		certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT)
-		again := "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster " + identity.Spec.ClusterID + ", gets another certificate"
+		credential, err := peering.CredentialOf(&identity.Spec.AuthParams)
+		kind := peering.KindOf(&identity.Spec.AuthParams)
+		again := "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster " + identity.Spec.ClusterID + ", gets another " + kind
 		switch {
-		case err != nil:
-			r.fail(again, "%s: its certificate can not be read: %v", name, err).identity = identity.Name
-			continue
-		case r.now.After(certificate.NotAfter):
-			r.fail(again, "%s: its certificate ended at %s", name, certificate.NotAfter.UTC().Format(time.RFC3339)).
+		case err != nil && kind == peering.KindAccessKey:
+			r.fail("correct spec.authParams.awsConfig: kubectl -n "+identity.Namespace+" edit identities.authentication.liqo.io "+identity.Name,
+				"%s: its %s can not be used: %v", name, kind, err).
 				identity = identity.Name
-		case r.now.After(peering.RenewAt(certificate).Add(certificate.NotAfter.Sub(peering.RenewAt(certificate)) / 4)):
+			continue
+		case err != nil:
+			r.fail(again, "%s: its %s can not be read: %v", name, kind, err).identity = identity.Name
+			continue
+		case !credential.Expires():
+		case r.now.After(credential.Until):
+			r.fail(again+r.withoutKubeconfig(identity.Spec.ClusterID), "%s: its %s ended at %s", name, credential.Kind, credential.Until.UTC().Format(time.RFC3339)).
+				identity = identity.Name
+		case credential.Late(r.now):
 			r.about(partRenewal, identity.Spec.ClusterID)
-			// A renewal takes seconds. The check allows a quarter of the time between the renewal and the expiry.
-			finding := r.warn(again+"; why it was not renewed: kubectl -n "+identity.Namespace+" get renews.authentication.liqo.io -o yaml, and whether the other API server answers", "%s: its certificate ends at %s and should have been renewed at %s",
-				name, certificate.NotAfter.UTC().Format(time.RFC3339), peering.RenewAt(certificate).UTC().Format(time.RFC3339))
+			finding := r.warn(again+"; why it was not renewed: kubectl -n "+identity.Namespace+" get renews.authentication.liqo.io -o yaml, and whether the other API server answers", "%s: its %s ends at %s and should have been renewed at %s",
+				name, credential.Kind, credential.Until.UTC().Format(time.RFC3339), credential.RenewAt().UTC().Format(time.RFC3339))
 			finding.identity, finding.fromManager = identity.Name, true
 		}
 		r.about(partIdentity, identity.Spec.ClusterID)
 		if identity.Status.KubeconfigSecretRef == nil {
-			finding := r.fail("kubectl -n "+r.Namespace+" logs deployment/liqo-controller-manager says why it was not written", "%s has no kubeconfig%s", name, because(identity.Status.Conditions))
+			finding := r.fail("kubectl -n "+r.Namespace+" logs deployment/liqo-controller-manager says why it was not written", "%s has no kubeconfig%s",
+				name, because(identity.Status.Conditions))
 			finding.identity, finding.fromManager = identity.Name, true
 		}
-		if first.IsZero() || certificate.NotAfter.Before(first) {
-			first = certificate.NotAfter
+		if credential.Expires() && (!first.Expires() || credential.Until.Before(first.Until)) {
+			first = credential
 		}
 	}
-	if len(r.Identities) > 0 {
-		r.healthy("%d identities, the first certificate ends at %s", len(r.Identities), first.UTC().Format(time.RFC3339))
+	switch {
+	case len(r.Identities) > 0 && first.Expires():
+		r.healthy("%d identities, the first %s ends at %s", len(r.Identities), first.Kind, first.Until.UTC().Format(time.RFC3339))
+	case len(r.Identities) > 0:
+		r.healthy("%d identities, with access keys of AWS that do not end by themselves", len(r.Identities))
 	}
 }
 
@@ -62,8 +79,8 @@ func because(conditions []metav1.Condition) string {
 	return ""
 }
 
-// elder returns the Tenant that counts in place of the given one: an older one of the same cluster, or in the same namespace, that stays. It is
-// nil if there is none.
+// elder returns the Tenant that takes precedence over the given one: an older Tenant of the same cluster or in the same namespace that is not being
+// deleted; nil if there is none.
 func (c *Cluster) elder(tenant *authv1beta1.Tenant) (out *authv1beta1.Tenant) {
 	for i := range c.Tenants {
 		other := &c.Tenants[i]
@@ -91,11 +108,11 @@ func tenants(r *report) {
 		why := because(tenant.Status.Conditions)
 		switch {
 		case !grants.Access:
-			r.warn("liqoctl activate tenant "+tenant.Name+", when it is to be let in again", "%s is drained: it may do nothing", name).drained = true
+			r.warn("liqoctl activate tenant "+tenant.Name+", to admit it again", "%s is drained: it may do nothing", name).drained = true
 		case why != "":
 			r.fail("the consumer does the handshake again with liqoctl authenticate", "%s is not admitted%s", name, why).fromManager = true
 		case !grants.More:
-			r.warn("liqoctl uncordon tenant "+tenant.Name+", when it is to be granted more", "%s is cordoned: it is granted nothing further", name)
+			r.warn("liqoctl uncordon tenant "+tenant.Name+", to grant it more again", "%s is cordoned: it is granted nothing further", name)
 		}
 	}
 	if len(r.Tenants) > 0 {
@@ -114,7 +131,8 @@ func resources(r *report) {
 			r.peer = slice.Labels[api.LabelOriginID]
 			who, cure = "this cluster", "see what this cluster shares, and whether the tenant is cordoned: liqoctl info peer "+slice.Labels[api.LabelOriginID]
 			if slice.Annotations[authv1beta1.AnnotationCordon] == api.True {
-				r.warn(fmt.Sprintf("liqoctl uncordon resourceslice %s --remote-cluster-id %s, when it is to be granted more", slice.Name, slice.Labels[api.LabelOriginID]), "%s is cordoned", name)
+				r.warn(fmt.Sprintf("liqoctl uncordon resourceslice %s --remote-cluster-id %s, to grant it more again",
+					slice.Name, slice.Labels[api.LabelOriginID]), "%s is cordoned", name)
 			}
 		}
 		for _, of := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
@@ -163,7 +181,8 @@ func accesses(r *report) {
 				"the API server of %s was not asked as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Refused:
 			r.about(partDenied, a.Peer)
-			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE", a.Peer, r.ID),
+			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE",
+				a.Peer, r.ID)+r.withoutKubeconfig(a.Peer),
 				"the API server of %s refuses %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Failure != "" && established:
 			answered = append(answered, fmt.Sprintf("%s reaches %s at %s, as it says itself; from here: %s", r.ID, a.Peer, a.Server, a.Failure))
@@ -238,8 +257,9 @@ func peerings(r *report) {
 		}
 		bad := 0
 		for _, condition := range conditions {
-			// None is the state of a peering that nobody wants.
-			if slices.Contains([]corev1beta1.ConditionStatus{corev1beta1.StatusReady, corev1beta1.StatusEstablished, corev1beta1.StatusNone}, condition.Status) {
+			// None is the state of a peering that is not requested.
+			if slices.Contains([]corev1beta1.ConditionStatus{corev1beta1.StatusReady, corev1beta1.StatusEstablished, corev1beta1.StatusNone},
+				condition.Status) {
 				continue
 			}
 			bad++
@@ -248,7 +268,12 @@ func peerings(r *report) {
 				of = partServerCondition
 			}
 			r.about(of, peer.Spec.ClusterID)
-			finding := r.fail("liqoctl info peer "+peer.Spec.ClusterID+" shows the parts of the peering; peer again when they are repaired", "%s: %s is %s, %s: %s",
+			cure := "liqoctl info peer " + peer.Spec.ClusterID + " shows the parts of the peering; peer again when they are repaired"
+			if condition.Reason == reasons.TooManyCopies {
+				cure = fmt.Sprintf("in cluster %s, delete the objects that are not needed: kubectl -n %s get %s -l %s=%s lists them",
+					peer.Spec.ClusterID, peer.Status.TenantNamespace.Remote, peering.Resources(), api.LabelReplicated, api.True)
+			}
+			finding := r.fail(cure, "%s: %s is %s, %s: %s",
 				peer.Spec.ClusterID, condition.Type, condition.Status, condition.Reason, condition.Message)
 			finding.module, finding.fromManager = condition.of, true
 			finding.proxied = of == partServerCondition && r.inBand(peer.Spec.ClusterID)

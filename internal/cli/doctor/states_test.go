@@ -9,11 +9,16 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/internal/storage"
 )
 
 // pending is a pod of namespace shop on a virtual node, created an hour ago, that its provider refuses.
@@ -57,8 +62,8 @@ func withServices(c *Cluster) {
 	c.ClusterIPs = map[string]string{"10.96.0.7": "shop/db"}
 }
 
-// TestStatesAndCures breaks one thing after another: that is found, with its evidence and its cure, and nothing else is. What the cure makes of the objects is
-// well again.
+// TestStatesAndCures breaks one thing after another: that is found, with its evidence and its cure, and nothing else is. What the cure makes of the
+// objects is well again.
 func TestStatesAndCures(t *testing.T) {
 	const used = "quota liqo-tenant-rome/milan: 1 of cpu are wanted, 4 of 4 are used: " + offload.QuotaCure
 	const single = "Each cluster has one Tenant, in a namespace of its own\n"
@@ -91,13 +96,26 @@ func TestStatesAndCures(t *testing.T) {
 				"the older Tenant milan in namespace liqo-tenant-milan of cluster milan counts. " + single,
 			"kubectl -n liqo-tenant-milan delete tenants.authentication.liqo.io paris", first,
 		},
+		"a provider with too many copies": {
+			func(c *Cluster) {
+				c.Peers[0].Status.TenantNamespace.Remote = "liqo-tenant-rome"
+				c.Peers[0].Status.Conditions = append(c.Peers[0].Status.Conditions, corev1beta1.Condition{
+					Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusSomeNotReady, Reason: reasons.TooManyCopies, Message: "there are more than 1000 objects",
+				})
+			},
+			"fail rome, peerings: milan: APIServerStatus is SomeNotReady, TooManyCopies: there are more than 1000 objects\n",
+			"in cluster milan, delete the objects that are not needed: kubectl -n liqo-tenant-rome get resourceslices.authentication.liqo.io,renews.authentication.liqo.io,networkrequests.networking.liqo.io,namespacemaps.offloading.liqo.io -l liqo.io/replicated=true",
+			func(c *Cluster) {
+				c.Peers[0].Status.Conditions = c.Peers[0].Status.Conditions[:len(c.Peers[0].Status.Conditions)-1]
+			},
+		},
 		"two default classes of a virtual node": {
 			func(c *Cluster) {
 				c.VirtualNodes[0].Spec.IngressClasses = []authv1beta1.IngressType{
 					{IngressClassName: "a", Default: true}, {IngressClassName: "b"}, {IngressClassName: "c", Default: true},
 				}
 			},
-			"warn rome, default classes: VirtualNode milan in namespace liqo-tenant-milan: the ingress classes a, c are all the default, and the last one counts\n",
+			"warn rome, default classes: VirtualNode milan in namespace liqo-tenant-milan: the ingress classes a, c are all the default, and Liqo uses the last one\n",
 			`kubectl -n liqo-tenant-milan patch virtualnodes.offloading.liqo.io milan --type=json -p '[{"op":"remove","path":"/spec/ingressClasses/0/default"}]'`,
 			func(c *Cluster) { c.VirtualNodes[0].Spec.IngressClasses[0].Default = false },
 		},
@@ -105,7 +123,7 @@ func TestStatesAndCures(t *testing.T) {
 			func(c *Cluster) {
 				c.Slices[0].Status.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "a", Default: true}, {StorageClassName: "b", Default: true}}
 			},
-			"warn rome, default classes: ResourceSlice asked in namespace liqo-tenant-milan: the storage classes a, b are all the default, and the last one counts\n",
+			"warn rome, default classes: ResourceSlice asked in namespace liqo-tenant-milan: the storage classes a, b are all the default, and Liqo uses the last one\n",
 			"ask the administrator of cluster milan", func(c *Cluster) { c.Slices[0].Status.StorageClasses[1].Default = false },
 		},
 		"two default classes for a consumer": {
@@ -115,7 +133,7 @@ func TestStatesAndCures(t *testing.T) {
 				}
 			},
 			"warn rome, default classes: ResourceSlice granted in namespace liqo-tenant-milan: " +
-				"the load balancer classes a, b are all the default, and the last one counts\n",
+				"the load balancer classes a, b are all the default, and Liqo uses the last one\n",
 			"leave default: true at one of them in the values offloading.reflection.ingress.ingressClasses and offloading.reflection.service.loadBalancerClasses",
 			func(c *Cluster) { c.Slices[1].Status.LoadBalancerClasses[0].Default = false },
 		},
@@ -154,6 +172,22 @@ func TestStatesAndCures(t *testing.T) {
 			},
 			"warn rome, waiting pods: no node takes 1 pod (shop/a): 0/2 nodes are available: 2 Insufficient cpu\n",
 			"request less, or have more granted", func(c *Cluster) { c.Waiting = nil },
+		},
+		"data of a deleted claim": {
+			func(c *Cluster) {
+				c.Retained = []corev1.PersistentVolume{{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: "pvc-1", Labels: map[string]string{api.LabelRemoteClusterID: "milan"},
+						Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+					},
+					Spec:   corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
+					Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+				}}
+			},
+			"warn rome, retained volumes: PersistentVolume pvc-1 of deleted claim data in namespace shop is a retained volume of Liqo, 0 in cluster milan\n",
+			"copy the data with a pod in namespace shop that has nodeName milan and mounts claim data, unless nobody needs it; then delete it: " +
+				`kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
+			func(c *Cluster) { c.Retained = nil },
 		},
 		"pods that wait since a moment, or end": {
 			func(c *Cluster) {
@@ -244,7 +278,8 @@ func TestWaitingPodsFollowFromFaults(t *testing.T) {
 	}
 }
 
-// TestCertificatesOfIdentities: an expired certificate of the control plane is the cause why other certificates are not renewed. One of a virtual node is not.
+// TestCertificatesOfIdentities: an expired certificate of the control plane is the cause why other certificates are not renewed. One of a virtual
+// node is not.
 func TestCertificatesOfIdentities(t *testing.T) {
 	for name, row := range map[string]struct {
 		expired string
@@ -274,6 +309,28 @@ func TestCertificatesOfIdentities(t *testing.T) {
 		if len(expired) != 1 || len(expired[0].Consequences) != row.lead || len(late) != 1-row.lead {
 			t.Errorf("%s: the expired certificate is %v, the late one %v", name, expired, late)
 		}
+	}
+}
+
+// TestOverdueRenewals: doctor warns of exactly those renewals that the status of the ForeignCluster and the alert call overdue.
+func TestOverdueRenewals(t *testing.T) {
+	count := map[bool]int{}
+	for left := 180 * time.Minute; left <= 240*time.Minute; left += 10 * time.Minute { // of certificates that are ten hours old
+		facts := world(t)
+		params := &facts.Local.Identities[0].Spec.AuthParams
+		params.SignedCRT = certificate(t, now.Add(left))
+		credential, err := peering.CredentialOf(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warns := strings.Contains(text(Examine(facts), true), "should have been renewed at")
+		if late := credential.Late(now); warns != late {
+			t.Errorf("%s before the expiry: doctor warns is %t, the renewal is overdue is %t", left, warns, late)
+		}
+		count[warns]++
+	}
+	if len(count) != 2 {
+		t.Errorf("all certificates are alike: %v", count)
 	}
 }
 

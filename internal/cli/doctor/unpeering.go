@@ -27,7 +27,8 @@ func unpeerings(r *report) {
 		if len(object.Finalizers) > 0 {
 			why = ", held by finalizers " + strings.Join(object.Finalizers, ", ")
 		}
-		r.fail(fmt.Sprintf("liqoctl unpeer %s resumes it when %s can be reached; if %s is gone for good: liqoctl force unpeer %s", provider, provider, provider, provider),
+		r.fail(fmt.Sprintf("liqoctl unpeer %s resumes it when %s can be reached; if %s is gone for good: liqoctl force unpeer %s",
+			provider, provider, provider, provider),
 			"an unpeer of cluster %s is half done: %s %s in namespace %s is being deleted since %s%s", provider, kind, object.Name, object.Namespace,
 			since.UTC().Format(time.RFC3339), why)
 	}

@@ -19,10 +19,10 @@ const waitTime = time.Minute
 // shownPods is the maximum number of pods that a finding names.
 const shownPods = 3
 
-// wait is why pods wait: a provider refuses them, or no node has room. peer is the provider. It is empty for pods without a node.
+// wait is the reason why pods are Pending: a provider refuses them, or no node has room. peer is the provider; it is empty for pods without a node.
 type wait struct{ peer, message string }
 
-// waiting reports the pods of offloaded namespaces that run nowhere. Pods with the same reason are one finding.
+// waiting reports the pods of offloaded namespaces that are Pending. Pods with the same reason are one finding.
 func waiting(r *report) {
 	found := map[wait][]*corev1.Pod{}
 	for i := range r.Waiting {
@@ -65,7 +65,7 @@ func waiting(r *report) {
 	}
 }
 
-// providerOf returns the cluster that a virtual node stands for. For another node it returns its name.
+// providerOf returns the provider of a virtual node. For another node it returns its name.
 func (c *Cluster) providerOf(node string) string {
 	for i := range c.VirtualNodes {
 		if c.VirtualNodes[i].Name == node {

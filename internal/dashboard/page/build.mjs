@@ -31,11 +31,14 @@ for (const name of [...packages].sort()) {
 }
 await writeFile(join(out, 'licenses.txt'), licences.trimEnd() + '\n')
 
+// The tests in a browser check the page with axe-core. They need no Node.js.
+await copyFile(join('node_modules', 'axe-core', 'axe.min.js'), join('axe', 'axe.min.js'))
+
 // SHA256SUMS lists what the page was built from and what was built, as `sha256sum` does. A test in Go compares it with the files.
 const sources = (await readdir('src')).map((name) => `src/${name}`)
 const built = (await readdir(out)).map((name) => `dist/${name}`)
 let sums = ''
-for (const name of [...sources, ...built, 'build.mjs', 'package.json', 'package-lock.json', 'tsconfig.json'].sort()) {
+for (const name of [...sources, ...built, 'axe/axe.min.js', 'build.mjs', 'package.json', 'package-lock.json', 'tsconfig.json'].sort()) {
   const file = name.startsWith('dist/') ? join(out, name.slice('dist/'.length)) : name
   sums += `${createHash('sha256').update(await readFile(file)).digest('hex')}  ${name}\n`
 }

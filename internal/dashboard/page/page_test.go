@@ -15,7 +15,7 @@ import (
 // TestDistIsBuiltFromTheSources: the list that the build has written names each source and each built file, with the content that it has now.
 func TestDistIsBuiltFromTheSources(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"src/*", "dist/*", "build.mjs", "package.json", "package-lock.json", "tsconfig.json"} {
+	for _, pattern := range []string{"src/*", "dist/*", "axe/*", "build.mjs", "package.json", "package-lock.json", "tsconfig.json"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("files %s: %v, %v", pattern, found, err)

@@ -1,10 +1,10 @@
 // Package server serves the page of the dashboard on a loopback address, to the one browser that has the token.
 //
-// The page itself holds nothing secret, and is served to everybody on this machine. Everything about the clusters needs a session: the page
-// exchanges the token, which is valid once, for the key of the session, and sends the key in the Authorization header. It is no cookie: browsers
-// send the cookies of 127.0.0.1 to the servers of all its ports, and those may belong to other users. Requests with another Host header are refused,
-// so that no web site can reach the server under a name of its own (DNS rebinding). No response allows other origins to read it. The server changes
-// nothing in any cluster.
+// The page itself holds nothing secret, and is served to every user of this machine. Data about the clusters needs a session: the page
+// exchanges the token, which is valid once, for the key of the session, and sends the key in the Authorization header. The key is not in a cookie,
+// because browsers send the cookies of 127.0.0.1 to the servers at all ports, which may belong to other users. The server refuses requests with
+// another Host header, so that no web site can reach it under a name of its own (DNS rebinding). No response allows other origins to read it. The
+// server changes nothing in any cluster.
 package server
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// keepAlive is the time between two comments in a stream without news, by which both sides notice that the other one is gone.
+	// keepAlive is the interval of comments in an idle stream. They let each side detect that the connection is lost.
 	keepAlive = 15 * time.Second
 	// defaultPort is the port that browsers leave out of the Host header.
 	defaultPort = "80"
@@ -101,7 +101,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMisdirectedRequest, "host %q is not the dashboard: open http://%s", r.Host, s.options.Address)
 		return
 	}
-	// Browsers say where a request comes from. A page of another port of this machine is another site for this server.
+	// Browsers send the origin of a request. Pages from other ports of this machine count as other sites.
 	if site := r.Header.Get("Sec-Fetch-Site"); strings.HasPrefix(r.URL.Path, "/api/") && site != "" && site != "same-origin" {
 		refuse(w, http.StatusForbidden, "requests of other sites are refused")
 		return
@@ -140,10 +140,10 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 	}
 	s.token, s.session = "", rand.Text()
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, "{%q:%q}\n", "session", s.session) // the browser has gone
+	_, _ = fmt.Fprintf(w, "{%q:%q}\n", "session", s.session) // the browser has closed the connection
 }
 
-// same compares secrets in a time that says nothing about them.
+// same compares secrets in constant time.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // authorized calls the handler if the request has the key of the session.
@@ -161,7 +161,7 @@ func (s *Server) authorized(handler http.HandlerFunc) http.Handler {
 	})
 }
 
-// update is one message of a stream. The page drops what it has when First is set.
+// update is one message of a stream. If First is set, the page discards its previous documents.
 type update struct {
 	First bool `json:"first,omitempty"`
 	dashboard.Patch
@@ -216,7 +216,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // the browser has gone
+	_, _ = w.Write(data) // the browser has closed the connection
 }
 
 // Run serves on the listener until the context ends.

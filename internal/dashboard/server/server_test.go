@@ -87,7 +87,8 @@ func text(t *testing.T, response *http.Response) string {
 	return string(data)
 }
 
-// TestOnlyTheTokenOpensASession: once, and without a cookie, which browsers would send to the servers of other ports too.
+// TestOnlyTheTokenOpensASession: the token opens one session. The session uses no cookie, because browsers would send it to servers at other ports
+// too.
 func TestOnlyTheTokenOpensASession(t *testing.T) {
 	s := newServer(t)
 	for _, body := range []string{`{"token":"wrong"}`, `{"token":""}`, `{}`} {
@@ -117,7 +118,7 @@ func TestOnlyTheTokenOpensASession(t *testing.T) {
 	}
 }
 
-// TestClustersNeedASession: everything about them, whatever the path and the header.
+// TestClustersNeedASession: all data about clusters needs a session, whatever the path and the header.
 func TestClustersNeedASession(t *testing.T) {
 	s := newServer(t)
 	for _, header := range []string{"", "Authorization: Bearer ", "Authorization: Bearer wrong", "Authorization: " + token(s), "Cookie: session="} {
@@ -136,7 +137,7 @@ func TestClustersNeedASession(t *testing.T) {
 	}
 }
 
-// TestThePageIsForEverybody: it has nothing secret, so that it can exchange the token itself.
+// TestThePageIsForEverybody: the page itself contains no secret and needs no session, so that it can exchange the token.
 func TestThePageIsForEverybody(t *testing.T) {
 	s := newServer(t)
 	for path, want := range map[string]string{"/": "the page", "/app.js": "the script"} {
@@ -149,7 +150,7 @@ func TestThePageIsForEverybody(t *testing.T) {
 	}
 }
 
-// TestOtherHostsAreRefused: a name of an attacker that resolves to this machine leads nowhere, also with the session.
+// TestOtherHostsAreRefused: a request with another host name that resolves to this machine is refused, even with a session.
 func TestOtherHostsAreRefused(t *testing.T) {
 	s := newServer(t)
 	session := login(t, s)
@@ -187,7 +188,7 @@ func TestTheDefaultPortIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestOtherSitesAreRefused: a page of another port, or of the internet, uses no session and learns nothing.
+// TestOtherSitesAreRefused: a page from another port, or from the Internet, can't use the session and gets no data.
 func TestOtherSitesAreRefused(t *testing.T) {
 	s := newServer(t)
 	session := login(t, s)
@@ -206,7 +207,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-// TestEveryResponseIsProtected: also errors have the headers.
+// TestEveryResponseIsProtected: all responses, including errors, have the security headers.
 func TestEveryResponseIsProtected(t *testing.T) {
 	s := newServer(t)
 	for _, path := range []string{"/", "/app.js", "/none", "/api/stream", "/api/explain"} {
@@ -276,7 +277,7 @@ func (p pipe) Header() http.Header { return p.header }
 func (p pipe) WriteHeader(int)     {}
 func (p pipe) Flush()              {}
 
-// TestStream: first everything, then each change, to each browser what it does not have yet; a comment keeps the connection alive.
+// TestStream: a stream sends all documents first, and then the changes that the browser does not have yet. A comment keeps an idle connection alive.
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)

@@ -26,7 +26,7 @@ func NewInformers(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTM
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making informers: %w", err)
+		return nil, fmt.Errorf("creating informers: %w", err)
 	}
 	return out, nil
 }
@@ -87,7 +87,7 @@ func stripPod(object any) (any, error) {
 	return out, nil
 }
 
-// stripNode reduces a Node to its resources, and to what says whether it accepts pods.
+// stripNode reduces a Node to its resources, and to the fields that decide whether it accepts pods.
 func stripNode(object any) (any, error) {
 	node, is := object.(*corev1.Node)
 	if !is {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// trafficEvery is the time between two readings of the counters of a gateway. No object has them, so they can not be watched.
+	// trafficEvery is the time between two readings of the counters of a gateway. They are not part of any object, so they cannot be watched.
 	trafficEvery = 10 * time.Second
-	// trafficTimeout is the timeout of one reading, trafficParallel how many are made at a time.
+	// trafficTimeout is the timeout of one reading, trafficParallel the number of simultaneous readings.
 	trafficTimeout, trafficParallel = 5 * time.Second, 8
 	// metricsPort is the name of the container port that serves metrics.
 	metricsPort = "metrics"
@@ -38,7 +38,7 @@ func (w *watcher) traffic(ctx context.Context, c *Cluster, s *store) {
 			group.Go(func() error { w.measure(ctx, c, &gateways[i]); return nil })
 		}
 		_ = group.Wait()  // measure records its errors itself
-		notify(w.changed) // what could not be measured grows old
+		notify(w.changed) // a value that could not be measured becomes outdated
 		if !sleep(ctx, trafficEvery) {
 			return
 		}

@@ -26,7 +26,7 @@ const (
 	diagnosisPause = 5 * time.Second
 	// diagnosisEvery is the maximum time between two diagnoses: certificates expire without a change of any object.
 	diagnosisEvery = 5 * time.Minute
-	// effort is how many times as long as a task took the next one is delayed, so that large clusters do not keep the program busy.
+	// After each task, the watcher pauses for effort times the duration of the task, so that large clusters do not keep the program busy.
 	effort = 4
 )
 
@@ -35,7 +35,7 @@ type Cluster struct {
 	ID, Version string
 	// Server is the URL of the API server. Namespace is the namespace of the installation.
 	Server, Namespace string
-	// Informers watch the objects. NewInformers makes them.
+	// Informers watch the objects; see NewInformers.
 	Informers cache.Cache
 	// Probe sends a request to the API server, and fails if it does not respond.
 	Probe func(context.Context) error
@@ -43,11 +43,11 @@ type Cluster struct {
 	Metrics func(ctx context.Context, namespace, pod string, port int32) ([]byte, error)
 }
 
-// Options say what to follow.
+// Options selects the clusters to watch.
 type Options struct {
 	// Clusters has the local cluster first.
 	Clusters []Cluster
-	// Diagnose returns what is wrong with the clusters.
+	// Diagnose returns the findings about the clusters.
 	Diagnose func(context.Context) []doctor.Finding
 	// Publish takes the documents whenever something has changed. It must not change them.
 	Publish func(dashboard.Documents)
@@ -94,7 +94,7 @@ func Run(ctx context.Context, options Options) error {
 // watcher is the state of Run.
 type watcher struct {
 	options Options
-	// changed has an element if something is to be published, suspect if something is to be diagnosed.
+	// changed has an element if documents must be published, suspect if a diagnosis is due.
 	changed, suspect chan struct{}
 
 	mu     sync.Mutex // guards the fields below, and the content of the stores
@@ -122,7 +122,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// update changes the state and has it published.
+// update changes the state and triggers its publication.
 func (w *watcher) update(change func()) {
 	w.mu.Lock()
 	change()
@@ -133,7 +133,7 @@ func (w *watcher) update(change func()) {
 // follow puts the objects of a cluster into its store, as they change.
 func (w *watcher) follow(ctx context.Context, c *Cluster, s *store) error {
 	for _, kind := range s.kinds {
-		// The informer is not waited for: a server that does not respond must not keep the page from opening.
+		// Do not wait for the informer, so that the page opens even if this API server does not respond.
 		informer, err := c.Informers.GetInformer(ctx, kind.object(), cache.BlockUntilSynced(false))
 		if err != nil {
 			return err
@@ -158,7 +158,7 @@ func (w *watcher) follow(ctx context.Context, c *Cluster, s *store) error {
 	return nil
 }
 
-// put stores an object. A diagnosis follows if it may find something else now.
+// put stores an object. It triggers a diagnosis if the change may alter the findings.
 func (w *watcher) put(kind kind, before, after any) {
 	object, is := after.(client.Object)
 	if !is {

@@ -35,7 +35,7 @@ type world struct {
 
 	mu        sync.Mutex
 	published dashboard.Documents
-	// silent is what the API server says instead of responding. metrics are those of each gateway. diagnoses counts.
+	// silent, if set, is returned as an error instead of the API server's response. metrics holds the metrics of each gateway. diagnoses counts the diagnoses.
 	silent    error
 	metrics   string
 	diagnoses int
@@ -85,16 +85,16 @@ func locked[T any](w *world, do func() T) T {
 
 // wait lets time pass.
 func (w *world) wait(d time.Duration) {
-	time.Sleep(d) // of the bubble's clock
+	time.Sleep(d) // by the fake clock of package synctest
 	synctest.Wait()
 }
 
-// document is the text of a published document, or empty.
+// document returns the text of a published document, empty if there is none.
 func (w *world) document(key string) string {
 	return locked(w, func() string { return string(w.published[key]) })
 }
 
-// add, change and remove are what the API server tells of an object.
+// add, change and remove simulate events of the API server.
 func (w *world) add(objects ...client.Object) {
 	w.Helper()
 	for _, object := range objects {
@@ -179,7 +179,7 @@ func TestDocumentsFollowTheCluster(t *testing.T) {
 	})
 }
 
-// TestASilentServerIsNoticed: within twelve seconds, and when it responds again too.
+// TestASilentServerIsNoticed: the page shows within twelve seconds that an API server no longer responds, and that it responds again.
 func TestASilentServerIsNoticed(t *testing.T) {
 	run(t, func(w *world) {
 		w.wait(time.Second)
@@ -197,7 +197,8 @@ func TestASilentServerIsNoticed(t *testing.T) {
 	})
 }
 
-// TestDiagnosesFollowChanges: a diagnosis follows what it may depend on, neither each measurement nor each event, and never sooner than it may.
+// TestDiagnosesFollowChanges: a diagnosis runs after a change that may affect it, not after each measurement and each event, and never sooner than
+// diagnosisPause.
 func TestDiagnosesFollowChanges(t *testing.T) {
 	run(t, func(w *world) {
 		count := func() int { return locked(w, func() int { return w.diagnoses }) }
@@ -232,7 +233,7 @@ func TestDiagnosesFollowChanges(t *testing.T) {
 	})
 }
 
-// TestTheGuideSaysHowOften: with the figures of this package.
+// TestTheGuideSaysHowOften: the intervals in the guide are those of this package.
 func TestTheGuideSaysHowOften(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "guide", "dashboard.md"))
 	if err != nil {
@@ -299,13 +300,13 @@ func figure(w *world, name string) string {
 	return string(document.Tunnel[name])
 }
 
-// counters are the metrics of a gateway that has sent and received so many bytes.
+// counters returns the metrics of a gateway that has sent and received these numbers of bytes.
 func counters(sent, received int) string {
 	return fmt.Sprintf("# TYPE liqo_peer_transmit_bytes_total counter\nliqo_peer_transmit_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n"+
 		"# TYPE liqo_peer_receive_bytes_total counter\nliqo_peer_receive_bytes_total{cluster_id=\"milan\",driver=\"wireguard\"} %d\n", sent, received)
 }
 
-// TestTrafficIsMeasured: from the counters of the active gateway, by the second. Why it is not known is said.
+// TestTrafficIsMeasured: the traffic is the rate of the counters of the active gateway. If it is unknown, the page shows why.
 func TestTrafficIsMeasured(t *testing.T) {
 	run(t, func(w *world) {
 		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
@@ -314,7 +315,7 @@ func TestTrafficIsMeasured(t *testing.T) {
 		w.wait(trafficEvery + time.Second)
 		locked(w, func() bool { w.metrics = counters(3000, 500); return true })
 		w.wait(trafficEvery)
-		back, forth := points(w, "backs"), points(w, "forths") // rome is B: what it sends goes back
+		back, forth := points(w, "backs"), points(w, "forths") // rome is cluster B, so the traffic that it sends goes back from B to A
 		if len(back) != 1 || back[0].Value != 200 || len(forth) != 1 || forth[0].Value != 50 {
 			w.Errorf("sent %v, received %v; want 200 and 50 bytes per second", back, forth)
 		}
@@ -334,7 +335,7 @@ func TestTrafficIsMeasured(t *testing.T) {
 	})
 }
 
-// TestTrafficWithoutAGateway: nothing changes any more once the active gateway is gone, and its last traffic still stops being the current one.
+// TestTrafficWithoutAGateway: after the active gateway is deleted, no event follows. The last measured traffic still stops being shown as current.
 func TestTrafficWithoutAGateway(t *testing.T) {
 	run(t, func(w *world) {
 		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
@@ -357,7 +358,7 @@ func TestTrafficWithoutAGateway(t *testing.T) {
 	})
 }
 
-// TestStrippedObjectsShowTheSame: what informers keep of objects is all that the page depends on.
+// TestStrippedObjectsShowTheSame: the page shows the same for complete and for stripped objects.
 func TestStrippedObjectsShowTheSame(t *testing.T) {
 	large := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("3Gi")}
 	node := func(name string, labels map[string]string) corev1.Node {

@@ -24,21 +24,22 @@ const (
 	pause = 50 * time.Millisecond
 	// retryFirst and retryLast are the first and the longest delay before a failed pass is retried. The delay doubles with each failure.
 	retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
-	// readBackoffFactor and longestReadDelay delay the next read while the namespace is in the wanted state: by readBackoffFactor times the
-	// duration of the last read, but at most longestReadDelay. With thousands of routes a read takes tens of milliseconds, and each of the agent's own changes triggers a read.
+	// readBackoffFactor and longestReadDelay delay the next read while the namespace is in the wanted state: by readBackoffFactor times the duration
+	// of the last read, but at most longestReadDelay. With thousands of routes a read takes tens of milliseconds, and each of the agent's own changes
+	// triggers a read.
 	readBackoffFactor, longestReadDelay = 30, 2 * time.Second
 	// listed is the maximum number of changes that one log line lists.
 	listed = 16
 )
 
 // ErrUnknown is the error that Options.Want returns until it has received all its inputs.
-var ErrUnknown = errors.New("not everything is known yet")
+var ErrUnknown = errors.New("some objects have not been read yet")
 
 // Options configure an Agent.
 type Options struct {
 	Kernel dataplane.Kernel
 	Own    dataplane.Ownership
-	// Want returns the wanted states: the agent goes through them in order and keeps the last one. Usually there is only one; if there is
+	// Want returns the wanted states: the agent applies them in order and keeps the last one. Usually there is only one; if there is
 	// none, the agent does nothing. While Want fails, with ErrUnknown or any other error, the agent changes nothing.
 	Want func(context.Context) ([]dataplane.State, error)
 	// Settled is called after each pass that leaves the namespace in the wanted state, also if nothing had to change. May be nil.
@@ -58,7 +59,7 @@ type Agent struct {
 	resync chan struct{} // signals that the actual state may have changed
 
 	settled     *dataplane.State // wanted state when the namespace last matched it; nil: the namespace may differ
-	reached     *dataplane.State // wanted state that the namespace had before, and that is still wanted; nil: none
+	reached     *dataplane.State // last wanted state that the namespace reached, if it is still the wanted one; nil: none
 	lastRead    time.Time        // start of the last read of the namespace
 	took        time.Duration    // duration of the last read
 	lastFailure string           // last failure that was logged
@@ -173,7 +174,7 @@ func (a *Agent) Pass(ctx context.Context) error {
 	want, err := a.opts.Want(ctx)
 	if err != nil {
 		if !errors.Is(err, ErrUnknown) {
-			a.logFailure(fmt.Errorf("finding out what is wanted: %w", err))
+			a.logFailure(fmt.Errorf("computing the wanted network state: %w", err))
 		}
 		return err
 	}
@@ -225,7 +226,7 @@ func (a *Agent) change(ctx context.Context, settled *dataplane.State, want datap
 		a.lastRead = a.opts.Clock.Now()
 		seen, err := a.opts.Kernel.Read(ctx, a.opts.Own)
 		if err != nil {
-			return nil, fmt.Errorf("reading what is there: %w", err)
+			return nil, fmt.Errorf("reading the network state of the kernel: %w", err)
 		}
 		have, a.took = &seen, a.opts.Clock.Since(a.lastRead)
 	}
@@ -234,14 +235,14 @@ func (a *Agent) change(ctx context.Context, settled *dataplane.State, want datap
 		err := a.opts.Kernel.Apply(ctx, changes)
 		a.opts.Metrics.applied(err)
 		if err != nil {
-			return nil, fmt.Errorf("changing what is there: %w", err)
+			return nil, fmt.Errorf("applying the wanted network state: %w", err)
 		}
-		if a.reached != nil { // somebody else changed the namespace
+		if a.reached != nil { // another program changed the namespace
 			a.opts.Metrics.drifted(len(changes))
 		}
 	}
 	if missing := dataplane.Missing(*have, want); len(missing) > 0 {
-		return changes, fmt.Errorf("waiting for link %s: its process has not made it yet", strings.Join(missing, ", "))
+		return changes, fmt.Errorf("waiting for link %s: its process has not created it yet", strings.Join(missing, ", "))
 	}
 	return changes, nil
 }

@@ -81,7 +81,7 @@ func newHost(k *fake.Kernel, own dataplane.Ownership) *host {
 	return h
 }
 
-// locked writes into the log of a host.
+// locked writes to the log of a host while it holds the lock of the host.
 type locked struct{ h *host }
 
 func (l *locked) Write(p []byte) (int, error) {
@@ -153,7 +153,7 @@ func TestSecondPassDoesNothing(t *testing.T) {
 	if h.kernel.Calls() != calls || h.lines() != lines {
 		t.Errorf("a pass without news made %d calls and wrote %d lines", h.kernel.Calls()-calls, h.lines()-lines)
 	}
-	h.settled = nil // as after a while
+	h.settled = nil // forces a read, as the periodic refresh does
 	h.pass(t)
 	if h.kernel.Calls() != calls+1 || h.lines() != lines {
 		t.Errorf("a full pass that finds nothing made %d calls and wrote %d lines, want one reading", h.kernel.Calls()-calls, h.lines()-lines)
@@ -175,15 +175,16 @@ func TestKnownStateIsNotReadAgain(t *testing.T) {
 	if len(calls) == 0 || slices.Contains(calls, "read") {
 		t.Errorf("another peer took the calls %q, want changes without a reading", calls)
 	}
-	h.kernel.RemoveLink(dataplane.OverlayLink) // takes routes along, and nobody was told
+	h.kernel.RemoveLink(dataplane.OverlayLink) // this also deletes routes, without a notification
 	h.wants(nil, node(1))
-	_ = h.Pass(t.Context()) // it may fail
-	h.settled = nil         // as after a notification of the kernel
+	_ = h.Pass(t.Context()) // this pass may fail
+	h.settled = nil         // forces a read, as a notification of the kernel does
 	h.pass(t)
 	h.has(t, node(1))
 }
 
-// TestReadsAreDelayed: a state that takes long to read is not read continuously, however often a read is requested. Changed facts do not wait for that.
+// TestReadsAreDelayed: a state that takes long to read is not read continuously, however often a read is requested. Changed facts do not wait for
+// that.
 func TestReadsAreDelayed(t *testing.T) {
 	const long, window = 20 * time.Millisecond, time.Second
 	h := onNode()
@@ -203,7 +204,8 @@ func TestReadsAreDelayed(t *testing.T) {
 	go func() { ended <- h.Run(ctx) }()
 	<-settled
 	began, passes := time.Now(), 0
-	for time.Since(began) < window {
+	// On a busy machine a read takes longer, and the next one is delayed accordingly.
+	for time.Since(began) < window || reads.Load() < 2 && time.Since(began) < time.Minute {
 		h.Resync()
 		h.Facts()
 		<-settled
@@ -217,8 +219,8 @@ func TestReadsAreDelayed(t *testing.T) {
 	if most := int32(elapsed/(readBackoffFactor*long)) + 2; reads.Load() < 2 || reads.Load() > most {
 		t.Errorf("within %s it looked %d times, want 2 to %d", elapsed, reads.Load(), most)
 	}
-	if passes < 5 {
-		t.Errorf("within %s there were %d passes: news wait for looks", elapsed, passes)
+	if looked := int(reads.Load()); passes < 2*looked {
+		t.Errorf("within %s there were %d passes and %d looks: news wait for looks", elapsed, passes, looked)
 	}
 }
 
@@ -363,7 +365,7 @@ func TestRunReactsToFactsAndDrift(t *testing.T) {
 	eventually("the link that somebody removed", node(1))
 	h.kernel.RemoveLink(dataplane.OverlayLink)
 	h.wants(nil, node(2))
-	h.Facts() // first, so that the pass goes by what is no longer there
+	h.Facts() // Facts before Resync, so that the pass relies on an outdated state
 	h.Resync()
 	eventually("another plan and the link, whichever was told first", node(2))
 	failures := 3
@@ -381,7 +383,7 @@ func TestRunReactsToFactsAndDrift(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	h.has(t, node(3)) // the end of the agent changes nothing
+	h.has(t, node(3)) // the agent leaves the namespace unchanged when it ends
 }
 
 // TestUnchangedFactsCauseNoRead: facts without a change do not cause a read of the kernel before the next one is due.
@@ -407,7 +409,7 @@ func TestUnchangedFactsCauseNoRead(t *testing.T) {
 			calls := h.kernel.Calls()
 			for range 10 {
 				h.Facts()
-				<-settled // it was asked what is wanted, and that is there
+				<-settled // the pass has compared the wanted state and found no difference
 			}
 			looks := h.kernel.Calls() - calls
 			stop()

@@ -107,8 +107,8 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 	return all, nil
 }
 
-// widest is the longest prefix length at which a destination is still as unspecific as a default route. With 10.0.0.0/8 as a dependency,
-// few private addresses would be left to choose from.
+// widest is the prefix length up to which destinations treats a route like a default route. With 10.0.0.0/8 as a dependency, few private
+// addresses would be left to choose from.
 const widest = 8
 
 // destinations returns the destinations of unicast routes, such as a network behind a router or a VPN, whichever program made the routes.

@@ -45,8 +45,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDestinationsOfRoutes: a node needs the networks that static routes lead to, through a router or a VPN. Default routes, also as two halves, and routes of
-// our own link are left out.
+// TestDestinationsOfRoutes: a node needs the networks that static routes lead to, through a router or a VPN. Default routes, also as two halves, and
+// routes of our own link are left out.
 func TestDestinationsOfRoutes(t *testing.T) {
 	to := func(text string, r netlink.Route) netlink.Route {
 		prefix := netip.MustParsePrefix(text)

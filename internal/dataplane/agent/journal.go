@@ -8,7 +8,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// repeated is how long a change must not have recurred to be logged again.
+// repeated is the time without a recurrence after which the journal logs a change again.
 const repeated = time.Minute
 
 // journal logs changes, but not repeated ones: a client that fails to reach a peer makes the same changes every two seconds until it

@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// TestRepeatedChangeIsLoggedOnce: dialing an unreachable peer for an hour is logged once, and again when it starts anew.
+// TestRepeatedChangeIsLoggedOnce: dialing an unreachable peer for an hour is logged once, and once more when it starts again after a pause.
 func TestRepeatedChangeIsLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	j := journal{log: slog.New(slog.NewTextHandler(&out, nil))}

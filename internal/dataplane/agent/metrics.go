@@ -25,7 +25,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	applies, drift, duration := metrics.DataplaneApplies.NewCounter(), metrics.DataplaneDrift.NewCounter(), metrics.DataplaneDuration.NewHistogram()
 	registry.MustRegister(applies, drift, duration)
-	// Series that exist from the start show the first increase.
+	// Create the series at the start, so that queries see the first increase.
 	applies.WithLabelValues(resultSuccess)
 	applies.WithLabelValues(resultError)
 	return &Metrics{applies: applies, drift: drift.WithLabelValues(), duration: duration.WithLabelValues()}
@@ -42,7 +42,7 @@ func (m *Metrics) applied(err error) {
 	}
 }
 
-// drifted records undone changes of others.
+// drifted counts changes by other programs that the agent reverted.
 func (m *Metrics) drifted(changes int) {
 	if m != nil {
 		m.drift.Add(float64(changes))

@@ -47,7 +47,7 @@ func TestDriftIsCounted(t *testing.T) {
 		t.Fatal("nothing was applied to the faulty kernel")
 	}
 	h.kernel.Fault(nil)
-	h.wants(nil, node(2)) // the agent undoes its own half
+	h.wants(nil, node(2)) // the agent reverts its own partial changes, which is no drift
 	h.pass(t)
 	h.wants(nil, node(3))
 	h.pass(t)
@@ -55,7 +55,7 @@ func TestDriftIsCounted(t *testing.T) {
 		t.Errorf("the agent's own changes count as drift: %v", got)
 	}
 	h.kernel.RemoveLink(dataplane.OverlayLink)
-	h.settled = nil // as after a notification of the kernel
+	h.settled = nil // forces a read, as a notification of the kernel does
 	h.pass(t)
 	if got := testutil.ToFloat64(m.drift); got == 0 {
 		t.Error("a removed link counts as no drift")

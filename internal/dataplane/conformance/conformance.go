@@ -66,7 +66,7 @@ func (h Host) refuse(t *testing.T, c dataplane.Change) {
 // converge applies the difference to a valid state and checks that the host is in that state.
 func (h Host) converge(t *testing.T, want dataplane.State) {
 	t.Helper()
-	if err := dataplane.Validate(want, h.Own); err != nil {
+	if err := Validate(want, h.Own); err != nil {
 		t.Fatalf("the suite wants an invalid state: %v", err)
 	}
 	h.apply(t, dataplane.Diff(h.read(t), want, h.Own)...)
@@ -85,7 +85,7 @@ func (h Host) same(t *testing.T, want dataplane.State) {
 	}
 }
 
-// settled removes from s whatever want leaves open.
+// settled removes from s what want does not specify, so that both can be compared.
 func settled(s, want dataplane.State) dataplane.State {
 	s.Links = made(s.Links)
 	if len(want.WireGuard) == 0 {
@@ -107,7 +107,7 @@ func settled(s, want dataplane.State) dataplane.State {
 	return s
 }
 
-// made removes Tunnel links: whether they exist does not depend on the wanted state.
+// made returns the links that the agent creates: all except Tunnel links, which the process of the tunnel creates.
 func made(links []dataplane.Link) []dataplane.Link {
 	return slices.DeleteFunc(slices.Clone(links), func(l dataplane.Link) bool { return l.Kind == dataplane.Tunnel })
 }

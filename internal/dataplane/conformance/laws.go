@@ -42,7 +42,7 @@ func law(t *testing.T, h Host, seed uint64) {
 	h.converge(t, dataplane.State{})
 }
 
-// crashing goes from one state to another as if the agent crashed after every change: read, compare, make one change, start again.
+// crashing changes one state into another as if the agent crashed after every change: read, compare, make one change, start again.
 func (h Host) crashing(t *testing.T, from, to dataplane.State) {
 	t.Helper()
 	changes := dataplane.Diff(h.read(t), to, h.Own)

@@ -197,8 +197,8 @@ func foreignStays(t *testing.T, h Host) {
 		Rules:      []dataplane.Rule{{Priority: 900, Table: 1000}},
 		Table:      &dataplane.Table{Name: "theirs", Chains: []dataplane.Chain{{Name: "raw", Hook: dataplane.Prerouting, Rules: []dataplane.FilterRule{{Counter: true}}}}},
 	}
-	if err := dataplane.Validate(s, h.Own); err == nil {
-		t.Error("what is not ours can be wanted")
+	if err := Validate(s, h.Own); err == nil {
+		t.Error("an object that Liqo does not own can be wanted")
 	}
 	h.apply(t, dataplane.Diff(dataplane.State{}, s, theirs)...)
 	ours := h.overlay()
@@ -212,6 +212,6 @@ func foreignStays(t *testing.T, h Host) {
 		t.Errorf("what is not ours became\n%s\nand was\n%s", got, want)
 	}
 	if changes := dataplane.Diff(have, dataplane.State{}, h.Own); len(changes) > 0 {
-		t.Errorf("a difference touches what is not ours: %v", changes)
+		t.Errorf("a difference touches an object that Liqo does not own: %v", changes)
 	}
 }

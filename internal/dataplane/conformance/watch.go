@@ -16,7 +16,7 @@ const (
 	quiet = 500 * time.Millisecond
 )
 
-// watched tests that Watch reports changes to the objects of the ownership, whoever makes them, and no other changes.
+// watched tests that Watch reports changes to the objects of the ownership, by any program, and no other changes.
 func watched(t *testing.T, h Host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var calls atomic.Int32
@@ -28,7 +28,7 @@ func watched(t *testing.T, h Host) {
 			t.Error(err)
 		}
 	}()
-	heard := func(within time.Duration) bool {
+	observed := func(within time.Duration) bool {
 		for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			if calls.Swap(0) > 0 {
 				return true
@@ -38,8 +38,8 @@ func watched(t *testing.T, h Host) {
 	}
 	expect := func(what any) {
 		t.Helper()
-		if !heard(soon) {
-			t.Errorf("nothing was told of %v", what)
+		if !observed(soon) {
+			t.Errorf("no event was reported for %v", what)
 		}
 	}
 	expect("the beginning")
@@ -59,12 +59,12 @@ func watched(t *testing.T, h Host) {
 	expect("the tunnel")
 	h.RemoveLink(h.Own.Overlay)
 	expect("a link that is gone")
-	for heard(quiet) { // drain the remaining reports
+	for observed(quiet) { // drain the remaining reports
 	}
 	theirs := h.vxlan()
 	theirs.Name, theirs.VNI = "theirs", 1
 	h.apply(t, dataplane.Change{Link: &theirs}, dataplane.Change{Table: &dataplane.Table{Name: "theirs"}})
-	if heard(quiet) {
-		t.Error("something was told of what is not ours")
+	if observed(quiet) {
+		t.Error("an event was reported for an object that Liqo does not own")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"liqo.io/liqo/internal/dataplane/fake"
 )
 
-// worlds is how many random ones the laws of differences are held against.
+// worlds is the number of random worlds in which the laws of package conformance are checked.
 const worlds = 20000
 
 func newHost(testing.TB) conformance.Host {

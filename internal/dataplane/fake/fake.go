@@ -78,8 +78,8 @@ func (k *Kernel) call(what func() string) error {
 
 // Watch calls changed once at the start and after every change to an object that own lists, until ctx is done.
 func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed func()) error {
-	w := &watcher{own: own, told: make(chan struct{}, 1)}
-	w.told <- struct{}{}
+	w := &watcher{own: own, notified: make(chan struct{}, 1)}
+	w.notified <- struct{}{}
 	k.mu.Lock()
 	k.watchers = append(k.watchers, w)
 	k.mu.Unlock()
@@ -92,15 +92,15 @@ func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed fun
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.told:
+		case <-w.notified:
 			changed()
 		}
 	}
 }
 
 type watcher struct {
-	own  dataplane.Ownership
-	told chan struct{}
+	own      dataplane.Ownership
+	notified chan struct{}
 }
 
 // changed notifies the watchers whose ownership includes the changed object.
@@ -110,7 +110,7 @@ func (k *Kernel) changed(c dataplane.Change) {
 			continue
 		}
 		select {
-		case w.told <- struct{}{}:
+		case w.notified <- struct{}{}:
 		default: // a notification is pending already
 		}
 	}

@@ -71,7 +71,7 @@ func (k *Kernel) setLink(l dataplane.Link) error {
 	i := k.find(l.Name)
 	switch {
 	case i < 0 && l.Kind == dataplane.Tunnel:
-		return fmt.Errorf("the tunnel's process has not made the link: %w", syscall.ENODEV)
+		return fmt.Errorf("the tunnel process has not created the link: %w", syscall.ENODEV)
 	case i < 0:
 		if slices.ContainsFunc(k.links, func(o dataplane.Link) bool { return o.VNI == l.VNI && o.Port == l.Port && o.Kind == dataplane.VXLAN }) {
 			return syscall.EEXIST
@@ -82,7 +82,7 @@ func (k *Kernel) setLink(l dataplane.Link) error {
 	changed := k.links[i]
 	changed.MTU, changed.Down = l.MTU, l.Down
 	if l.Kind == dataplane.VXLAN && changed != l {
-		return fmt.Errorf("there is another link of that name: %w", syscall.EEXIST)
+		return fmt.Errorf("a different link of that name exists: %w", syscall.EEXIST)
 	}
 	k.links[i] = changed
 	return nil

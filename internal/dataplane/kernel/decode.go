@@ -60,7 +60,7 @@ func describe(exprs []expr.Any) string {
 	return strings.Join(words, " ")
 }
 
-// guess converts expressions that encode wrote. It checks only as much as it needs, because decode verifies the result.
+// guess converts expressions that encode wrote. It does few checks, because decode verifies the result.
 func guess(exprs []expr.Any) (r dataplane.FilterRule) {
 	for len(exprs) > 0 {
 		first := exprs[0]

@@ -46,8 +46,8 @@ func canonical(r dataplane.FilterRule) dataplane.FilterRule {
 	return s.Table.Chains[0].Rules[0]
 }
 
-// TestRulesRoundTrip: every rule is read as it was written. A rule with any expression left out, doubled or swapped is read as another rule, or as a foreign
-// one.
+// TestRulesRoundTrip: every rule is read as it was written. A rule with any expression left out, doubled or swapped is read as another rule, or as a
+// foreign one.
 func TestRulesRoundTrip(t *testing.T) {
 	for seed := range uint64(3000) {
 		d := conformance.NewDice(seed, dataplane.Ours())
@@ -105,8 +105,8 @@ func TestForeignExpressions(t *testing.T) {
 	}
 }
 
-// TestCheapMatchesFirst: the kernel compares every packet of a host with every rule. Few packets have the protocol and port, and the lookup of an address
-// costs most.
+// TestCheapMatchesFirst: the kernel compares every packet of a host with every rule. Few packets have the protocol and port, and the lookup of an
+// address costs most.
 func TestCheapMatchesFirst(t *testing.T) {
 	exprs := encode(dataplane.FilterRule{Match: dataplane.Match{
 		InLink: dataplane.LinkName{Name: "a"}, Source: dataplane.Selector{Set: "s"}, Destination: dataplane.Selector{Set: "d"}, Transport: dataplane.UDP, DestinationPort: 1,

@@ -127,8 +127,8 @@ func gone(err error) error {
 	return err
 }
 
-// whole repeats a dump that a concurrent change interrupted, at most readTries times in total.
-func whole[T any](dump func() ([]T, error)) ([]T, error) {
+// retryDump repeats a dump that a concurrent change interrupted, at most readTries times in total.
+func retryDump[T any](dump func() ([]T, error)) ([]T, error) {
 	var out []T
 	var err error
 	for range readTries {

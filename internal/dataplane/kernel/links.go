@@ -26,8 +26,8 @@ func (k *Kernel) find(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// must returns the link with that name; an error if there is none.
-func (k *Kernel) must(name string) (netlink.Link, error) {
+// requireLink returns the link with that name; an error if there is none.
+func (k *Kernel) requireLink(name string) (netlink.Link, error) {
 	link, err := k.find(name)
 	if err == nil && link == nil {
 		err = fmt.Errorf("link %s: %w", name, unix.ENODEV)
@@ -52,7 +52,7 @@ func (k *Kernel) readLinks(s *dataplane.State, own dataplane.Ownership) error {
 		} else {
 			s.Links = append(s.Links, dataplane.Link{Name: name, Kind: dataplane.Tunnel, MTU: link.Attrs().MTU, Down: link.Attrs().Flags&net.FlagUp == 0})
 		}
-		addresses, err := whole(func() ([]netlink.Addr, error) { return k.handle.AddrList(link, netlink.FAMILY_V4) })
+		addresses, err := retryDump(func() ([]netlink.Addr, error) { return k.handle.AddrList(link, netlink.FAMILY_V4) })
 		if err != nil {
 			return err
 		}
@@ -114,14 +114,14 @@ func (k *Kernel) setLink(l dataplane.Link) error {
 	case err != nil:
 		return err
 	case link == nil && l.Kind == dataplane.Tunnel:
-		return fmt.Errorf("the tunnel's process has not made the link: %w", unix.ENODEV)
+		return fmt.Errorf("the tunnel process has not created the link: %w", unix.ENODEV)
 	case link == nil:
 		return k.addVXLAN(l)
 	}
 	if is := overlay(link); l.Kind == dataplane.VXLAN {
 		is.MTU, is.Down = l.MTU, false
 		if is != l {
-			return fmt.Errorf("there is another link of that name: %w", unix.EEXIST)
+			return fmt.Errorf("a different link of that name exists: %w", unix.EEXIST)
 		}
 	}
 	if link.Attrs().MTU != l.MTU {
@@ -144,7 +144,7 @@ func (k *Kernel) deleteLink(l dataplane.Link) error {
 }
 
 func (k *Kernel) setAddress(a dataplane.Address) error {
-	link, err := k.must(a.Link)
+	link, err := k.requireLink(a.Link)
 	if err != nil {
 		return err
 	}
@@ -163,11 +163,11 @@ func (k *Kernel) deleteAddress(a dataplane.Address) error {
 // creates others by itself.
 func (k *Kernel) readNeighbours(s *dataplane.State, link netlink.Link) error {
 	name, index := link.Attrs().Name, link.Attrs().Index
-	hops, err := whole(func() ([]netlink.Neigh, error) { return k.handle.NeighList(index, netlink.FAMILY_V4) })
+	hops, err := retryDump(func() ([]netlink.Neigh, error) { return k.handle.NeighList(index, netlink.FAMILY_V4) })
 	if err != nil {
 		return err
 	}
-	entries, err := whole(func() ([]netlink.Neigh, error) { return k.handle.NeighList(index, unix.AF_BRIDGE) })
+	entries, err := retryDump(func() ([]netlink.Neigh, error) { return k.handle.NeighList(index, unix.AF_BRIDGE) })
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func forwardingEntry(index int, n dataplane.Neighbour) *netlink.Neigh {
 }
 
 func (k *Kernel) setNeighbour(n dataplane.Neighbour) error {
-	link, err := k.must(n.Link)
+	link, err := k.requireLink(n.Link)
 	if err != nil {
 		return err
 	}

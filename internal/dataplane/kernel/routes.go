@@ -13,7 +13,7 @@ import (
 
 // tableRoutes returns the routes of the given tables as the netlink library represents them.
 func (k *Kernel) tableRoutes(tables ...int) ([]netlink.Route, error) {
-	return whole(func() (out []netlink.Route, err error) {
+	return retryDump(func() (out []netlink.Route, err error) {
 		// The kernel dumps the routes of all tables, whichever table the request names.
 		err = k.handle.RouteListFilteredIter(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			if slices.Contains(tables, r.Table) {
@@ -99,7 +99,7 @@ func encodeRoute(r dataplane.Route, link int) *netlink.Route {
 func (k *Kernel) setRoute(r dataplane.Route) error {
 	index := 0
 	if r.Type == dataplane.Unicast {
-		link, err := k.must(r.Link)
+		link, err := k.requireLink(r.Link)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (k *Kernel) deleteRoute(r dataplane.Route) error {
 
 // ourRules returns the rules that point to one of the tables and are marked with Liqo's protocol number.
 func (k *Kernel) ourRules(tables ...int) ([]netlink.Rule, error) {
-	rules, err := whole(func() ([]netlink.Rule, error) { return k.handle.RuleList(netlink.FAMILY_V4) })
+	rules, err := retryDump(func() ([]netlink.Rule, error) { return k.handle.RuleList(netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +191,8 @@ func (k *Kernel) setRule(r dataplane.Rule) error {
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	// The kernel takes a rule without addresses for equal to an existing rule that selects addresses, and does not add it. So delete the
-	// similar rules, and add them again after it.
+	// The kernel treats a rule without addresses as a duplicate of an existing rule with addresses, and does not add it. So delete the similar
+	// rules first, and add them again after the new rule.
 	similar := slices.DeleteFunc(rules, func(is netlink.Rule) bool { return is.Priority != r.Priority || is.IifName != r.InLink })
 	for i := range similar {
 		if err := gone(k.handle.RuleDel(&similar[i])); err != nil {
@@ -231,11 +231,11 @@ func (k *Kernel) deleteRule(r dataplane.Rule) error {
 				continue
 			}
 			if err := k.handle.RuleAdd(&is); err != nil {
-				return fmt.Errorf("putting back %q: %w", rule(is), err)
+				return fmt.Errorf("restoring %q: %w", rule(is), err)
 			}
 		}
 		if len(left) == len(rules) {
-			return errors.New("the kernel did not remove it")
+			return errors.New("the kernel did not delete the rule")
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (k *Kernel) readTable(name string) (*dataplane.Table, error) {
 	}
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, config)
 	if err != nil {
-		return nil, fmt.Errorf("opening a socket: %w", err)
+		return nil, fmt.Errorf("opening a netlink socket: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
 	for range readTries {
@@ -149,7 +149,7 @@ type element struct {
 	end        bool
 }
 
-// elements reads all elements of a set. It notes elements with a key of another length as foreign.
+// elements reads all elements of a set. It marks elements with a key of another length as foreign.
 func (r *tableReader) elements(set string, keyLength int) []element {
 	var out []element
 	for _, b := range r.ask(unix.NFT_MSG_GETSETELEM, netlink.Dump, netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: zeroTerminated(r.name)},

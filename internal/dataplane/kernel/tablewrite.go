@@ -153,7 +153,7 @@ func elementsOf(c dataplane.Content) []nftables.SetElement {
 	out := make([]nftables.SetElement, 0, 2*len(c.Prefixes)+len(c.Pairs))
 	for _, p := range c.Prefixes {
 		out = append(out, nftables.SetElement{Key: p.Addr().AsSlice()})
-		if end, ok := behind(p); ok && c.Intervals {
+		if end, ok := firstAfter(p); ok && c.Intervals {
 			out = append(out, nftables.SetElement{Key: end.AsSlice(), IntervalEnd: true})
 		}
 	}
@@ -163,8 +163,8 @@ func elementsOf(c dataplane.Content) []nftables.SetElement {
 	return out
 }
 
-// behind returns the first address after a prefix; false if the prefix ends with 255.255.255.255.
-func behind(p netip.Prefix) (netip.Addr, bool) {
+// firstAfter returns the first address after a prefix; false if the prefix ends with 255.255.255.255.
+func firstAfter(p netip.Prefix) (netip.Addr, bool) {
 	a := p.Addr().As4()
 	end := uint64(binary.BigEndian.Uint32(a[:])) + 1<<(32-p.Bits())
 	binary.BigEndian.PutUint32(a[:], uint32(end))

@@ -11,10 +11,9 @@ import (
 	"liqo.io/liqo/internal/dataplane"
 )
 
-// addVXLAN creates the link without UDP checksums for the outer packets; the inner packets have their own. When a CNI translates the
-// address of an encapsulated packet whose inner checksum is left to the hardware, the kernel corrupts an outer checksum. It leaves a zero
-// checksum as it is (since Linux 5.7). The netlink library used for the other links cannot set this option, and the kernel cannot change it
-// after the creation.
+// addVXLAN creates the link without UDP checksums for the outer packets; the inner packets have their own. If the hardware completes the inner
+// checksum and a CNI translates an address of the outer packet, the kernel corrupts the outer checksum. It keeps a zero checksum (since Linux 5.7).
+// The netlink library used for the other links cannot set this option, and the kernel cannot change it after the creation.
 func (k *Kernel) addVXLAN(l dataplane.Link) error {
 	conn, err := k.subscribe(unix.NETLINK_ROUTE)
 	if err != nil {

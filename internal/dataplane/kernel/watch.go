@@ -33,8 +33,8 @@ func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed fun
 	}
 	defer func() { _ = filter.Close() }()
 
-	told := make(chan struct{}, 1)
-	told <- struct{}{}
+	notified := make(chan struct{}, 1)
+	notified <- struct{}{}
 	links := map[uint32]bool{} // indexes of the links that own lists
 	for _, name := range []string{own.Overlay, own.Tunnel} {
 		k.mu.Lock()
@@ -47,13 +47,13 @@ func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed fun
 			links[uint32(link.Attrs().Index)] = true
 		}
 	}
-	go listen(ctx, route, told, func(m netlink.Message) bool { return routeIsOurs(m, own, links) })
-	go listen(ctx, filter, told, func(m netlink.Message) bool { return filterIsOurs(m, own) })
+	go listen(ctx, route, notified, func(m netlink.Message) bool { return routeIsOurs(m, own, links) })
+	go listen(ctx, filter, notified, func(m netlink.Message) bool { return filterIsOurs(m, own) })
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-told:
+		case <-notified:
 			changed()
 		}
 		select {
@@ -71,7 +71,7 @@ func (k *Kernel) subscribe(family int, groups ...uint32) (*netlink.Conn, error) 
 	}
 	conn, err := netlink.Dial(family, config)
 	if err != nil {
-		return nil, fmt.Errorf("opening a socket to watch: %w", err)
+		return nil, fmt.Errorf("opening a netlink socket to watch for changes: %w", err)
 	}
 	for _, g := range groups {
 		if err := conn.JoinGroup(g); err != nil {
@@ -82,9 +82,9 @@ func (k *Kernel) subscribe(family int, groups ...uint32) (*netlink.Conn, error) 
 	return conn, nil
 }
 
-// listen signals told for each message for which ours returns true, and when messages were lost. It ends once ctx is done and the socket is
+// listen sends to notified after each message for which ours returns true, and after lost messages. It ends once ctx is done and the socket is
 // closed.
-func listen(ctx context.Context, conn *netlink.Conn, told chan<- struct{}, ours func(netlink.Message) bool) {
+func listen(ctx context.Context, conn *netlink.Conn, notified chan<- struct{}, ours func(netlink.Message) bool) {
 	for ctx.Err() == nil {
 		messages, err := conn.Receive()
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -96,7 +96,7 @@ func listen(ctx context.Context, conn *netlink.Conn, told chan<- struct{}, ours 
 		}
 		if err != nil || slices.ContainsFunc(messages, ours) {
 			select {
-			case told <- struct{}{}:
+			case notified <- struct{}{}:
 			default: // a signal is pending already
 			}
 		}

@@ -101,7 +101,7 @@ func (k *Kernel) readDevice(s *dataplane.State, own dataplane.Ownership) error {
 func (k *Kernel) configure(link string, config wgtypes.Config) error {
 	err := k.devices.ConfigureDevice(link, config)
 	if absent(err) {
-		return fmt.Errorf("the tunnel's process has not made the device: %w", err)
+		return fmt.Errorf("the tunnel process has not created the device: %w", err)
 	}
 	return err
 }

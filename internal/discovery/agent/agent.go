@@ -1,4 +1,5 @@
-// Package agent announces this cluster, looks for others, and keeps a ForeignCluster for each that it finds. It decides nothing about peerings.
+// Package agent announces this cluster, searches for other clusters, and maintains a ForeignCluster for each of them. It does not decide about
+// peerings.
 package agent
 
 import (
@@ -20,19 +21,19 @@ import (
 )
 
 const (
-	// refresh is how often the regular pass happens: the address of this cluster is read again, and the ForeignClusters are compared with what was
-	// found.
+	// refresh is the interval of the regular pass. It reads the address of this cluster again, and compares the ForeignClusters with the discovered
+	// clusters.
 	refresh = 30 * time.Second
 	// firstQuery is the time until the second query; each further one takes twice as long, up to half of the TTL (RFC 6762, section 5.2).
 	firstQuery = time.Second
-	// domainsTimeout is for how long DNS servers are waited for.
+	// domainsTimeout is the timeout of queries to DNS servers.
 	domainsTimeout = 5 * time.Second
-	// settle is for how long announcements are collected before the ForeignClusters are compared with them.
+	// settle is the time during which the agent collects announcements before it compares the ForeignClusters with them.
 	settle = time.Second
-	// answersPerSecond bounds what hosts of the local network can make this one send.
+	// answersPerSecond limits the answers that hosts of the local network can make this host send.
 	answersPerSecond = 20
-	// writesPerSecond and writesAtOnce bound the writes, and the lines in the log, that others can cause in one way of discovery. All clusters of
-	// a network can be found at once.
+	// writesPerSecond and writesAtOnce limit the writes and log lines that other hosts can cause for each discovery type. writesAtOnce lets the agent
+	// discover all clusters of a network at once.
 	writesPerSecond, writesAtOnce = 1, 64
 )
 
@@ -42,11 +43,11 @@ type Options struct {
 	ClusterID string
 	// Client reads and writes ForeignClusters, without a cache.
 	Client client.Client
-	// Browse is whether clusters are looked for in the local networks, Announce whether this one is announced there.
+	// Browse enables the search for clusters in the local networks, Announce the announcement of this cluster there.
 	Browse, Announce bool
 	// Domains are the DNS domains in which clusters are looked for.
 	Domains []string
-	// TTL is for how long others may keep the announcement.
+	// TTL is how long other clusters may cache the announcement.
 	TTL time.Duration
 	// Own are the ranges of this cluster, in which no other cluster can be.
 	Own []netip.Prefix
@@ -55,7 +56,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// group is the local networks, as multicast.Group implements it.
+// group sends to and receives from the local networks. multicast.Group implements it.
 type group interface {
 	Run(ctx context.Context, handle func(*multicast.Packet))
 	Send(*discovery.Message) error
@@ -63,7 +64,7 @@ type group interface {
 	Close()
 }
 
-// Agent looks for clusters.
+// Agent searches for clusters.
 type Agent struct {
 	Options
 	group   group
@@ -72,23 +73,24 @@ type Agent struct {
 	limit   *rate.Limiter
 	// lookUp asks DNS servers for the clusters of all domains.
 	lookUp func(context.Context) domains
-	// unanswered is the last failure to answer the local network since the last regular pass.
+	// unanswered is the error of the last failed response to a query of the local network. The regular pass logs and clears it.
 	unanswered error
-	// writes bounds the writes of ForeignClusters, by way of discovery: a flood in the local network delays no cluster of a domain.
+	// writes limits the writes of ForeignClusters, separately for each discovery type. So many announcements in the local network do not delay the
+	// clusters of a DNS domain.
 	writes map[string]*rate.Limiter
-	// found are the clusters that the ForeignClusters show, by way of discovery.
+	// found holds the clusters that already have ForeignClusters, by discovery type.
 	found map[string][]discovery.Cluster
-	// began is when the agent began to look.
+	// began is the time when the search started.
 	began time.Time
-	// told is the last state that was logged, by topic.
-	told map[string]string
+	// logged is the last logged state, by topic.
+	logged map[string]string
 }
 
-// New returns an Agent. It joins the local networks if it has to announce or to browse there.
+// New returns an Agent. It joins the multicast group of the local networks if it has to announce or to browse there.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
 		Options: o, limit: rate.NewLimiter(answersPerSecond, answersPerSecond), writes: map[string]*rate.Limiter{},
-		found: map[string][]discovery.Cluster{}, told: map[string]string{},
+		found: map[string][]discovery.Cluster{}, logged: map[string]string{},
 	}
 	for _, way := range []string{corev1beta1.DiscoveredLAN, corev1beta1.DiscoveredDNS} {
 		a.writes[way] = rate.NewLimiter(writesPerSecond, writesAtOnce)
@@ -105,7 +107,7 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run looks for clusters until ctx ends. Then it takes the announcement back.
+// Run searches for clusters until ctx ends. Then it withdraws the announcement.
 func (a *Agent) Run(ctx context.Context) error {
 	a.began = time.Now()
 	packets := make(chan *multicast.Packet, 64)
@@ -114,20 +116,20 @@ func (a *Agent) Run(ctx context.Context) error {
 		go a.group.Run(ctx, func(p *multicast.Packet) {
 			select {
 			case packets <- p:
-			default: // a flood: the hosts ask again
+			default: // too many queries: drop this one, the hosts send it again
 			}
 		})
 	}
 	defer a.withdraw()
 	ask, refreshed, wait := time.NewTimer(0), time.NewTimer(0), firstQuery
 	var news, again <-chan time.Time
-	var looked chan domains // while DNS servers are asked
+	var queried chan domains // while DNS servers are queried
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case p := <-packets:
-			// However many responses come, they are read at most once in a while.
+			// The received responses are evaluated together after a pause, however many arrive.
 			if a.receive(p) && news == nil {
 				news = time.After(settle)
 			}
@@ -140,28 +142,28 @@ func (a *Agent) Run(ctx context.Context) error {
 			wait = min(2*wait, max(a.TTL/2, firstQuery))
 		case <-again:
 			again = nil
-			a.tell("announcing this cluster", a.group.Send(discovery.Announcement(a.records, false)))
-		case d := <-looked:
-			looked = nil
+			a.logChange("announcing this cluster", a.group.Send(discovery.Announcement(a.records, false)))
+		case d := <-queried:
+			queried = nil
 			a.syncDomains(ctx, &d)
 		case <-refreshed.C:
 			if a.announce(ctx) {
 				again = time.After(firstQuery) // packets get lost (RFC 6762, section 8.3)
 			}
-			a.tell("answering the local network", a.unanswered)
+			a.logChange("answering the local network", a.unanswered)
 			a.unanswered = nil
 			a.syncLAN(ctx, true)
-			if len(a.Domains) > 0 && looked == nil {
+			if len(a.Domains) > 0 && queried == nil {
 				// DNS servers may take seconds, and the local networks must not wait for them.
-				looked = make(chan domains, 1)
-				go func() { looked <- a.lookUp(ctx) }()
+				queried = make(chan domains, 1)
+				go func() { queried <- a.lookUp(ctx) }()
 			}
 			refreshed.Reset(min(refresh, max(a.TTL/2, firstQuery)))
 		}
 	}
 }
 
-// untilQuery returns the time until the next query: before what is known expires, and wait at most.
+// untilQuery returns the time until the next query: at most wait, and early enough before the known records expire.
 func (a *Agent) untilQuery(wait time.Duration) time.Duration {
 	if next := a.cache.Expires(time.Now()); !next.IsZero() {
 		return min(wait, max(time.Until(next)*8/10, firstQuery))
@@ -169,7 +171,7 @@ func (a *Agent) untilQuery(wait time.Duration) time.Duration {
 	return wait
 }
 
-// receive handles a packet of the local network, and reports whether it changed what is known.
+// receive handles a packet of the local network, and reports whether it changed the known clusters.
 func (a *Agent) receive(p *multicast.Packet) bool {
 	if p.Message.Response {
 		if a.Browse {
@@ -186,12 +188,12 @@ func (a *Agent) receive(p *multicast.Packet) bool {
 	return false
 }
 
-// ask asks the local networks for clusters.
+// ask sends a query for clusters to the local networks.
 func (a *Agent) ask() {
 	if !a.Browse {
 		return
 	}
-	a.tell("asking the local networks", a.group.Send(&discovery.Message{
+	a.logChange("querying the local networks", a.group.Send(&discovery.Message{
 		Questions: []discovery.Question{{Name: discovery.ServiceName(discovery.LocalDomain), Type: discovery.PTR}},
 	}))
 }
@@ -201,8 +203,8 @@ func (a *Agent) announce(ctx context.Context) bool {
 	if !a.Announce {
 		return false
 	}
-	records, err := a.own(ctx)
-	a.tell("reading the address of this cluster", err)
+	records, err := a.ownRecords(ctx)
+	a.logChange("reading the address of this cluster", err)
 	if err != nil {
 		return false
 	}
@@ -211,12 +213,12 @@ func (a *Agent) announce(ctx context.Context) bool {
 	}
 	a.withdraw()
 	a.records = records
-	a.tell("announcing this cluster", a.group.Send(discovery.Announcement(records, false)))
+	a.logChange("announcing this cluster", a.group.Send(discovery.Announcement(records, false)))
 	return true
 }
 
-// own returns the records that announce this cluster.
-func (a *Agent) own(ctx context.Context) ([]discovery.Record, error) {
+// ownRecords returns the records that announce this cluster.
+func (a *Agent) ownRecords(ctx context.Context) ([]discovery.Record, error) {
 	url, err := a.URL(ctx)
 	if err != nil {
 		return nil, err
@@ -226,20 +228,20 @@ func (a *Agent) own(ctx context.Context) ([]discovery.Record, error) {
 		return nil, err
 	}
 	if advertisement.Host != "" {
-		return nil, fmt.Errorf("%s has a host name, and only addresses can be announced in a local network: set auth.config.addressOverride to an address", url)
+		return nil, fmt.Errorf("%s has a host name, but only addresses can be announced in a local network: set auth.config.addressOverride to an address", url)
 	}
 	advertisement.TTL = uint32(a.TTL / time.Second) //nolint:gosec // the options are checked
 	return advertisement.Records(discovery.LocalDomain), nil
 }
 
-// withdraw takes the announcement back.
+// withdraw informs the hosts of the local networks that this cluster is no longer announced.
 func (a *Agent) withdraw() {
 	if len(a.records) > 0 {
-		a.tell("withdrawing the announcement", a.group.Send(discovery.Announcement(a.records, true)))
+		a.logChange("withdrawing the announcement", a.group.Send(discovery.Announcement(a.records, true)))
 	}
 }
 
-// syncLAN brings the ForeignClusters to what the local networks announce. full is whether this is the regular pass.
+// syncLAN updates the ForeignClusters to the announcements in the local networks. full means that this is the regular pass.
 func (a *Agent) syncLAN(ctx context.Context, full bool) {
 	if !a.Browse {
 		return
@@ -248,15 +250,15 @@ func (a *Agent) syncLAN(ctx context.Context, full bool) {
 	a.sync(ctx, corev1beta1.DiscoveredLAN, query.Found{Clusters: clusters, Problems: problems}, full)
 }
 
-// domains is what DNS servers answered about all domains.
+// domains holds the results of the DNS queries about all domains.
 type domains struct {
 	found query.Found
-	// servers is why no DNS server was asked. failed has an error for each domain whose list could not be read, by domain.
+	// servers is the reason why no DNS server was queried. failed has an error for each domain whose list could not be read, by domain.
 	servers error
 	failed  map[string]error
 }
 
-// askSystem asks the DNS servers that this system is configured with.
+// askSystem queries the DNS servers in the configuration of this system.
 func (a *Agent) askSystem(ctx context.Context) domains {
 	servers, err := query.SystemServers(ctx)
 	if err != nil {
@@ -265,8 +267,8 @@ func (a *Agent) askSystem(ctx context.Context) domains {
 	return a.askDomains(ctx, servers)
 }
 
-// askDomains asks DNS servers for the clusters of all domains at the same time, so that a slow domain takes no time from the others. It changes nothing
-// in the agent, so it may run beside the loop.
+// askDomains queries DNS servers for the clusters of all domains in parallel, so that a slow domain does not delay the others. It does not change the
+// agent, so it may run concurrently with the loop.
 func (a *Agent) askDomains(ctx context.Context, servers []string) domains {
 	ctx, cancel := context.WithTimeout(ctx, domainsTimeout)
 	defer cancel()
@@ -290,28 +292,28 @@ func (a *Agent) askDomains(ctx context.Context, servers []string) domains {
 	return out
 }
 
-// syncDomains brings the ForeignClusters to what the domains list.
+// syncDomains updates the ForeignClusters to the lists of the domains.
 func (a *Agent) syncDomains(ctx context.Context, d *domains) {
-	a.tell("looking for DNS servers", d.servers)
+	a.logChange("looking for DNS servers", d.servers)
 	if d.servers != nil || ctx.Err() != nil {
 		return
 	}
 	for _, domain := range a.Domains {
-		a.tell("asking domain "+domain, d.failed[domain])
+		a.logChange("querying domain "+domain, d.failed[domain])
 	}
 	a.sync(ctx, corev1beta1.DiscoveredDNS, d.found, true)
 }
 
-// tell logs a failure, and its end, once.
-func (a *Agent) tell(topic string, err error) {
+// logChange logs a failure once, and also its end.
+func (a *Agent) logChange(topic string, err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()
 	}
-	if a.told[topic] == now {
+	if a.logged[topic] == now {
 		return
 	}
-	a.told[topic] = now
+	a.logged[topic] = now
 	if now == "" {
 		a.Log.Info("Discovery works again", "activity", topic)
 		return

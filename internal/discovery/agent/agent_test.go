@@ -23,8 +23,8 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// TestForeignClustersFollowTheAnnouncements: what is found gets a ForeignCluster, an unchanged announcement asks the API server nothing, a new
-// address is written, and the end of the announcement deletes the ForeignCluster.
+// TestForeignClustersFollowTheAnnouncements: the agent creates a ForeignCluster for each discovered cluster, sends no request for an unchanged
+// announcement, writes a new address, and deletes the ForeignCluster when the announcement ends.
 func TestForeignClustersFollowTheAnnouncements(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
 	a, err := New(Options{ClusterID: "rome", Client: c, TTL: 90 * time.Second, Log: slog.New(slog.DiscardHandler)})
@@ -44,7 +44,7 @@ func TestForeignClustersFollowTheAnnouncements(t *testing.T) {
 	if err != nil || fc.Spec.ForeignAuthURL != here || fc.Spec.TTL != 90 || fc.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringAuto {
 		t.Fatalf("%+v, %v", fc.Spec, err)
 	}
-	a.Client = nil // whoever asks it now fails
+	a.Client = nil // any request fails from now on
 	hostile := found(here)
 	hostile.Problems = []error{errors.New("hostile")}
 	a.sync(t.Context(), corev1beta1.DiscoveredLAN, hostile, false)
@@ -121,13 +121,13 @@ func TestWritesAreLimited(t *testing.T) {
 			t.Errorf("%s: %d writes and %d lines, want %d to %d", name, writes, lines, writesAtOnce, limit)
 		}
 		a.sync(t.Context(), corev1beta1.DiscoveredLAN, announced(there), true)
-		if text := log.String(); name == "two addresses" && !strings.Contains(text, "put off") {
+		if text := log.String(); name == "two addresses" && !strings.Contains(text, "delayed") {
 			t.Errorf("nobody learns that changes are put off: %s", text)
 		}
 	}
 }
 
-// TestADomainWithoutResponseTakesNothingBack: the result says that clusters may be missing, so nothing is deleted.
+// TestADomainWithoutResponseTakesNothingBack: the result is marked as incomplete, so no ForeignCluster is deleted.
 func TestADomainWithoutResponseTakesNothingBack(t *testing.T) {
 	a, err := New(Options{Domains: []string{"clusters.example.org", "lab.example.org"}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -165,7 +165,7 @@ func (quiet) Send(*discovery.Message) error                           { return n
 func (quiet) Reply(*multicast.Packet, *discovery.Message, bool) error { return nil }
 func (quiet) Close()                                                  {}
 
-// TestSlowDNSServersDelayNothing: while they are asked, the local networks are followed.
+// TestSlowDNSServersDelayNothing: while DNS servers are queried, the agent still handles the local networks.
 func TestSlowDNSServersDelayNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
@@ -214,7 +214,7 @@ func TestSlowDNSServersDelayNothing(t *testing.T) {
 	})
 }
 
-// TestQueriesComeInTime: before what is known expires, and otherwise as late as the schedule says.
+// TestQueriesComeInTime: a query is sent before the known records expire, and otherwise as late as the schedule allows.
 func TestQueriesComeInTime(t *testing.T) {
 	a, err := New(Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -18,27 +18,27 @@ import (
 	"liqo.io/liqo/internal/discovery/query"
 )
 
-// sync applies what was found in one way of discovery. Between the regular passes (full), only new clusters and new addresses are written, if
-// something changed. The regular pass also deletes, unless clusters may be missing, and logs problems. So whatever others announce, the
-// ForeignClusters are listed once per settle at most, problems are logged once per refresh at most, and the writes are limited (writesPerSecond).
+// sync updates the ForeignClusters to the clusters found for one discovery type (way). The regular pass (full) also deletes ForeignClusters, unless
+// the search was incomplete, and logs problems. Between the regular passes, sync only writes new clusters and new addresses. So other hosts can cause
+// at most one list of ForeignClusters per settle, one log of problems per refresh, and a limited number of writes (writesPerSecond).
 func (a *Agent) sync(ctx context.Context, way string, found query.Found, full bool) {
 	same := func(x, y discovery.Cluster) bool { return x.ID == y.ID && slices.Equal(x.URLs, y.URLs) }
 	if !full && slices.EqualFunc(found.Clusters, a.found[way], same) {
 		return
 	}
 	a.found[way] = found.Clusters
-	// A new process has not heard everybody yet.
+	// A new process has not received all announcements yet.
 	remove := full && !found.Partial && time.Since(a.began) >= a.TTL
 	err := a.apply(ctx, way, found.Clusters, remove)
 	if !full {
 		return // the regular pass tries again
 	}
 	slices.SortFunc(found.Problems, func(x, y error) int { return cmp.Compare(x.Error(), y.Error()) })
-	a.tell("reading the announcements of others ("+way+")", errors.Join(found.Problems...))
-	a.tell("writing ForeignClusters ("+way+")", err)
+	a.logChange("reading the announcements of others ("+way+")", errors.Join(found.Problems...))
+	a.logChange("writing ForeignClusters ("+way+")", err)
 }
 
-// apply brings the ForeignClusters to what was found, as far as the limit of writes allows. remove is whether it deletes.
+// apply updates the ForeignClusters to the discovered clusters, as far as the limit of writes allows. remove allows it to delete ForeignClusters.
 func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster, remove bool) error {
 	list := &corev1beta1.ForeignClusterList{}
 	if err := a.Client.List(ctx, list); err != nil {
@@ -63,7 +63,7 @@ func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster
 	write(changes.Update, a.update)
 	write(changes.Delete, a.remove)
 	if late > 0 {
-		failed = append(failed, fmt.Errorf("%d changes of ForeignClusters are put off: more than %d changes, and then %d per second, are not written",
+		failed = append(failed, fmt.Errorf("%d changes of ForeignClusters are delayed: at most %d changes, and then %d per second, are written",
 			late, writesAtOnce, writesPerSecond))
 	}
 	return errors.Join(failed...)
@@ -72,7 +72,7 @@ func (a *Agent) apply(ctx context.Context, way string, found []discovery.Cluster
 func (a *Agent) create(ctx context.Context, way string, fc *corev1beta1.ForeignCluster) error {
 	err := a.Client.Create(ctx, fc)
 	switch {
-	case apierrors.IsAlreadyExists(err): // somebody else was faster
+	case apierrors.IsAlreadyExists(err): // another client created it first
 		return nil
 	case err != nil:
 		return fmt.Errorf("creating ForeignCluster %s: %w", fc.Name, err)
@@ -81,7 +81,7 @@ func (a *Agent) create(ctx context.Context, way string, fc *corev1beta1.ForeignC
 	return nil
 }
 
-// update fails if somebody changed the ForeignCluster since it was read.
+// update fails if the ForeignCluster was changed since it was read.
 func (a *Agent) update(ctx context.Context, way string, fc *corev1beta1.ForeignCluster) error {
 	patch, err := addressPatch(fc)
 	if err == nil {
@@ -97,7 +97,7 @@ func (a *Agent) update(ctx context.Context, way string, fc *corev1beta1.ForeignC
 	return nil
 }
 
-// remove deletes only the ForeignCluster as it was read: somebody may just have asked it for a peering.
+// remove deletes the ForeignCluster only if it was not changed since it was read: a user may just have requested a peering in it.
 func (a *Agent) remove(ctx context.Context, way string, fc *corev1beta1.ForeignCluster) error {
 	err := a.Client.Delete(ctx, fc, client.Preconditions{UID: &fc.UID, ResourceVersion: &fc.ResourceVersion})
 	switch {
@@ -110,7 +110,7 @@ func (a *Agent) remove(ctx context.Context, way string, fc *corev1beta1.ForeignC
 	return nil
 }
 
-// addressPatch returns the patch that gives a ForeignCluster its address. It fails if somebody changed the ForeignCluster meanwhile.
+// addressPatch returns the patch that gives a ForeignCluster its address. It fails if the ForeignCluster was changed meanwhile.
 func addressPatch(fc *corev1beta1.ForeignCluster) (client.Patch, error) {
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": fc.ResourceVersion},

@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/discovery"
 )
 
-// Discover asks the hosts of the local networks for clusters, and returns those that answer in the given time.
+// Discover queries the hosts of the local networks for clusters, and returns the clusters that answer in the given time.
 func Discover(ctx context.Context, wait time.Duration) (clusters []discovery.Cluster, problems []error, err error) {
 	g, err := Ask()
 	if err != nil {
@@ -22,9 +22,9 @@ func Discover(ctx context.Context, wait time.Duration) (clusters []discovery.Clu
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if err := g.Send(query); err != nil {
-		return nil, nil, fmt.Errorf("asking the local networks: %w", err)
+		return nil, nil, fmt.Errorf("querying the local networks: %w", err)
 	}
-	// Once more, as packets get lost.
+	// Send the query twice, because packets can be lost.
 	again := time.AfterFunc(wait/3, func() { _ = g.Send(query) })
 	defer again.Stop()
 	var cache discovery.Cache

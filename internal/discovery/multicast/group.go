@@ -20,7 +20,7 @@ const (
 	port = 5353
 	// pause is the time between attempts to read from a network that is down.
 	pause = time.Second
-	// hops is the TTL of packets, which tells that they come from the same network.
+	// hops is the TTL of packets. Receivers use it to check that a packet is from the same network.
 	hops = 255
 )
 
@@ -41,31 +41,32 @@ func (p *Packet) Legacy() bool { return p.From.Port() != port }
 // link is a socket in one local network.
 type link struct {
 	conn *ipv4.PacketConn
-	// index is that of the interface, for a socket at the port of multicast DNS. Such a socket gets the packets of all interfaces, also those
-	// that are sent to an address of this host. It is 0 for a socket at a port of its own.
+	// index is the index of the interface, for a socket at the port of multicast DNS. Such a socket receives the packets of all interfaces,
+	// including packets to an address of this host. For a socket at another port, index is 0.
 	index    int
 	networks []netip.Prefix
 }
 
-// Group is the local networks of this host.
+// Group holds one socket in each local network of this host.
 type Group struct{ links []*link }
 
-// Join joins the group of multicast DNS in each local network of this host. Networks of own ranges, as the bridge of pods has, are left out.
+// Join joins the multicast group of DNS in each local network of this host. It leaves out networks in the ranges of own, such as that of the
+// bridge for pods.
 func Join(own []netip.Prefix) (*Group, error) {
 	return open(own, true, func(i *net.Interface, _ []netip.Prefix) (*net.UDPConn, error) {
 		return net.ListenMulticastUDP("udp4", i, &net.UDPAddr{IP: group, Port: port})
 	})
 }
 
-// Ask returns a Group that only asks, and gets its answers at a port of its own. It needs no rights, and does not collide with a resolver of
-// the system.
+// Ask returns a Group that only sends queries, and receives the answers at a port of its own. It needs no privileges, and does not conflict with a
+// multicast DNS resolver on the same host.
 func Ask() (*Group, error) {
 	return open(nil, false, func(_ *net.Interface, networks []netip.Prefix) (*net.UDPConn, error) {
 		return net.ListenUDP("udp4", &net.UDPAddr{IP: networks[0].Addr().AsSlice()})
 	})
 }
 
-// open opens a socket in each local network. shared is whether the sockets get the packets of each other's networks.
+// open opens a socket in each local network. shared means that each socket also gets the packets of the other networks.
 func open(own []netip.Prefix, shared bool, listen func(*net.Interface, []netip.Prefix) (*net.UDPConn, error)) (*Group, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -130,7 +131,7 @@ func newLink(conn *net.UDPConn, i *net.Interface, networks []netip.Prefix, share
 	return l, packets.SetControlMessage(ipv4.FlagInterface|ipv4.FlagDst, true)
 }
 
-// Run hands every message of a local network to handle, until ctx ends. It calls handle from several goroutines.
+// Run calls handle for every message of the local networks until ctx ends. It calls handle from several goroutines.
 func (g *Group) Run(ctx context.Context, handle func(*Packet)) {
 	stop := context.AfterFunc(ctx, func() {
 		for _, l := range g.links {
@@ -167,14 +168,14 @@ func (l *link) read(ctx context.Context, handle func(*Packet)) {
 		sender = netip.AddrPortFrom(sender.Addr().Unmap(), sender.Port())
 		message, err := discovery.Parse(buffer[:n])
 		if err != nil || !l.local(sender.Addr()) || message.Response && !l.trusts(sender, control) {
-			continue // others use the same group for what they like
+			continue // other programs use the same multicast group for other purposes
 		}
 		handle(&Packet{Message: message, From: sender, link: l})
 	}
 }
 
-// trusts reports whether a response with these addresses comes from the network of the link (RFC 6762, section 11). Anybody can forge the address
-// of a sender, but no router forwards packets to the group. A program that asks from a port of its own gets its responses there.
+// trusts reports whether a response with these addresses comes from the network of the link (RFC 6762, section 11). A sender's address can be
+// forged, but no router forwards packets that are sent to the group. A program that queries from a port of its own gets its responses there.
 func (l *link) trusts(sender netip.AddrPort, control *ipv4.ControlMessage) bool {
 	return sender.Port() == port && (l.index == 0 || control.Dst.Equal(group))
 }

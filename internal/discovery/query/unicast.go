@@ -1,4 +1,4 @@
-// Package query asks DNS servers for the records that announce clusters.
+// Package query queries DNS servers for the records that announce clusters.
 package query
 
 import (
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// patience is the time for the response of one server to one query.
-	patience = 2 * time.Second
+	// queryTimeout is the timeout for the response of one server to one query.
+	queryTimeout = 2 * time.Second
 	// dnsPort is the port of DNS servers.
 	dnsPort = "53"
 )
 
-// Servers asks DNS servers for clusters, as resolvers do: the first server that answers counts.
+// Servers queries DNS servers for clusters. As in resolvers, the answer of the first server that responds is used.
 type Servers struct {
 	// Addresses of the servers: host:port.
 	Addresses []string
@@ -33,7 +33,8 @@ type Servers struct {
 // SystemServers returns the DNS servers that this system is configured with.
 func SystemServers(ctx context.Context) ([]string, error) {
 	var found []string
-	// The resolver of the standard library reads the configuration of every system, and tells it only by the servers that it calls.
+	// The resolver of the standard library reads the configuration of every operating system, but does not export it. So let it dial, and record the
+	// servers that it dials.
 	resolver := net.Resolver{PreferGo: true, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 		if !slices.Contains(found, address) {
 			found = append(found, address)
@@ -42,7 +43,7 @@ func SystemServers(ctx context.Context) ([]string, error) {
 	}}
 	_, _ = resolver.LookupTXT(ctx, "liqo.invalid.") // it can't succeed
 	if len(found) == 0 {
-		return nil, errors.New("this system is configured with no DNS server: name one")
+		return nil, errors.New("this system has no DNS server in its configuration: name one")
 	}
 	return found, nil
 }
@@ -55,19 +56,19 @@ func ServerAddress(text string) string {
 	return net.JoinHostPort(text, dnsPort)
 }
 
-// Found is what a search for clusters found.
+// Found is the result of a search for clusters.
 type Found struct {
 	// Clusters are the clusters that can be used, sorted by ID.
 	Clusters []discovery.Cluster
-	// Problems are the announcements that were refused, and the lookups that failed.
+	// Problems has an error for each refused announcement and each failed lookup.
 	Problems []error
-	// Partial is whether a lookup failed. Then Clusters may lack some.
+	// Partial means that a lookup failed, so that Clusters may be incomplete.
 	Partial bool
 }
 
 // Discover returns the clusters that a domain lists, as discovery.Assemble does. own are the ranges of this cluster. It fails if the list itself
-// can't be read. The services of the list are looked up at the same time, so that each has all the time until ctx ends: a service whose name
-// servers don't respond takes none of it from the others.
+// can't be read. The services of the list are looked up at the same time, so that a service whose name servers don't respond does not delay the
+// others.
 func (s *Servers) Discover(ctx context.Context, domain string, own []netip.Prefix) (Found, error) {
 	records, err := s.ask(ctx, discovery.ServiceName(domain), discovery.PTR)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Servers) Discover(ctx context.Context, domain string, own []netip.Prefi
 	return found, nil
 }
 
-// lookup is what was found about a service, and what could not be found.
+// lookup holds the records that were found for a service, and the errors of the lookups that failed.
 type lookup struct {
 	records []discovery.Record
 	failed  []error
@@ -104,7 +105,7 @@ func (l *lookup) service(ctx context.Context, s *Servers, instance string) {
 	}
 }
 
-// ask looks up records of a name, until the first failure: the other records of the name are on the same servers.
+// ask looks up the records of a name. It stops at the first failure, because the other records of the name are on the same servers.
 func (l *lookup) ask(ctx context.Context, s *Servers, name string, kinds ...discovery.Type) {
 	for _, kind := range kinds {
 		found, err := s.ask(ctx, name, kind)
@@ -124,19 +125,19 @@ func (s *Servers) ask(ctx context.Context, name string, kind discovery.Type) ([]
 		if err == nil {
 			return records, nil
 		}
-		failed = append(failed, fmt.Errorf("asking DNS server %s for %s: %w", server, name, withoutAddresses(err)))
+		failed = append(failed, fmt.Errorf("querying DNS server %s for %s: %w", server, name, withoutAddresses(err)))
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	if len(failed) == 0 {
-		return nil, fmt.Errorf("asking for %s: there is no DNS server to ask", name)
+		return nil, fmt.Errorf("querying %s: there is no DNS server", name)
 	}
 	return nil, errors.Join(failed...)
 }
 
-// withoutAddresses returns the cause of a network error. Its addresses include the local port, which is another one each time: whoever logs an error
-// when it changes would log it each time.
+// withoutAddresses returns a network error without its addresses. They include the local port, which differs at each attempt, so a caller that logs
+// an error only when it changes would log it at each attempt.
 func withoutAddresses(err error) error {
 	if failed, is := errors.AsType[*net.OpError](err); is {
 		return failed.Err
@@ -144,7 +145,7 @@ func withoutAddresses(err error) error {
 	return err
 }
 
-// askServer asks by UDP, and by TCP if the response does not fit.
+// askServer sends the query by UDP, and by TCP if the response does not fit.
 func askServer(ctx context.Context, server, name string, kind discovery.Type) ([]discovery.Record, error) {
 	var random [2]byte
 	if _, err := io.ReadFull(rand.Reader, random[:]); err != nil {
@@ -165,7 +166,7 @@ func askServer(ctx context.Context, server, name string, kind discovery.Type) ([
 		}
 		records, err := message.AnswersTo(id, name, kind)
 		for i := range records {
-			records[i].TTL = max(records[i].TTL, 1) // a server says 0 for what must not be cached, and it is valid now
+			records[i].TTL = max(records[i].TTL, 1) // TTL 0 means that the record must not be cached, but it is valid now
 		}
 		return records, err
 	}
@@ -174,7 +175,7 @@ func askServer(ctx context.Context, server, name string, kind discovery.Type) ([
 
 // exchange sends a query and returns the first message with its ID that the server sends back in time.
 func exchange(ctx context.Context, network, server string, question []byte, id uint16) (*discovery.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, server)
 	if err != nil {
@@ -200,7 +201,7 @@ func exchange(ctx context.Context, network, server string, question []byte, id u
 		if err != nil {
 			return nil, err
 		}
-		// A message that can't be read, or has another ID, may be forged: the answer may still come.
+		// A message that can't be read, or has another ID, may be forged. So keep waiting for the real answer.
 		if message, err := discovery.Parse(buffer[:n]); err == nil && message.Response && message.ID == id {
 			return message, nil
 		}

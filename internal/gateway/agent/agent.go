@@ -1,6 +1,6 @@
-// Package agent takes the decisions for one pod of a gateway: whether this replica is active, how WireGuard and the network of
-// the pod are configured, and what status the API server gets. The logic is in gateway.Session, which has no side effects. This
-// package supplies its observations and applies its results.
+// Package agent takes the decisions for one pod of a gateway: whether this replica is active, the configuration of WireGuard and of the
+// pod's network, and the status for the API server. The logic is in gateway.Session, which has no side effects. This package supplies
+// its observations and applies its results.
 package agent
 
 import (
@@ -63,21 +63,21 @@ type Options struct {
 	Reporter Reporter
 	// OnPong is called with the round-trip time of each answer through the tunnel.
 	OnPong func(rtt time.Duration)
-	// Applier records what is done to the network of the pod; nil records nothing.
+	// Applier records the changes to the network of the pod; nil records nothing.
 	Applier *applier.Metrics
 	Log     *slog.Logger
 }
 
-// Reporter reports the state of the tunnel to the API server. Nothing waits for a report.
+// Reporter reports the state of the tunnel to the API server. The agent does not wait for the reports.
 type Reporter interface {
-	// Report is called repeatedly by the replica that writes the gateway's Connection. active: this replica is the active one.
+	// Report is called repeatedly by the replica that writes the gateway's Connection. active means that this replica is the active one.
 	Report(ctx context.Context, seen gateway.Observation, active bool, peer *network.Peer)
 }
 
 // Agent runs everything in the container that takes the decisions.
 type Agent struct {
 	opts     Options
-	choice   *facts.Choice // which pods of other gateways are active
+	choice   *gateway.Choice // which pods of other gateways are active
 	siblings *gateway.Prober
 	applier  *applier.Agent
 	pinger   *gateway.Pinger
@@ -85,8 +85,8 @@ type Agent struct {
 	began    time.Time
 	problems facts.ProblemLog // problems of the facts
 	settled  atomic.Bool
-	heard    chan struct{} // signals an answer through the tunnel
-	left     chan struct{} // signals that the far replica is about to end
+	observed chan struct{} // signals an answer through the tunnel
+	left     chan struct{} // signals that the peer's active replica is about to end
 
 	mu      sync.Mutex
 	session *gateway.Session
@@ -97,7 +97,7 @@ type Agent struct {
 	compiled int
 	// keys holds the problems with the keys of this gateway.
 	keys facts.ProblemLog
-	// refused says which address of the peer must not be dialed, and why; empty: there is none.
+	// refused says which address of the peer must not be dialed, and why. It is empty if there is none.
 	refused string
 	// device is the last state read from WireGuard, deviceRead is when it was read.
 	device     gateway.Device
@@ -113,7 +113,7 @@ type Agent struct {
 func New(opts Options) *Agent {
 	a := &Agent{
 		opts: opts, began: time.Now(), problems: facts.ProblemLog{Log: opts.Log}, keys: facts.ProblemLog{Log: opts.Log},
-		heard: make(chan struct{}, 1), left: make(chan struct{}, 1),
+		observed: make(chan struct{}, 1), left: make(chan struct{}, 1),
 	}
 	a.session = gateway.NewSession(opts.Timing, func() uint16 { return uint16(20000 + rand.IntN(40000)) })
 	a.applier = applier.New(applier.Options{Kernel: opts.Kernel, Own: dataplane.Ours(), Want: a.want, Log: opts.Log, Settled: a.made, Metrics: opts.Applier})
@@ -123,19 +123,19 @@ func New(opts Options) *Agent {
 			if opts.OnPong != nil {
 				opts.OnPong(rtt)
 			}
-			signal(a.heard)
+			signal(a.observed)
 		},
-		// The far replica needs a moment to stop listening. A new session that starts earlier could reach it again, and would not
-		// last.
+		// The peer's former replica needs a moment to stop listening. A new session that starts earlier could reach that replica again, and would
+		// soon break.
 		OnShutdownNotice: func() { time.AfterFunc(byePause, func() { signal(a.left) }) },
 	})
 	a.siblings = gateway.NewProber(gateway.ProberOptions{Port: opts.ProbePort, Interval: opts.Timing.ProbeInterval})
-	a.choice = facts.NewChoice(opts.Timing, a.applier.Facts)
+	a.choice = gateway.NewChoice(opts.Timing, a.applier.Facts)
 	a.resolver = gateway.NewResolver(a.applier.Facts)
 	return a
 }
 
-// News signals that the facts may have changed. It never blocks.
+// News signals that the network facts may have changed. It never blocks.
 func (a *Agent) News() { a.applier.Facts() }
 
 // Run runs the agent until ctx ends, and then for as long as another replica needs to take over. It also runs the functions in
@@ -215,7 +215,7 @@ func (a *Agent) want(ctx context.Context) ([]dataplane.State, error) {
 	return states, nil
 }
 
-// made is called when everything wanted has been applied.
+// made is called when the applier has applied the whole wanted configuration.
 func (a *Agent) made() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -228,7 +228,7 @@ func (a *Agent) made() {
 // Ready returns nil if this pod can carry traffic, else an error that says what is missing.
 func (a *Agent) Ready() error {
 	if !a.settled.Load() {
-		return errors.New("the network of this pod is not as it should be yet")
+		return errors.New("the agent has not applied the wanted network state in this pod yet")
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (a *Agent) Works() bool {
 	return !stats.Last.IsZero() && time.Since(stats.Last) < a.opts.Timing.Lost
 }
 
-// report calls the Reporter at each interval until ctx ends, if it is up to this replica.
+// report calls the Reporter at each interval until ctx ends, if this replica is the one that writes the Connection.
 func (a *Agent) report(ctx context.Context) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()

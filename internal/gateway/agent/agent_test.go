@@ -113,7 +113,7 @@ func (p *pod) privateKey(context.Context) (dataplane.PrivateKey, error) {
 	return *p.key, nil
 }
 
-// Report keeps what the API server would be told.
+// Report records the report that a real Reporter would send to the API server.
 func (p *pod) Report(_ context.Context, seen gateway.Observation, active bool, _ *network.Peer) {
 	p.set(func() {
 		if active {
@@ -199,8 +199,8 @@ func (p *pod) says(want network.State) bool {
 	return err == nil && told.State == want
 }
 
-// TestLifeOfATunnel: no tunnel before all facts are known, then a tunnel as the facts require, its reported status, a key rotation of the peer without
-// interruption, and another attempt when the peer stops answering. The metrics follow.
+// TestLifeOfATunnel: no tunnel before all facts are known, then a tunnel as the facts require, its reported status, a key rotation of the peer
+// without interruption, and another attempt when the peer stops answering. The metrics follow.
 func TestLifeOfATunnel(t *testing.T) {
 	p := start(t)
 	p.set(func() { p.key = &dataplane.PrivateKey{9} })

@@ -16,7 +16,7 @@ const (
 	leaveInterval = 50 * time.Millisecond
 	// byePause is how long a client waits after the shutdown notice of a server before it dials another server.
 	byePause = 100 * time.Millisecond
-	// deviceInterval is how often the agent reads WireGuard when nothing is urgent.
+	// deviceInterval is the interval at which the agent reads WireGuard when nothing is urgent.
 	deviceInterval = time.Second
 )
 
@@ -26,14 +26,14 @@ func (a *Agent) decide(ctx context.Context) error {
 		now := time.Now()
 		wait := min(a.step(ctx, now).Sub(now), a.opts.Timing.ProbeInterval)
 		// While the tunnel works, decide at the moment of its timeout. While it does not, decide as soon as an answer arrives.
-		heard := a.heard
+		observed := a.observed
 		if last := a.pinger.PingStats().Last; a.Works() {
-			wait, heard = min(wait, last.Add(a.opts.Timing.Lost).Sub(now)+time.Millisecond), nil
+			wait, observed = min(wait, last.Add(a.opts.Timing.Lost).Sub(now)+time.Millisecond), nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-heard:
+		case <-observed:
 		case <-a.left:
 			a.mu.Lock()
 			a.session.PeerLeft()
@@ -58,11 +58,11 @@ func (a *Agent) step(ctx context.Context, now time.Time) time.Time {
 		return now.Add(a.opts.Timing.ProbeInterval)
 	}
 	if !a.session.Begun() {
-		told, _, err := gateway.PublishedStatus(a.opts.Directory)
+		reported, _, err := gateway.PublishedStatus(a.opts.Directory)
 		if err != nil {
 			a.opts.Log.Error("Failed to read the last published state of this replica: starting without it", "error", err)
 		}
-		if a.session.Adopt(in, told) {
+		if a.session.Adopt(in, reported) {
 			return now.Add(a.opts.PingInterval / 4)
 		}
 	}
@@ -89,7 +89,7 @@ func (a *Agent) publishStatus(now time.Time) error {
 	return gateway.PublishStatus(a.opts.Directory, a.opts.ProbePort, gateway.ReplicaStatus{State: replica.State, Since: replica.Since}, now)
 }
 
-// input collects the observations for a decision. It returns false if facts or keys are missing.
+// input collects the observations for a decision. It returns false if the network facts or the keys are missing.
 func (a *Agent) input(ctx context.Context, now time.Time) (gateway.Input, bool) {
 	if a.known == nil {
 		return gateway.Input{}, false
@@ -133,12 +133,12 @@ func (a *Agent) readDevice(now time.Time) gateway.Device {
 
 // probeSiblings sets the other pods of this gateway as the targets of probes. It returns their last answers by name of the pod.
 func (a *Agent) probeSiblings(peer *network.Peer) map[string]network.ProbeResult {
-	heard, siblings := a.siblings.Results(), make(map[string]network.ProbeResult, len(peer.Candidates))
+	observed, siblings := a.siblings.Results(), make(map[string]network.ProbeResult, len(peer.Candidates))
 	var ask []netip.Addr
 	for _, c := range peer.Candidates {
 		if c.Pod != a.opts.Pod {
 			ask = append(ask, c.IP)
-			siblings[c.Pod] = heard[c.IP]
+			siblings[c.Pod] = observed[c.IP]
 		}
 	}
 	a.siblings.SetReplicas(ask)
@@ -153,7 +153,7 @@ func (a *Agent) leave(ctx context.Context) {
 	working := a.session.Replica().State == network.Active
 	if working && a.opts.Role == network.Client {
 		a.leaving = since
-		a.pinger.Pause() // the server sends to the replica that it last received a packet from: that must be the new one
+		a.pinger.Pause() // the server sends to the replica whose packet arrived last, so only the new replica may send now
 	}
 	a.mu.Unlock()
 	if !working {

@@ -14,7 +14,7 @@ import (
 // driverWireGuard is the only value of label "driver".
 const driverWireGuard = "wireguard"
 
-// Tunnel is what the metrics show of this replica and its tunnel to the peer.
+// Tunnel holds the values from which the metrics of this replica and its tunnel are computed.
 type Tunnel struct {
 	// Received and Sent are the bytes since the start of the agent.
 	Received, Sent int64
@@ -23,7 +23,7 @@ type Tunnel struct {
 	Connected bool
 	// Handshake is the time of the last WireGuard handshake; zero if there was none.
 	Handshake time.Time
-	// Active reports whether this replica is the active one. Takeovers counts how often it became that.
+	// Active reports whether this replica is the active one. Takeovers counts how often it became the active one.
 	Active    bool
 	Takeovers int
 	// Implementation is the WireGuard in use; empty while unknown.

@@ -32,7 +32,7 @@ type Connections struct {
 	// Namespace and Name are those of the GatewayServer or GatewayClient. Pod is the name of this pod.
 	Namespace, Name, Pod string
 	Log                  *slog.Logger
-	told                 string // the last logged failure
+	logged               string // the last logged failure
 }
 
 // Report writes the changes. It logs a failure only if the previous report did not fail the same way.
@@ -41,10 +41,10 @@ func (r *Connections) Report(ctx context.Context, seen gateway.Observation, acti
 	if err := errors.Join(r.connection(ctx, seen), r.label(ctx, active, peer)); err != nil {
 		text = err.Error()
 	}
-	if text != r.told && text != "" {
+	if text != r.logged && text != "" {
 		r.Log.Error("Failed to report the state of the tunnel to the API server", "error", text)
 	}
-	r.told = text
+	r.logged = text
 }
 
 // connection updates the status of the Connection. The controller manager creates the Connection.

@@ -53,8 +53,8 @@ type managedCluster struct {
 	} `json:"agentPoolProfiles"`
 }
 
-// Ask reads the facts about the cluster from Azure. It needs permission to read the cluster, and also its virtual network if pods have
-// addresses from it. It uses the login of the az CLI, or the AZURE_* environment variables.
+// Ask reads the facts about the cluster from Azure. It needs permission to read the cluster. If pods have addresses of the virtual network, it
+// also needs permission to read that network. It uses the login of the az CLI, or the AZURE_* environment variables.
 func (a AKS) Ask(ctx context.Context) (install.Cloud, error) {
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a AKS) ask(ctx context.Context, credential azcore.TokenCredential, options
 	}
 	client, err := armresources.NewClient(a.Subscription, credential, options)
 	if err != nil {
-		return install.Cloud{}, fmt.Errorf("preparing to ask Azure: %w", err)
+		return install.Cloud{}, fmt.Errorf("creating a client for Azure: %w", err)
 	}
 	var cluster managedCluster
 	id := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.ContainerService/managedClusters/%s", a.Subscription, a.ResourceGroup, a.Name)
@@ -82,7 +82,7 @@ func (a AKS) ask(ctx context.Context, credential azcore.TokenCredential, options
 		return install.Cloud{}, fmt.Errorf("there is no AKS cluster %s in resource group %s of subscription %s: check --resource-name, --resource-group-name and the subscription", a.Name, a.ResourceGroup, a.Subscription)
 	}
 	if err != nil {
-		return install.Cloud{}, fmt.Errorf("asking Azure about AKS cluster %s in resource group %s: %w\nCheck that \"az aks show\" answers: it takes the same login", a.Name, a.ResourceGroup, short(err))
+		return install.Cloud{}, fmt.Errorf("reading AKS cluster %s in resource group %s from Azure: %w\nCheck that \"az aks show\" works: it uses the same login", a.Name, a.ResourceGroup, short(err))
 	}
 	out := install.Cloud{
 		Name: a.Name, ServiceCIDR: cluster.NetworkProfile.ServiceCIDR, Labels: location(region),
@@ -98,7 +98,7 @@ func (a AKS) ask(ctx context.Context, credential azcore.TokenCredential, options
 			out.Notes = append(out.Notes, fmt.Sprintf("the ranges of the virtual network can't be read (%v): reserve them with --reserved-subnets", short(err)))
 		}
 	case err != nil:
-		return install.Cloud{}, fmt.Errorf("asking Azure about the virtual network of AKS cluster %s, whose addresses its pods have: %w\nCheck that the login may read it, name its resource group with --vnet-resource-group-name, or give the ranges with --pod-cidr",
+		return install.Cloud{}, fmt.Errorf("reading the virtual network of AKS cluster %s, whose pods have its addresses, from Azure: %w\nCheck that the login may read it, name its resource group with --vnet-resource-group-name, or give the ranges with --pod-cidr",
 			a.Name, short(err))
 	default:
 		out.PodCIDRs = network
@@ -190,12 +190,12 @@ func read(ctx context.Context, client *armresources.Client, id, version string, 
 func subscription(ctx context.Context, name string, credential azcore.TokenCredential, options *arm.ClientOptions) (string, error) {
 	client, err := armsubscriptions.NewClient(credential, options)
 	if err != nil {
-		return "", fmt.Errorf("preparing to ask Azure: %w", err)
+		return "", fmt.Errorf("creating a client for Azure: %w", err)
 	}
 	for pages := client.NewListPager(nil); pages.More(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return "", fmt.Errorf("asking Azure about its subscriptions: %w\nCheck that \"az account list\" answers: it takes the same login", short(err))
+			return "", fmt.Errorf("reading the subscriptions from Azure: %w\nCheck that \"az account list\" works: it uses the same login", short(err))
 		}
 		for _, found := range page.Value {
 			// Users often pass the ID as the name.

@@ -105,9 +105,9 @@ func TestEKS(t *testing.T) {
 			`{"message":"User: arn:aws:iam::111122223333:user/me is not authorized to perform: eks:DescribeCluster"}`}}, install.Cloud{}, "the permission eks:DescribeCluster"},
 		{"not there yet", answers{described: refused{200, nil, `{"cluster":{"name":"rome","status":"CREATING"}}`}}, install.Cloud{}, "has no VPC yet: try again when it is active"},
 		{"the network may not be read", answers{described: "eks.json", "POST /": refused{403, nil, denied}}, install.Cloud{},
-			"asking AWS about VPC vpc-950809ec of EKS cluster rome: UnauthorizedOperation: You are not authorized to perform this operation.\nCheck that \"aws ec2 describe-vpcs\" answers"},
+			"reading VPC vpc-950809ec of EKS cluster rome from AWS: UnauthorizedOperation: You are not authorized to perform this operation.\nCheck that \"aws ec2 describe-vpcs\" works"},
 		{"no sense", answers{described: "eks.json", "POST /": refused{502, nil, "<html>"}}, install.Cloud{}, "502 Bad Gateway"},
-		{"no network", answers{described: "eks.json", "POST /": refused{200, nil, "<DescribeVpcsResponse><vpcSet/></DescribeVpcsResponse>"}}, install.Cloud{}, "it has no IPv4 range"},
+		{"no network", answers{described: "eks.json", "POST /": refused{200, nil, "<DescribeVpcsResponse><vpcSet/></DescribeVpcsResponse>"}}, install.Cloud{}, "the VPC has no IPv4 range"},
 	} {
 		server := test.answers.serve(t, httptest.NewServer)
 		settings := aws.Config{
@@ -136,7 +136,7 @@ func TestGKE(t *testing.T) {
 	}
 	blind := all
 	blind.ReservedSubnets = nil
-	blind.Notes = []string{"the range of the nodes can't be read (asking Google about projects/my-project/regions/europe-west1/subnetworks/default: 403 Forbidden): " +
+	blind.Notes = []string{"the range of the nodes can't be read (reading projects/my-project/regions/europe-west1/subnetworks/default from Google: 403 Forbidden): " +
 		"reserve it with --reserved-subnets, or grant the role roles/compute.networkViewer"}
 	subnetwork := refused{200, nil, `{"kind":"compute#subnetwork","name":"default","ipCidrRange":"10.132.0.0/20","gatewayAddress":"10.132.0.1"}`}
 	failure := func(code int, status, message string) refused {
@@ -155,11 +155,11 @@ func TestGKE(t *testing.T) {
 		{"not allowed", answers{described: failure(403, "PERMISSION_DENIED", "Required container.clusters.get permission")}, install.Cloud{},
 			"Check that the account has the role roles/container.clusterViewer"},
 		{"autopilot", answers{described: refused{200, nil, `{"name":"rome","autopilot":{"enabled":true}}`}}, install.Cloud{},
-			"GKE cluster rome is an Autopilot cluster, whose nodes take no agents of the network: use a standard cluster"},
+			"GKE cluster rome is an Autopilot cluster, whose nodes do not admit the agents of the network: use a standard cluster"},
 		{"more pods than planned", answers{described: refused{200, nil,
 			`{"name":"rome","clusterIpv4Cidr":"10.4.0.0/14","ipAllocationPolicy":{"additionalPodRangesConfig":{"podRangeNames":["more"],"podRangeInfo":[{"rangeName":"more"}]}}}`}},
 			install.Cloud{Name: "rome", PodCIDRs: []string{"10.4.0.0/14"}, Labels: map[string]string{labelRegion: "europe-west1"},
-				Notes: []string{"the pods have the additional range more, which is known by name only: give all ranges with --pod-cidr"}}, ""},
+				Notes: []string{"the pods have the additional range more, whose addresses the API does not report: give all ranges with --pod-cidr"}}, ""},
 	} {
 		server := test.answers.serve(t, httptest.NewServer)
 		got, err := GKE{Project: "my-project", Location: "europe-west1-b", Name: "rome"}.ask(t.Context(), server.Client(), server.URL+"/", server.URL+"/")
@@ -225,14 +225,14 @@ func TestAKS(t *testing.T) {
 			answers{described: "aks-overlay.json", elsewhere: listed, network: "aks-network.json"}, chosen, ""},
 		{"the network may not be read, and is not needed", AKS{Subscription: "0b1f6471"}, answers{described: "aks-overlay.json", own: failure(403, "AuthorizationFailed")}, blind, ""},
 		{"the network may not be read, and is needed", AKS{Subscription: "0b1f6471"}, answers{described: "aks-azure.json", network: failure(403, "AuthorizationFailed")}, install.Cloud{},
-			"asking Azure about the virtual network of AKS cluster rome, whose addresses its pods have: AuthorizationFailed (HTTP status 403)\nCheck that the login may read it"},
+			"reading the virtual network of AKS cluster rome, whose pods have its addresses, from Azure: AuthorizationFailed (HTTP status 403)\nCheck that the login may read it"},
 		{"no such cluster", AKS{Subscription: "0b1f6471"}, answers{described: failure(404, "ResourceNotFound")}, install.Cloud{},
 			"there is no AKS cluster rome in resource group rg of subscription 0b1f6471: check --resource-name, --resource-group-name and the subscription"},
 		{"not allowed", AKS{Subscription: "0b1f6471"}, answers{described: failure(403, "AuthorizationFailed")}, install.Cloud{},
-			"asking Azure about AKS cluster rome in resource group rg: AuthorizationFailed (HTTP status 403)\nCheck that \"az aks show\" answers"},
+			"reading AKS cluster rome in resource group rg from Azure: AuthorizationFailed (HTTP status 403)\nCheck that \"az aks show\" works"},
 		{"no such subscription", AKS{SubscriptionName: "theirs"}, answers{subscriptions: some}, install.Cloud{}, `the login has no Azure subscription called "theirs": check --subscription-name`},
 		{"no subscriptions", AKS{SubscriptionName: "theirs"}, answers{subscriptions: failure(401, "ExpiredAuthenticationToken")}, install.Cloud{},
-			"ExpiredAuthenticationToken (HTTP status 401)\nCheck that \"az account list\" answers"},
+			"ExpiredAuthenticationToken (HTTP status 401)\nCheck that \"az account list\" works"},
 	} {
 		server := test.answers.serve(t, httptest.NewTLSServer)
 		options := &arm.ClientOptions{DisableRPRegistration: true, ClientOptions: policy.ClientOptions{
@@ -244,7 +244,7 @@ func TestAKS(t *testing.T) {
 		checked(t, test.name, got, err, test.want, test.err)
 		if test.name == "an overlay" {
 			_, err := test.of.ask(t.Context(), token{errors.New("not logged in")}, options)
-			checked(t, "no login", install.Cloud{}, err, install.Cloud{}, "not logged in\nCheck that \"az aks show\" answers")
+			checked(t, "no login", install.Cloud{}, err, install.Cloud{}, "not logged in\nCheck that \"az aks show\" works")
 		}
 	}
 }

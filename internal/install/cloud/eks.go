@@ -50,7 +50,7 @@ func (e EKS) ask(ctx context.Context, settings aws.Config, ec2 string) (install.
 		return install.Cloud{}, fmt.Errorf("there is no EKS cluster %s in region %s: check --eks-cluster-name and --eks-cluster-region", e.Name, e.Region)
 	}
 	if err != nil {
-		return install.Cloud{}, fmt.Errorf("asking AWS about EKS cluster %s in region %s: %w\nCheck that \"aws eks describe-cluster\" answers: it takes the same credentials and the permission eks:DescribeCluster",
+		return install.Cloud{}, fmt.Errorf("reading EKS cluster %s in region %s from AWS: %w\nCheck that \"aws eks describe-cluster\" works: it needs the same credentials and the permission eks:DescribeCluster",
 			e.Name, e.Region, err)
 	}
 	cluster := described.Cluster
@@ -64,7 +64,7 @@ func (e EKS) ask(ctx context.Context, settings aws.Config, ec2 string) (install.
 	// Pods have addresses from any range of the VPC.
 	vpc := aws.ToString(cluster.ResourcesVpcConfig.VpcId)
 	if out.PodCIDRs, err = rangesOfVPC(ctx, settings, ec2, vpc); err != nil {
-		return install.Cloud{}, fmt.Errorf("asking AWS about VPC %s of EKS cluster %s: %w\nCheck that \"aws ec2 describe-vpcs\" answers, which takes the permission ec2:DescribeVpcs, or give the ranges with --pod-cidr", vpc, e.Name, err)
+		return install.Cloud{}, fmt.Errorf("reading VPC %s of EKS cluster %s from AWS: %w\nCheck that \"aws ec2 describe-vpcs\" works, which needs the permission ec2:DescribeVpcs, or give the ranges with --pod-cidr", vpc, e.Name, err)
 	}
 	return out, nil
 }
@@ -124,7 +124,7 @@ func rangesOfVPC(ctx context.Context, settings aws.Config, endpoint, vpc string)
 		}
 	}
 	if ranges = compact(ranges...); len(ranges) == 0 {
-		return nil, errors.New("it has no IPv4 range")
+		return nil, errors.New("the VPC has no IPv4 range")
 	}
 	return ranges, nil
 }

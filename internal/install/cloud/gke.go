@@ -42,17 +42,17 @@ func (g GKE) Ask(ctx context.Context) (install.Cloud, error) {
 func (g GKE) ask(ctx context.Context, client *http.Client, endpoint, compute string) (install.Cloud, error) {
 	service, err := container.NewService(ctx, option.WithHTTPClient(client), option.WithEndpoint(endpoint))
 	if err != nil {
-		return install.Cloud{}, fmt.Errorf("preparing to ask Google: %w", err)
+		return install.Cloud{}, fmt.Errorf("creating a client for Google: %w", err)
 	}
 	cluster, err := service.Projects.Locations.Clusters.Get(fmt.Sprintf("projects/%s/locations/%s/clusters/%s", g.Project, g.Location, g.Name)).Context(ctx).Do()
 	if refused := (*googleapi.Error)(nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound {
 		return install.Cloud{}, fmt.Errorf("there is no GKE cluster %s in %s of project %s: check --cluster-id, --zone or --region, and --project-id", g.Name, g.Location, g.Project)
 	}
 	if err != nil {
-		return install.Cloud{}, fmt.Errorf("asking Google about GKE cluster %s in %s of project %s: %w\nCheck that the account has the role roles/container.clusterViewer", g.Name, g.Location, g.Project, err)
+		return install.Cloud{}, fmt.Errorf("reading GKE cluster %s in %s of project %s from Google: %w\nCheck that the account has the role roles/container.clusterViewer", g.Name, g.Location, g.Project, err)
 	}
 	if cluster.Autopilot != nil && cluster.Autopilot.Enabled {
-		return install.Cloud{}, fmt.Errorf("GKE cluster %s is an Autopilot cluster, whose nodes take no agents of the network: use a standard cluster", g.Name)
+		return install.Cloud{}, fmt.Errorf("GKE cluster %s is an Autopilot cluster, whose nodes do not admit the agents of the network: use a standard cluster", g.Name)
 	}
 	out := install.Cloud{
 		Name: g.Name, PodCIDRs: compact(cluster.ClusterIpv4Cidr), ServiceCIDR: cluster.ServicesIpv4Cidr,
@@ -61,7 +61,7 @@ func (g GKE) ask(ctx context.Context, client *http.Client, endpoint, compute str
 	// A cluster whose pods do not fit the first range has additional ones. The API returns only their names.
 	if policy := cluster.IpAllocationPolicy; policy != nil && policy.AdditionalPodRangesConfig != nil {
 		for _, more := range policy.AdditionalPodRangesConfig.PodRangeInfo {
-			out.Notes = append(out.Notes, fmt.Sprintf("the pods have the additional range %s, which is known by name only: give all ranges with --pod-cidr", more.RangeName))
+			out.Notes = append(out.Notes, fmt.Sprintf("the pods have the additional range %s, whose addresses the API does not report: give all ranges with --pod-cidr", more.RangeName))
 		}
 	}
 	if cluster.Endpoint != "" {
@@ -104,13 +104,13 @@ func rangeOfSubnetwork(ctx context.Context, client *http.Client, endpoint, name 
 	}
 	defer func() { _ = response.Body.Close() }()
 	if err := googleapi.CheckResponse(response); err != nil {
-		return "", fmt.Errorf("asking Google about %s: %s", name, response.Status)
+		return "", fmt.Errorf("reading %s from Google: %s", name, response.Status)
 	}
 	var subnetwork struct {
 		IPCIDRRange string `json:"ipCidrRange"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&subnetwork); err != nil {
-		return "", fmt.Errorf("reading what Google says about %s: %w", name, err)
+		return "", fmt.Errorf("parsing Google's answer about %s: %w", name, err)
 	}
 	return subnetwork.IPCIDRRange, nil
 }

@@ -13,10 +13,10 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// gatewayPod is the pod that the controller manager makes out of a template of the chart.
+// gatewayPod returns the pod that the controller manager creates from a gateway template of the chart.
 func gatewayPod(t *testing.T, kind, name string, values string) (corev1.PodTemplateSpec, *network.Rendered) {
 	t.Helper()
-	var template networkingv1beta1.WgGatewayServerTemplate // the client's is the same
+	var template networkingv1beta1.WgGatewayServerTemplate // client templates have the same fields
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, render(t, values), kind, name).Object, &template); err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +29,8 @@ func gatewayPod(t *testing.T, kind, name string, values string) (corev1.PodTempl
 	return rendered.Deployment.Spec.Template, rendered
 }
 
-// TestAgentsHaveLeastPrivileges: of what runs beside traffic nothing may more than change the network of its own namespace, and what holds the
-// tunnel has no account.
+// TestAgentsHaveLeastPrivileges: the containers of a gateway may change at most the network of their own namespace, and the container that holds the
+// tunnel has no ServiceAccount token.
 func TestAgentsHaveLeastPrivileges(t *testing.T) {
 	const values = "discovery: {config: {clusterID: rome}}"
 	var fabric appsv1.DaemonSet

@@ -101,7 +101,7 @@ func Render(chart *chartv2.Chart, namespace string, vals map[string]any) (string
 // withoutEffect is the prefix of the lines in the release notes that name values without any effect.
 const withoutEffect = "No effect: "
 
-// ignored returns those lines without the prefix: the key of each value and the reason.
+// ignored returns the lines with prefix withoutEffect, without that prefix: the key of each value and the reason.
 func ignored(release *releasev1.Release) []string {
 	var out []string
 	for line := range strings.Lines(release.Info.Notes) {

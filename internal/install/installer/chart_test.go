@@ -16,7 +16,7 @@ import (
 	charts "liqo.io/liqo/charts/liqo"
 )
 
-// everything sets every value that makes the chart write something else.
+// everything contains every value that changes the rendered objects.
 const everything = `
 tag: v9.9.9
 pullPolicy: Always
@@ -120,7 +120,7 @@ func TestLint(t *testing.T) {
 
 const minimal = `discovery: {config: {clusterID: rome}}`
 
-// TestEveryObjectCarriesItsLabels: what is ours can be recognised, and carries the user's labels.
+// TestEveryObjectCarriesItsLabels: every object has Liqo's labels, by which it can be recognized, and the labels of the user.
 func TestEveryObjectCarriesItsLabels(t *testing.T) {
 	for _, object := range render(t, everything) {
 		labels := object.GetLabels()
@@ -173,7 +173,7 @@ func contains(list []string, want string) bool {
 	return false
 }
 
-// TestAddressRanges: what the installation was told can be looked up without reading the release.
+// TestAddressRanges: the address ranges of the installation are in objects of the cluster, so that users need not read the Helm release.
 func TestAddressRanges(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		minimal: {"POD_CIDRS": "", "SERVICE_CIDR": "", "EXTERNAL_CIDR": "10.70.0.0/16", "INTERNAL_CIDR": "10.80.0.0/16"},

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestDiscoveryHasFewRights: nothing of it is there unless it is asked for; it is in the network of a node for multicast only, and may write
-// ForeignClusters and nothing else. The controller manager joins nobody by default.
+// TestDiscoveryHasFewRights: the chart contains discovery only if it is enabled. Discovery uses the host network only for multicast, and may write
+// only ForeignClusters. By default, the controller manager joins no discovered cluster.
 func TestDiscoveryHasFewRights(t *testing.T) {
 	for _, object := range render(t, minimal) {
 		if object.GetName() == "liqo-discovery" {
@@ -49,7 +49,7 @@ func TestDiscoveryHasFewRights(t *testing.T) {
 		}
 		slices.Sort(rights)
 		want := []string{"create foreignclusters", "delete foreignclusters", "list foreignclusters", "patch foreignclusters"}
-		if strings.Contains(text, "enableAdvertisement") { // it announces the address of the authentication service
+		if strings.Contains(text, "enableAdvertisement") { // to announce the address of the authentication service
 			want = append(want, "get services", "list nodes")
 		}
 		slices.Sort(want)

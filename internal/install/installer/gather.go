@@ -66,7 +66,7 @@ func Gather(ctx context.Context, config *rest.Config, c client.Client, namespace
 	}
 	info, err := server.ServerVersion()
 	if err != nil {
-		return facts, fmt.Errorf("asking the API server %s for its version: %w", config.Host, err)
+		return facts, fmt.Errorf("reading the version of API server %s: %w", config.Host, err)
 	}
 	facts.ServerVersion = info.GitVersion
 
@@ -129,7 +129,7 @@ func denied(ctx context.Context, c client.Client) ([]string, error) {
 		group.Go(func() error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 			if err := c.Create(ctx, review); err != nil {
-				return fmt.Errorf("asking whether %s of %s is allowed: %w", attributes.Verb, attributes.Resource, err)
+				return fmt.Errorf("checking the permission to %s %s: %w", attributes.Verb, attributes.Resource, err)
 			}
 			allowed[i] = review.Status.Allowed
 			return nil
@@ -147,7 +147,7 @@ func denied(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// enough is the maximum number of pods read per list. It suffices to see which ports and addresses are in use: in a larger cluster, the
+// enough is the maximum number of pods read per list. It suffices to detect the used ports and addresses: in a larger cluster, the
 // remaining pods belong to the same DaemonSets and address ranges.
 const enough = 500
 
@@ -161,8 +161,8 @@ func runningPods(ctx context.Context, c client.Client) (out []corev1.Pod) {
 	return out
 }
 
-// readPods adds the host ports of foreign pods on the ordinary nodes, and the addresses of those pods that do not use the host network. It
-// skips pods that run in another cluster, because their addresses are from the ranges of that cluster.
+// readPods adds the host ports of pods outside of Liqo on the ordinary nodes, and the addresses of pods without host network. It skips pods
+// that run in another cluster, because their addresses are from the ranges of that cluster.
 func readPods(facts *install.Facts, pods []corev1.Pod, namespace string) {
 	ordinary := map[string]bool{}
 	for _, node := range facts.Nodes {

@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// TestOnlyTheControllerManagerNamesRanges: a sidecar in the pod of the controller manager, before or after its container, hides no argument.
+// TestOnlyTheControllerManagerNamesRanges: the arguments of the controller manager are found, and those of a sidecar ignored, in any order of the containers.
 func TestOnlyTheControllerManagerNamesRanges(t *testing.T) {
 	manager := corev1.Container{Name: controllerManager, Command: []string{controllerManager, "--cluster-cidr=10.1.0.0/16"}, Args: []string{"--v=2"}}
 	sidecar := corev1.Container{Name: "metrics", Command: []string{"proxy"}, Args: []string{"--cluster-cidr=10.9.0.0/16"}}
@@ -27,7 +27,7 @@ func TestOnlyTheControllerManagerNamesRanges(t *testing.T) {
 	}
 }
 
-// TestPortsOfSidecars: a native sidecar listens as long as its pod runs; any other init container has ended.
+// TestPortsOfSidecars: the port of a native sidecar counts as used, because it runs as long as its pod. The port of any other init container does not count.
 func TestPortsOfSidecars(t *testing.T) {
 	listens := func(port int32, restart *corev1.ContainerRestartPolicy) corev1.Container {
 		return corev1.Container{RestartPolicy: restart, Ports: []corev1.ContainerPort{{ContainerPort: port}}}

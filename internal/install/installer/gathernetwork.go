@@ -138,7 +138,7 @@ func calico(ctx context.Context, c client.Client) (out []string) {
 	return out
 }
 
-// provoke creates a Service with an address outside every range, as a dry run. It returns the API server's error message, which names the
+// provoke creates a Service, as a dry run, with an address that no cluster uses. It returns the API server's error message, which names the
 // service range.
 func provoke(ctx context.Context, c client.Client) string {
 	err := c.Create(ctx, &corev1.Service{

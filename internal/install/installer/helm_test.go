@@ -17,13 +17,13 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/install"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestPlainHelmOnAPIServer does what helm install and helm upgrade do, without liqoctl and with no value given: the cluster gets an ID, and keeps it.
 func TestPlainHelmOnAPIServer(t *testing.T) {
-	env, config := kubetesting.Environment(t)
-	c := kubetesting.Client(t, config)
+	env, config := apitest.Environment(t)
+	c := apitest.Client(t, config)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
@@ -73,13 +73,13 @@ func TestPlainHelmOnAPIServer(t *testing.T) {
 		t.Errorf("after an upgrade this is cluster %q, want %q", got, made)
 	}
 	upgrade(parse(t, minimal))
-	// As whoever forgets --reuse-values.
+	// A user forgets --reuse-values.
 	upgrade(nil)
 	if got := id(); got != "rome" {
 		t.Errorf("after an upgrade that does not say the ID this is cluster %q, want rome", got)
 	}
 
-	// What Helm has installed liqoctl upgrades, what liqoctl has upgraded Helm does, and takes back.
+	// liqoctl can upgrade a release that Helm installed. Helm can upgrade and roll back a release that liqoctl upgraded.
 	resources := func() string {
 		t.Helper()
 		var deployment appsv1.Deployment

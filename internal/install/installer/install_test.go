@@ -21,14 +21,14 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install"
-	kubetesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestInstallOnAPIServer installs, upgrades, takes back and removes the chart, as a real API server sees it.
+// TestInstallOnAPIServer installs, upgrades, rolls back and removes the chart on a real API server.
 func TestInstallOnAPIServer(t *testing.T) {
 	ctx := t.Context()
-	env, config := kubetesting.Environment(t)
-	c := kubetesting.Client(t, config)
+	env, config := apitest.Environment(t)
+	c := apitest.Client(t, config)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestInstallOnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first time over definitions of somebody else, the second time over our own.
+	// The first call updates CRDs of another owner, the second one its own.
 	for range 2 {
 		defined, err := ApplyCRDs(ctx, c, crds, map[string]string{"team": "blue"}, nil)
 		if err != nil || len(defined.Created) > 0 || len(defined.Before) != len(crds) {
@@ -116,7 +116,7 @@ func TestInstallOnAPIServer(t *testing.T) {
 		t.Fatalf("taking back: %d replicas: %v", replicas(), err)
 	}
 
-	// The network is not taken away from under a peer.
+	// An upgrade must not disable the network while a peer uses it.
 	off := install.Merge(values(1), map[string]any{"networking": map[string]any{"enabled": false}})
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "milan"}
 	for kind, object := range map[string]client.Object{
@@ -161,10 +161,10 @@ func TestInstallOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestPurgeOnAPIServer: objects that a controller left behind with a finalizer do not hold their definition back.
+// TestPurgeOnAPIServer: objects with a finalizer, whose controller no longer runs, do not block the deletion of their CRDs.
 func TestPurgeOnAPIServer(t *testing.T) {
 	ctx := t.Context()
-	c := kubetesting.Client(t, kubetesting.APIServer(t))
+	c := apitest.Client(t, apitest.APIServer(t))
 	stuck := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: offloadingv1beta1.NamespaceOffloadingName, Finalizers: []string{"namespaceoffloading-controller.liqo.io/finalizer"},
 	}}
@@ -191,7 +191,7 @@ func TestPurgeOnAPIServer(t *testing.T) {
 	if err := Remove(ctx, c, append(leftovers, definitions...)); err != nil {
 		t.Fatal(err)
 	}
-	kubetesting.Eventually(t, timeToDelete, "definitions and leftovers to be gone", func() error {
+	apitest.Eventually(t, timeToDelete, "definitions and leftovers to be gone", func() error {
 		defined, err := Definitions(ctx, c)
 		if err != nil || len(defined) > 0 {
 			return errors.Join(err, fmt.Errorf("%d definitions are left", len(defined)))

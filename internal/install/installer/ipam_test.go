@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNetworksOfTheChart shows which Networks an installation makes of its values, as name, CIDR and labels.
+// TestNetworksOfTheChart compares the Networks that the chart renders from its values: name, CIDR and labels.
 func TestNetworksOfTheChart(t *testing.T) {
 	const id = "discovery: {config: {clusterID: rome}}\n"
 	defaults := []string{"external-cidr 10.70.0.0/16 external-cidr kept 1", "internal-cidr 10.80.0.0/16 internal-cidr"}

@@ -43,7 +43,7 @@ type HeldError struct {
 // Error names the holder and what the user can do.
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("the installation in namespace %s is being changed by %s, since %s, which renews Lease %s there: wait until it ends, then run the command again. "+
-		"If it is killed, the lock is free %s later by itself", e.Namespace, e.Holder, e.Since.UTC().Format(time.RFC3339), LockName, e.Duration)
+		"If it is killed, the lock expires %s later", e.Namespace, e.Holder, e.Since.UTC().Format(time.RFC3339), LockName, e.Duration)
 }
 
 // Lock is the lock of one process that changes an installation.
@@ -62,7 +62,7 @@ type Lock struct {
 }
 
 // ErrLockLost is the cancellation cause of the lock's context after another process may have taken over the lock.
-var ErrLockLost = errors.New("the lock of the installation was lost: it could not be renewed in time, and somebody else may have taken it over")
+var ErrLockLost = errors.New("the lock of the installation was lost: it could not be renewed in time, and another process may have taken it over")
 
 // Acquire takes the lock of the installation in a namespace. The returned context is cancelled with cause ErrLockLost if the lock is lost.
 //
@@ -136,8 +136,8 @@ func observe(ctx context.Context, c client.Client, namespace string, timing Lock
 	}
 	waiting(ptr.Deref(first.Spec.HolderIdentity, "nobody"))
 	duration := timing.Duration
-	if told := ptr.Deref(first.Spec.LeaseDurationSeconds, 0); told > 0 {
-		duration = min(duration, time.Duration(told)*time.Second)
+	if seconds := ptr.Deref(first.Spec.LeaseDurationSeconds, 0); seconds > 0 {
+		duration = min(duration, time.Duration(seconds)*time.Second)
 	}
 	for end := time.Now().Add(duration); time.Now().Before(end); {
 		select {

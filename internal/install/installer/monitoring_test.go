@@ -24,7 +24,7 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// monitored are the kinds and names of the objects for Prometheus that the chart makes in a cluster with these kinds of the operator.
+// monitored returns the kinds and names of the objects for Prometheus that the chart renders in a cluster with these kinds of the Prometheus Operator.
 func monitored(t *testing.T, values string, kinds ...string) []string {
 	t.Helper()
 	chart, err := Chart("")
@@ -60,7 +60,8 @@ func monitored(t *testing.T, values string, kinds ...string) []string {
 	return found
 }
 
-// TestMonitorsFollowTheOperator: metrics.enabled is enough where the cluster has the kinds of the operator; elsewhere the chart makes Services only.
+// TestMonitorsFollowTheOperator: metrics.enabled suffices where the cluster has the kinds of the Prometheus Operator. In other clusters, the chart renders only
+// Services.
 func TestMonitorsFollowTheOperator(t *testing.T) {
 	const on = minimal + "\nmetrics: {enabled: true"
 	services := []string{"Service liqo-controller-manager-metrics", "Service liqo-fabric-metrics"}
@@ -87,8 +88,8 @@ func TestMonitorsFollowTheOperator(t *testing.T) {
 	}
 }
 
-// TestMonitorsScrapeNoPodsOfPeers: a pod of a consumer can't have the labels by which a monitor selects pods in all namespaces. Its metrics would pass for those of
-// this cluster.
+// TestMonitorsScrapeNoPodsOfPeers: a pod of a consumer can't have the labels by which a monitor selects pods in all namespaces. Otherwise its metrics would
+// count as metrics of this cluster.
 func TestMonitorsScrapeNoPodsOfPeers(t *testing.T) {
 	everywhere := 0
 	for _, object := range render(t, minimal+"\nmetrics: {enabled: true, prometheusOperator: {enabled: true}}") {
@@ -146,7 +147,7 @@ func alerts(t *testing.T) []alert {
 	return all
 }
 
-// TestAlertsHaveRunbooks: each alert names a page that there is and that names commands to type, and no page is without an alert.
+// TestAlertsHaveRunbooks: each alert names an existing page with commands to run, and each page belongs to an alert.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	pages := map[string]bool{}
@@ -183,7 +184,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 	}
 }
 
-// TestGuidesUseMetricsThatExist, with labels that these metrics have.
+// TestGuidesUseMetricsThatExist: the guides use only existing metrics, with labels that these metrics have.
 func TestGuidesUseMetricsThatExist(t *testing.T) {
 	texts := map[string]string{}
 	guides, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "guide", "runbooks", "*.md"))
@@ -220,7 +221,7 @@ func TestGuidesUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestRoundTripThreshold: the value replaces the threshold of that alert, and of no other.
+// TestRoundTripThreshold: the value replaces the threshold of the alert about round trips, and no other threshold.
 func TestRoundTripThreshold(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -240,7 +241,7 @@ func TestRoundTripThreshold(t *testing.T) {
 	}
 }
 
-// TestPrometheusRuleHoldsTheAlerts: Helm changes nothing of the alerts but the threshold, so that what is tested of the file is true of the cluster.
+// TestPrometheusRuleHoldsTheAlerts: Helm changes only the threshold in the alerts, so that tests of the file also hold for the cluster.
 func TestPrometheusRuleHoldsTheAlerts(t *testing.T) {
 	values := minimal + "\nmetrics: {enabled: true, prometheusOperator: {enabled: true}, prometheusRule: {enabled: true, roundTripMilliseconds: 350}}"
 	rule := find(t, render(t, values), "PrometheusRule", "liqo")
@@ -256,7 +257,7 @@ func TestPrometheusRuleHoldsTheAlerts(t *testing.T) {
 
 // TestMatchedValuesExist: alerts and boards select values of labels that programs report. An alert with a misspelt value would never fire.
 func TestMatchedValuesExist(t *testing.T) {
-	known := map[string][]string{ // as far as they are selected
+	known := map[string][]string{ // only labels that alerts or boards select
 		"condition": {string(corev1beta1.NetworkConnectionStatus)},
 		"status":    {string(corev1beta1.StatusEstablished)},
 		"program":   {metrics.ControllerManager, metrics.VirtualKubelet, metrics.Gateway, metrics.Fabric, metrics.Proxy},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// arguments are those of the controller manager, and those that virtual kubelets get.
+// arguments returns the arguments of the controller manager and of virtual kubelets.
 func arguments(t *testing.T, objects []*unstructured.Unstructured) (manager, kubelets []string) {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "liqo-controller-manager").Object, "spec", "template", "spec", "containers")
@@ -26,7 +26,7 @@ func arguments(t *testing.T, objects []*unstructured.Unstructured) (manager, kub
 	return manager, kubelets
 }
 
-// TestNetworkingOnAndOff: without a network of ours nothing of it is installed, and addresses are shown as they are.
+// TestNetworkingOnAndOff: without Liqo's network, none of its components is installed, and addresses are not translated.
 func TestNetworkingOnAndOff(t *testing.T) {
 	const id = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.244.0.0/16, 'fd00:10::/56'], serviceCIDR: 10.96.0.0/12, reservedSubnets: [192.0.2.0/24], pools: [10.0.0.0/8, 172.16.0.0/12]}\nvirtualKubelet: {extra: {args: [--mine]}}\n"
 	ours := func(object *unstructured.Unstructured) bool {
@@ -42,7 +42,7 @@ func TestNetworkingOnAndOff(t *testing.T) {
 			t.Errorf("%s %s is not told apart as part of the network", object.kind, object.name)
 		}
 	}
-	// Consumers must not name what is this cluster's own, whoever carries the traffic between the two.
+	// The ranges that consumers must not use, because they belong to this cluster, whichever network connects the clusters.
 	const own = "--own-cidrs=10.244.0.0/16,fd00:10::/56,10.96.0.0/12,192.0.2.0/24"
 	manager, kubelets := arguments(t, on)
 	for _, want := range []string{"--enable-networking=true", own, "--ipam-pools=10.0.0.0/8,172.16.0.0/12", "--watch-gateway-templates=false", "--connection-update-interval=5s"} {

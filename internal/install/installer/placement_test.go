@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// pods are those of everything that the chart runs or has run, by name.
+// pods returns the pod specs of all Deployments and DaemonSets of the chart, by name.
 func pods(t *testing.T, values string) map[string]corev1.PodSpec {
 	t.Helper()
 	out := map[string]corev1.PodSpec{}
@@ -20,7 +20,7 @@ func pods(t *testing.T, values string) map[string]corev1.PodSpec {
 		if kind := object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
 			continue
 		}
-		var workload appsv1.Deployment // of a DaemonSet the same part
+		var workload appsv1.Deployment // a DaemonSet has the same field spec.template
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &workload); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func pods(t *testing.T, values string) map[string]corev1.PodSpec {
 	return out
 }
 
-// TestPlacement: pods run where the values say, and never on nodes that are other clusters, whatever these say.
+// TestPlacement: pods run where the values say, and never on virtual nodes, whatever the values say.
 func TestPlacement(t *testing.T) {
 	const common = `
 imagePullSecrets: [{name: pull}]
@@ -85,7 +85,7 @@ common:
 	}
 }
 
-// TestReplicasAreSpreadAndKept: several replicas are of use only on several nodes, and when nobody takes all of them at once.
+// TestReplicasAreSpreadAndKept: replicas run on different nodes, and a disruption budget prevents the eviction of all of them at the same time.
 func TestReplicasAreSpreadAndKept(t *testing.T) {
 	for text, several := range map[string]bool{minimal: false, minimal + "\ncontrollerManager: {replicas: 2}\nproxy: {replicas: 3}": true} {
 		kept := map[string]bool{}
@@ -108,7 +108,8 @@ func TestReplicasAreSpreadAndKept(t *testing.T) {
 					}
 				}
 			}
-			// No constraints: where nodes have no zones, a scheduler that is given one for zones too leaves the one for nodes aside.
+			// Topology constraints are not used: where nodes have no zones, a scheduler with constraints for nodes and zones ignores the one for
+			// nodes.
 			spread := len(all[component].TopologySpreadConstraints) == 0 && apart[corev1.LabelHostname] > apart[corev1.LabelTopologyZone] && apart[corev1.LabelTopologyZone] > 0
 			if spread != several || kept[component] != several {
 				t.Errorf("%s with several replicas (%t): spread %t, kept %t", component, several, spread, kept[component])
@@ -117,7 +118,7 @@ func TestReplicasAreSpreadAndKept(t *testing.T) {
 	}
 }
 
-// TestOpenShift: there, pods run as users that the cluster chooses, and only those that need more may use other constraints.
+// TestOpenShift: on OpenShift, pods run as users that the cluster chooses. Only pods that need more may use other security context constraints.
 func TestOpenShift(t *testing.T) {
 	for text, openshift := range map[string]bool{minimal: false, minimal + "\nopenshiftConfig: {enabled: true}": true} {
 		used := map[string]string{}
@@ -141,7 +142,7 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
-// TestImagesAreOfOneVersion: nothing runs an image that may be another one tomorrow.
+// TestImagesAreOfOneVersion: every image has a fixed version.
 func TestImagesAreOfOneVersion(t *testing.T) {
 	for component, pod := range pods(t, minimal) {
 		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
@@ -166,7 +167,7 @@ func TestOneValueChoosesTheRegistry(t *testing.T) {
 	}
 }
 
-// TestUpgradeJob: what brings definitions to the version of the chart is a hook that only exists where it was asked for, and may write ours only.
+// TestUpgradeJob: the hook that updates the custom resource definitions exists only if it is enabled, and may write only Liqo's definitions.
 func TestUpgradeJob(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {

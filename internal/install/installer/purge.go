@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	helmkube "helm.sh/helm/v4/pkg/kube"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,14 +88,14 @@ func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersio
 		object.SetName(list.Items[i].Name)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		if err := c.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("taking the finalizers off %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
+			return fmt.Errorf("removing the finalizers of %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
 		}
 	}
 	return nil
 }
 
-// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace. It leaves out a
-// storage namespace with claims, because they hold data of users.
+// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace. It leaves
+// out a storage namespace with claims, because they hold data of users.
 func Namespaces(ctx context.Context, c client.Client, installation string) ([]client.Object, error) {
 	var list corev1.NamespaceList
 	if err := c.List(ctx, &list); err != nil {
@@ -107,16 +108,43 @@ func Namespaces(ctx context.Context, c client.Client, installation string) ([]cl
 		case namespace.Labels[api.LabelTenantNamespace] == api.True || namespace.Name == installation:
 			out = append(out, namespace)
 		case namespace.Labels[api.LabelStorageProvisioner] == api.True || namespace.Name == api.StorageNamespace:
-			var claims corev1.PersistentVolumeClaimList
-			if err := c.List(ctx, &claims, client.InNamespace(namespace.Name)); err != nil {
-				return nil, fmt.Errorf("listing the claims of namespace %s: %w", namespace.Name, err)
+			claims, err := HasClaims(ctx, c, namespace.Name)
+			if err != nil {
+				return nil, err
 			}
-			if len(claims.Items) == 0 {
+			if !claims {
 				out = append(out, namespace)
 			}
 		}
 	}
 	return out, nil
+}
+
+// KeptNamespaces returns the namespaces that belong to the release in namespace installation, according to the annotations of Helm, and that Helm keeps
+// when it uninstalls the release.
+func KeptNamespaces(ctx context.Context, c client.Client, installation string) ([]*corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing Namespaces: %w", err)
+	}
+	var out []*corev1.Namespace
+	for i := range list.Items {
+		annotations := list.Items[i].Annotations
+		if annotations["meta.helm.sh/release-name"] == install.Release && annotations["meta.helm.sh/release-namespace"] == installation &&
+			annotations[helmkube.ResourcePolicyAnno] == helmkube.KeepPolicy {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// HasClaims reports whether a namespace has PersistentVolumeClaims.
+func HasClaims(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.List(ctx, &claims, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return false, fmt.Errorf("listing the claims of namespace %s: %w", namespace, err)
+	}
+	return len(claims.Items) > 0, nil
 }
 
 // Leftovers returns the cluster-scoped objects that an installation created at run time and that are not part of the chart.

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"liqo.io/liqo/internal/offload"
 )
 
 func TestValuesThatAreRefused(t *testing.T) {
@@ -37,8 +39,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestValuesWithoutEffect: what other versions know and this one has no use for is taken, the schema says why, and who asks for something else than what
-// happens is told.
+// TestValuesWithoutEffect: the chart accepts values of other versions that have no effect in this one. The schema describes why, and the release notes warn
+// users if such a value differs from what this version does.
 func TestValuesWithoutEffect(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -67,7 +69,7 @@ func TestValuesWithoutEffect(t *testing.T) {
 			t.Errorf("%s: told %q, want %q", text, got, want)
 		}
 	}
-	// The defaults of other versions, and what happens anyway.
+	// The defaults of other versions, and values that match what this version always does.
 	defaults := `
 nameOverride: ""
 fullnameOverride: liqo
@@ -108,7 +110,7 @@ metricAgent: {enabled: false, pod: {extraArgs: []}}
 	described(schema, parse(t, defaults), "")
 }
 
-// TestValuesAreText: what a user writes into a value stays a value, and a label stays a label, whatever is in it.
+// TestValuesAreText: whatever characters a user writes into a value or a label, the rendered object contains the same text.
 func TestValuesAreText(t *testing.T) {
 	objects := render(t, `
 tag: "sha256:`+strings.Repeat("0", 64)+`"
@@ -128,5 +130,28 @@ discovery: {config: {clusterID: rome, clusterLabels: {note: "x: y # z"}}}
 	}
 	if label := deployment.GetLabels()["app.kubernetes.io/version"]; len(validation.IsValidLabelValue(label)) > 0 {
 		t.Errorf("%q is no label", label)
+	}
+}
+
+// TestUsualNamesAreRefusedToConsumers: by default, consumers get no namespace with a usual name of a program that other namespaces trust, also if it
+// is free.
+func TestUsualNamesAreRefusedToConsumers(t *testing.T) {
+	manager, _ := arguments(t, render(t, minimal))
+	policy := offload.NamespacePolicy{LiqoNamespace: "liqo"}
+	for _, arg := range manager {
+		if list, is := strings.CutPrefix(arg, "--refused-namespaces="); is {
+			policy.Refused = strings.Split(list, ",")
+		}
+		if list, is := strings.CutPrefix(arg, "--chosen-namespaces="); is {
+			policy.Chosen = strings.Split(list, ",")
+		}
+	}
+	for name, refused := range map[string]bool{
+		"vault": true, "cert-manager": true, "external-secrets": true, "argocd": true, "flux": true, "istio-system": true, "istio-gateway": true,
+		"ingress-nginx": true, "monitoring": true, "openshift-config": true, "shop": false,
+	} {
+		if got := policy.Refuses(offload.NamespacePair{Local: name, Remote: name}, "rome"); got != refused {
+			t.Errorf("%s is refused: %v, want %v", name, got, refused)
+		}
 	}
 }

@@ -31,7 +31,7 @@ const historyLength = 5
 type Release struct {
 	config    *action.Configuration
 	namespace string
-	// Abandoned means that the process that last changed the release is known to have ended. A pending operation may then be rolled back
+	// Abandoned means that the process that last changed the release has certainly ended. A pending operation may then be rolled back
 	// immediately.
 	Abandoned bool
 }
@@ -42,10 +42,10 @@ type PendingError struct {
 	Since, Until      time.Time
 }
 
-// Error says when the release can be changed.
+// Error says when the release can be changed again.
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("Helm release %s in namespace %s is %s since %s: another Helm is changing it. Run the command again when that has ended; "+
-		"if it was killed, the release is rolled back by any run after %s", install.Release, e.Namespace, e.Status, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("Helm release %s in namespace %s is %s since %s: another Helm process is changing it. Run the command again when that process has ended; "+
+		"if it was killed, any run after %s rolls the release back", install.Release, e.Namespace, e.Status, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
 }
 
 // Changeable returns a PendingError if, according to its status, another Helm process is changing the release.

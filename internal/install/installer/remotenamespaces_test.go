@@ -26,7 +26,8 @@ func validations(t *testing.T, values, policy string) []string {
 	return out
 }
 
-// TestUnlistedAccountsGiveNoToken: a pod that names no account has account default. Where default is not accepted, such a pod must ask for no token.
+// TestUnlistedAccountsGiveNoToken: a pod without a service account name uses service account default. If default is not accepted, such a pod must disable its
+// token.
 func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 	for accounts, want := range map[string]bool{"[default]": false, "[operator, default]": false, `["*"]`: false, "[operator]": true, "[]": true} {
 		expressions := validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod-host")
@@ -39,7 +40,8 @@ func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTheProviderInRemoteNamespaces: consumers read all Secrets there. Tokens of accounts are refused for everybody, others are warned of.
+// TestSecretsOfTheProviderInRemoteNamespaces: consumers read all Secrets of their remote namespaces. So a Secret with a service account token is refused for
+// everybody, and any other Secret of the provider causes a warning.
 func TestSecretsOfTheProviderInRemoteNamespaces(t *testing.T) {
 	for values, want := range map[string]bool{minimal: false, minimal + "\nopenshiftConfig: {enabled: true}": true} {
 		others := slices.Contains(validations(t, values, "liqo-copies-secret"), "variables.others")

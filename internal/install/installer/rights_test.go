@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestConsumerRolesStayNarrow: what a peer may do here is written by hand, and this is all of it that writes.
+// TestConsumerRolesStayNarrow: the roles of peers are written by hand. This is the complete list of their write permissions.
 func TestConsumerRolesStayNarrow(t *testing.T) {
 	allowed := map[string]bool{
 		"resourceslices": true, "renews": true, "namespacemaps": true, "shadowpods": true, "shadowendpointslices": true, "services": true,
@@ -26,7 +26,7 @@ func TestConsumerRolesStayNarrow(t *testing.T) {
 			resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
 			for _, verb := range verbs {
 				for _, resource := range resources {
-					ends := resource == "tenants" && verb == "delete" // its own peering: policy liqo-tenant
+					ends := resource == "tenants" && verb == "delete" // only its own Tenant: policy liqo-tenant
 					if verb != "get" && verb != "list" && verb != "watch" && !allowed[resource] && !ends {
 						t.Errorf("ClusterRole %s allows to %s %s", name, verb, resource)
 					}
@@ -39,7 +39,7 @@ func TestConsumerRolesStayNarrow(t *testing.T) {
 	}
 }
 
-// TestVirtualKubeletsReadNoSecrets: outside of offloaded namespaces they neither read Secrets nor act as service accounts.
+// TestVirtualKubeletsReadNoSecrets: outside of offloaded namespaces, virtual kubelets can neither read Secrets nor act as service accounts.
 func TestVirtualKubeletsReadNoSecrets(t *testing.T) {
 	rules, _, _ := unstructured.NestedSlice(find(t, render(t, minimal), "ClusterRole", "liqo-virtual-kubelet-local").Object, "rules")
 	for _, rule := range rules {
@@ -52,7 +52,8 @@ func TestVirtualKubeletsReadNoSecrets(t *testing.T) {
 	}
 }
 
-// TestNetworkPoliciesAreAcceptedOnDemand: they can widen what this cluster's own ones leave open.
+// TestNetworkPoliciesAreAcceptedOnDemand: consumers may create NetworkPolicies only if the administrator allows it, since they can allow traffic that this
+// cluster's own NetworkPolicies do not.
 func TestNetworkPoliciesAreAcceptedOnDemand(t *testing.T) {
 	for text, want := range map[string]bool{minimal: false, minimal + "\noffloading: {networkPolicies: {accept: true}}": true} {
 		rules, _, _ := unstructured.NestedSlice(find(t, render(t, text), "ClusterRole", "liqo-virtual-kubelet-remote").Object, "rules")
@@ -68,7 +69,7 @@ func TestNetworkPoliciesAreAcceptedOnDemand(t *testing.T) {
 	}
 }
 
-// TestDisruptionBudgetsAreAccepted unless the provider says otherwise: they concern the peers' own pods.
+// TestDisruptionBudgetsAreAccepted: consumers may create disruption budgets by default, because these affect only their own pods.
 func TestDisruptionBudgetsAreAccepted(t *testing.T) {
 	for text, want := range map[string]bool{minimal: true, minimal + "\noffloading: {disruptionBudgets: {accept: false}}": false} {
 		rules, _, _ := unstructured.NestedSlice(find(t, render(t, text), "ClusterRole", "liqo-virtual-kubelet-remote").Object, "rules")
@@ -122,7 +123,7 @@ offloading:
 	}
 }
 
-// TestPeeringUserReadsNoKeys: the tenant namespace may hold kubeconfigs of this cluster, so of its Secrets a peer sees the nonce only.
+// TestPeeringUserReadsNoKeys: the tenant namespace may hold kubeconfigs of this cluster. So the peering user can read only the Secret with the nonce there.
 func TestPeeringUserReadsNoKeys(t *testing.T) {
 	rules, _, _ := unstructured.NestedSlice(find(t, render(t, minimal), "ClusterRole", "liqo-peering-user").Object, "rules")
 	for _, rule := range rules {
@@ -135,7 +136,7 @@ func TestPeeringUserReadsNoKeys(t *testing.T) {
 	}
 }
 
-// TestLeaderElectionRights: the right to hold a lease exists where one is held, and for that one.
+// TestLeaderElectionRights: permission for a Lease exists only if the program elects a leader, and only for that Lease.
 func TestLeaderElectionRights(t *testing.T) {
 	for text, want := range map[string]int{minimal: 0, everything: 1} {
 		got := 0
@@ -159,18 +160,18 @@ func TestLeaderElectionRights(t *testing.T) {
 	}
 }
 
-// TestControllerManagerRightsStayNarrow: these are all the rights of the controller manager on what gives power over a cluster: Secrets, accounts, roles,
-// bindings, pods, certificates, nodes, admission and definitions. The rights are generated from markers in the code, so a new marker may widen them. Whoever
-// changes this list decides that.
+// TestControllerManagerRightsStayNarrow: this is the complete list of the controller manager's permissions on objects that give power over a cluster:
+// Secrets, accounts, roles, bindings, pods, certificates, nodes, admission and definitions. The permissions are generated from markers in the code,
+// so a new marker may extend them. A change of this list needs a deliberate decision.
 func TestControllerManagerRightsStayNarrow(t *testing.T) {
 	const read, write = "get list watch", "create patch"
 	want := map[string]string{
-		// Secrets of tenant namespaces, which an administrator may name as it likes, so no Role can list them. Never deletes one.
+		// Administrators choose the names of tenant namespaces, so a Role for each is impossible. The controller manager never deletes a Secret there.
 		"cluster: secrets":                                              write + " " + read,
 		"liqo: secrets":                                                 "create",
 		"liqo: secrets liqo-webhook-certs":                              read + " update",
-		"cluster: serviceaccounts":                                      write + " " + read, // no token of any
-		"cluster: roles":                                                write + " " + read, // Kubernetes refuses rights that it does not have itself
+		"cluster: serviceaccounts":                                      write + " delete " + read, // only of consumers: policy liqo-consumer-accounts
+		"cluster: roles":                                                write + " " + read,        // Kubernetes lets it grant only permissions that it has itself
 		"cluster: rolebindings":                                         write + " delete " + read,
 		"cluster: clusterrolebindings":                                  write + " delete " + read,
 		"cluster: clusterroles liqo-gateway":                            "bind",
@@ -231,7 +232,7 @@ func TestControllerManagerRightsStayNarrow(t *testing.T) {
 	}
 }
 
-// rights is one rule that a program has.
+// rights is one rule of a program's permissions.
 type rights struct {
 	// where is "cluster", or the namespace in which the rule holds.
 	where                           string
@@ -281,8 +282,8 @@ func add(verbs map[string]map[string]bool, what, verb string) {
 	verbs[what][verb] = true
 }
 
-// TestNoRightsOnVolumesWithoutStorage: with storage.enabled=false no program and no peer has a right on volumes, claims or their classes, and virtual kubelets
-// do not watch claims.
+// TestNoRightsOnVolumesWithoutStorage: with storage.enabled=false, no program and no peer has permissions on volumes, claims or their classes, and virtual
+// kubelets do not watch claims.
 func TestNoRightsOnVolumesWithoutStorage(t *testing.T) {
 	for text, enabled := range map[string]bool{minimal: true, minimal + "\nstorage: {enabled: false}": false} {
 		objects, allowed := render(t, text), map[string]bool{}
@@ -315,5 +316,57 @@ func TestNoRightsOnVolumesWithoutStorage(t *testing.T) {
 		if err != nil || (workers > 0) != enabled {
 			t.Errorf("storage.enabled=%t: %v workers for claims, %v", enabled, workers, err)
 		}
+	}
+}
+
+// TestNobodyHasRightsAsAnyServiceAccount: consumers with tokens are in the group of all ServiceAccounts, and in the group of those in their tenant
+// namespace, like programs of this cluster there. No binding may name such a group, or the group of all users.
+func TestNobodyHasRightsAsAnyServiceAccount(t *testing.T) {
+	for _, text := range []string{everything, "{discovery: {config: {clusterID: rome}}, authentication: {identity: token}}"} {
+		bindings := 0
+		for _, object := range render(t, text) {
+			if object.GetKind() != "RoleBinding" && object.GetKind() != "ClusterRoleBinding" {
+				continue
+			}
+			bindings++
+			subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+			for _, subject := range subjects {
+				if kind, _, _ := unstructured.NestedString(subject.(map[string]any), "kind"); kind != "ServiceAccount" {
+					t.Errorf("%s %s is about %v, want ServiceAccounts by their names", object.GetKind(), object.GetName(), subject)
+				}
+			}
+		}
+		if bindings == 0 {
+			t.Error("the chart has no bindings")
+		}
+	}
+}
+
+// TestTokensTakeMoreRights: the controller manager may impersonate users and request tokens only where consumers authenticate with tokens. The test lists all
+// permissions that this adds.
+func TestTokensTakeMoreRights(t *testing.T) {
+	counted := func(identity string) map[string]int {
+		counts := map[string]int{}
+		for _, rule := range rulesOf(t, render(t, "{discovery: {config: {clusterID: rome}}, authentication: {identity: "+identity+"}}"), "liqo-controller-manager") {
+			for _, verb := range rule.verbs {
+				for _, resource := range rule.resources {
+					counts[strings.Join([]string{rule.where, verb, resource, strings.Join(rule.names, ",")}, " ")]++
+				}
+			}
+		}
+		return counts
+	}
+	got, without := counted("token"), counted("certificate")
+	for right, count := range without {
+		if got[right] -= count; got[right] == 0 {
+			delete(got, right)
+		}
+	}
+	want := map[string]int{
+		"cluster create serviceaccounts/token ": 1, "cluster impersonate users ": 1, "cluster impersonate groups ": 1,
+		"cluster get clusterroles ": 1, "cluster create clusterroles ": 1, "cluster patch clusterroles ": 1, "cluster delete clusterroles ": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights with tokens and not without (-want +got):\n%s", diff)
 	}
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"liqo.io/liqo/internal/peering"
 )
 
-// TestUserRoles: every verb that the chart adds to Kubernetes' own roles. The administrator of a namespace offloads it, and nobody gets a right on an object
-// that is in tenant namespaces, where the Secrets of peerings are, or that has no namespace.
+// TestUserRoles: this is the list of the verbs that the chart adds to Kubernetes' own roles. The administrator of a namespace can offload it. No role
+// gives access to objects in tenant namespaces, which contain the Secrets of peerings, or to cluster-scoped objects.
 func TestUserRoles(t *testing.T) {
 	const read = "get list watch"
 	seen := map[string]string{"namespaceoffloadings": read, "shadowpods": read, "shadowendpointslices": read}
@@ -28,11 +30,11 @@ func TestUserRoles(t *testing.T) {
 	}
 }
 
-// aggregated are the verbs by resource of each role of Kubernetes that users have, as far as ClusterRoles among the objects add to it.
+// aggregated returns, for the roles view, edit and admin, the verbs by resource that ClusterRoles among the objects add to them.
 func aggregated(t *testing.T, objects []*unstructured.Unstructured) map[string]map[string]string {
 	t.Helper()
 	out := map[string]map[string]string{}
-	var below []string // edit has what view has, and admin what both have: Kubernetes labels them so
+	var below []string // edit includes view, and admin includes both, so the labels of the lower roles count too
 	for _, role := range []string{"view", "edit", "admin"} {
 		below = append(below, "rbac.authorization.k8s.io/aggregate-to-"+role)
 		verbs := map[string]map[string]bool{}
@@ -95,5 +97,31 @@ func TestEveryKindOfPeersIsBounded(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEveryKindInATenantNamespaceIsBounded: the quota of tenant namespaces has the number of objects of each kind that a consumer may create there.
+func TestEveryKindInATenantNamespaceIsBounded(t *testing.T) {
+	bounded := peering.TenantObjects()
+	rules, _, _ := unstructured.NestedSlice(find(t, render(t, minimal), "ClusterRole", peering.RoleControlPlane).Object, "rules")
+	kinds := 0
+	for _, rule := range rules {
+		groups, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "apiGroups")
+		resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+		verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+		for _, group := range groups {
+			for _, resource := range resources {
+				if !contains(verbs, "create") || strings.Contains(resource, "/") {
+					continue
+				}
+				kinds++
+				if key := strings.TrimSuffix("count/"+resource+"."+group, "."); bounded[key] == 0 {
+					t.Errorf("a consumer may create %s without limit: %s is not in %v", resource, key, bounded)
+				}
+			}
+		}
+	}
+	if kinds < 4 {
+		t.Errorf("the consumer may create %d kinds: the test does not see its rules", kinds)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/internal/install"
 )
 
-// unused are the values of other versions, each with the reason why it does nothing.
+// unused returns the values of other versions that have no effect, each with the reason.
 func unused(t *testing.T) map[string]string {
 	t.Helper()
 	var list []struct {
@@ -56,7 +56,7 @@ func testdata(t *testing.T, name string) map[string]any {
 	return parse(t, string(text))
 }
 
-// under puts a value at a path of keys.
+// under returns a tree with the value at a path of keys.
 func under(key string, value any) map[string]any {
 	path := strings.Split(key, ".")
 	for _, name := range slices.Backward(path[1:]) {
@@ -65,7 +65,7 @@ func under(key string, value any) map[string]any {
 	return map[string]any{path[0]: value}
 }
 
-// templates are what the templates of the chart make of values, by their names, hooks included. It is quicker than a whole release, and asks no schema.
+// templates returns the rendered templates of the chart, including hooks, by name. It skips the schema, and is faster than rendering a release.
 func templates(t *testing.T, chart *chartv2.Chart, values map[string]any) map[string]string {
 	t.Helper()
 	all, err := util.ToRenderValuesWithSchemaValidation(chart, values, common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, common.DefaultCapabilities, true)
@@ -80,7 +80,8 @@ func templates(t *testing.T, chart *chartv2.Chart, values map[string]any) map[st
 	return out
 }
 
-// TestEveryValueHasAnEffect: what values.yaml offers changes what is rendered, and what the v1 generation offered does too, or is told to do nothing.
+// TestEveryValueHasAnEffect: each value in values.yaml changes the rendered manifests. Each value of the v1 chart does too, or is listed as having no
+// effect.
 func TestEveryValueHasAnEffect(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -131,7 +132,7 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 	}
 }
 
-// TestUnknownValuesAreRefused: a key that is misspelt says so, wherever it is.
+// TestUnknownValuesAreRefused: a misspelled key is an error that names the key, at any depth.
 func TestUnknownValuesAreRefused(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -149,14 +150,14 @@ func TestUnknownValuesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	// Charts that contain this one tell it more than its own keys.
+	// A chart that contains this one as a dependency passes more than its own keys to it.
 	if _, err := Render(chart, "liqo", install.Merge(parse(t, minimal), parse(t, "{global: {imageRegistry: example.org}, enabled: true}"))); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNullRemovesAValue: --set accepts null for a key of a map, also where the chart has no default for it, and for a list or a map as a whole. Nothing of it
-// is in the manifest.
+// TestNullRemovesAValue: --set accepts null for a key of a map, also where the chart has no default for it, and for a whole list or map. The removed value does
+// not appear in the manifest.
 func TestNullRemovesAValue(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -187,8 +188,8 @@ func TestNullRemovesAValue(t *testing.T) {
 	}
 }
 
-// TestNullForASection: a map of values.yaml may be set to null if it has no keys of its own, such as labels. A section, whose keys the templates need, is
-// refused by its name. No map leads to an error of a template.
+// TestNullForASection: a map of values.yaml may be set to null if it has no keys of its own, such as labels. A section, whose keys the templates
+// need, is refused by its name. No map leads to an error of a template.
 func TestNullForASection(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -227,7 +228,7 @@ func TestNullForASection(t *testing.T) {
 	}
 }
 
-// TestSchemaHoldsTheDefaults: of the types that the schema says, each takes its default, refuses another type by name, and is described.
+// TestSchemaHoldsTheDefaults: each value accepts its default, rejects another type with an error that names the value, and has a description.
 func TestSchemaHoldsTheDefaults(t *testing.T) {
 	chart, err := Chart("")
 	if err != nil {
@@ -256,7 +257,7 @@ func TestSchemaHoldsTheDefaults(t *testing.T) {
 				t.Errorf("%s: no description", path)
 			}
 			if resolved.Type == nil {
-				return // of any type, or one of a list
+				return // the schema allows any type, or one of several
 			}
 			var wrong any = "text"
 			if reflect.DeepEqual(resolved.Type, "string") {

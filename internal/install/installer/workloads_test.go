@@ -37,7 +37,7 @@ func TestControllerManager(t *testing.T) {
 	}
 }
 
-// TestProxyHasNoRights: it is there with our network only, holds no token and can do nothing in the cluster.
+// TestProxyHasNoRights: the proxy exists only with Liqo's network, and has neither a token nor permissions.
 func TestProxyHasNoRights(t *testing.T) {
 	objects := render(t, everything)
 	spec, _, err := unstructured.NestedMap(find(t, objects, "Deployment", "liqo-proxy").Object, "spec", "template", "spec")
@@ -72,7 +72,8 @@ func TestProxyHasNoRights(t *testing.T) {
 	}
 }
 
-// TestEveryContainerHasAMemoryLimit: those of the chart, and those that controllers make of its templates. One that leaks memory ends before its node is short of it.
+// TestEveryContainerHasAMemoryLimit: the containers of the chart, and those that controllers create from its templates, have a memory limit. So a memory leak
+// ends the container before its node runs out of memory.
 func TestEveryContainerHasAMemoryLimit(t *testing.T) {
 	limited := func(resources any) bool {
 		limits, _, _ := unstructured.NestedMap(map[string]any{"resources": resources}, "resources", "limits")
@@ -88,7 +89,7 @@ func TestEveryContainerHasAMemoryLimit(t *testing.T) {
 				if list && (key == "containers" || key == "initContainers") {
 					for _, c := range containers {
 						container, ok := c.(map[string]any)
-						if !ok || container["image"] == nil { // no container but a field of that name
+						if !ok || container["image"] == nil { // a field of that name that is no list of containers
 							continue
 						}
 						found++
@@ -138,7 +139,7 @@ func TestEveryContainerHasAMemoryLimit(t *testing.T) {
 			t.Errorf("%s was not looked at", name)
 		}
 	}
-	if found < 9 || options == 0 { // these, and the containers of both gateways
+	if found < 9 || options == 0 { // the containers above and those of both gateways
 		t.Errorf("%d containers and %d VkOptionsTemplates were looked at", found, options)
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/reasons"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// controllerOptions let several managers live in one process.
+// controllerOptions allows several managers in one process.
 func controllerOptions() ctrlconfig.Controller {
 	return ctrlconfig.Controller{SkipNameValidation: ptr(true)}
 }
@@ -40,7 +40,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 	}
 	stop := c.run(t)
 
-	// What the chart made: the pod CIDR of the other address family is left out, the ranges of the cluster are where they are.
+	// The Networks of the chart: the pod CIDR of the other address family is left out, and the ranges of this cluster are not remapped.
 	for name, cidr := range map[string]string{
 		"pod-cidr": "10.200.0.0/16", "service-cidr": "10.90.0.0/16", "external-cidr": "10.70.0.0/16", "internal-cidr": "10.80.0.0/16",
 		"reserved-10-71-0-0-16": "10.71.0.0/16", "reserved-192-168-0-0-16": "192.168.0.0/16",
@@ -50,7 +50,7 @@ func TestControllersOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// A peer with the same ranges as this cluster, whose nodes are in the same network.
+	// A peer has the same ranges as this cluster, and its nodes are in the same network.
 	c.namespace(t, "milan")
 	c.create(t, newNetwork("milan", "pod", "10.200.0.0/16"))
 	c.network(t, "milan", "pod", "10.201.0.0/16", reasons.Reconciled)
@@ -61,10 +61,10 @@ func TestControllersOnAPIServer(t *testing.T) {
 	c.told(t, "milan", "pod", reasons.Remapped,
 		"range 10.200.0.0/16 appears as 10.201.0.0/16 in this cluster, because it overlaps 10.200.0.0/16 (Network liqo/pod-cidr)")
 
-	// No room: the condition names the ranges; a range that is released is given.
+	// No range is free: the condition names the conflicting ranges. The Network gets a range as soon as one is released.
 	c.create(t, newNetwork("milan", "big-1", "10.0.0.0/8"))
 	full := c.network(t, "milan", "big-1", "", reasons.Exhausted)
-	if message := full.Status.Conditions[0].Message; !strings.Contains(message, "10.0.0.0/8 overlaps 10.70.0.0/16 (Network liqo/external-cidr)") || !strings.Contains(message, "/8 is free in the pools") {
+	if message := full.Status.Conditions[0].Message; !strings.Contains(message, "10.0.0.0/8 overlaps 10.33.0.0/16 (Network milan/virtual)") || !strings.Contains(message, "/8 is free in the pools") {
 		t.Errorf("told %q", message)
 	}
 	c.told(t, "milan", "big-1", reasons.Exhausted, "10.0.0.0/8")
@@ -106,7 +106,7 @@ func testAddresses(t *testing.T, c *cluster) {
 		t.Errorf("an address was changed: %v", err)
 	}
 
-	// A Network of one's own is held by its IPs, and waited for.
+	// An IP waits for the Network that its networkRef names. That Network can't be deleted while IPs have its addresses.
 	own := newIP("milan", "own", "172.16.9.8")
 	own.Spec.NetworkRef = &corev1.ObjectReference{Name: "own"}
 	c.create(t, own)
@@ -132,14 +132,14 @@ func testAddresses(t *testing.T, c *cluster) {
 	c.remove(t, crowd)
 	c.gone(t, network)
 
-	// An address of a former external CIDR: the controller recreates the IP of a node, and reports that of a user.
+	// IPs have an address of a former external CIDR: the controller deletes the IP of a node, so that it is recreated, and reports the IP of a user.
 	lost := func(name string, labels map[string]string) *ipamv1alpha1.IP {
 		ip := newIP("milan", name, "172.16.9.4")
 		ip.Labels, ip.Spec.NetworkRef = labels, &corev1.ObjectReference{Name: "late"}
 		c.create(t, ip)
 		ip = c.ip(t, "milan", name, reasons.WaitingForNetwork)
 		ip.Status.IP, ip.Status.CIDR = "10.99.0.9", "10.99.0.0/16"
-		apitesting.Eventually(t, within, "the status of IP "+name, func() error { return c.Status().Update(t.Context(), ip) })
+		apitest.Eventually(t, within, "the status of IP "+name, func() error { return c.Status().Update(t.Context(), ip) })
 		return ip
 	}
 	system, users := lost("node-x", map[string]string{ipamv1alpha1.LabelIPType: ipamv1alpha1.IPTypeNode}), lost("users", nil)
@@ -148,7 +148,7 @@ func testAddresses(t *testing.T, c *cluster) {
 	c.ip(t, "milan", "users", reasons.Conflict)
 	c.remove(t, users)
 
-	// What other versions left.
+	// An IP with the finalizers of other versions can be deleted.
 	old := newIP("milan", "old", "172.16.9.5")
 	old.Finalizers = []string{ipamv1alpha1.FinalizerIP, ipamv1alpha1.FinalizerIPMapping}
 	c.create(t, old)
@@ -183,16 +183,16 @@ func testService(t *testing.T, c *cluster) {
 		t.Errorf("the EndpointSlice: %+v", slice)
 	}
 
-	// It is recreated, follows its template, and is deleted with it.
+	// The EndpointSlice is recreated after its deletion, follows the template, and is deleted when the template is removed.
 	c.remove(t, slice)
 	eventually := func(what string, check func() error) {
 		t.Helper()
-		apitesting.Eventually(t, within, what, check)
+		apitest.Eventually(t, within, what, check)
 	}
 	eventually("the EndpointSlice to be back", func() error { return c.Get(t.Context(), key, &discoveryv1.EndpointSlice{}) })
 	change := func(do func(*ipamv1alpha1.IP)) {
 		t.Helper()
-		apitesting.Eventually(t, within, "the IP to be changed", func() error {
+		apitest.Eventually(t, within, "the IP to be changed", func() error {
 			if err := c.Get(t.Context(), key, ip); err != nil {
 				return err
 			}
@@ -212,13 +212,13 @@ func testService(t *testing.T, c *cluster) {
 	c.ip(t, "milan", "printer", reasons.ServiceRefused)
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate.Spec.Selector = map[string]string{"a": "b"} })
 	c.ip(t, "milan", "printer", reasons.Invalid)
-	read() // still there
+	read() // an invalid template deletes nothing
 	change(func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate = nil })
 	c.gone(t, service)
 	c.gone(t, slice)
 	c.ip(t, "milan", "printer", reasons.Reconciled)
 
-	// A Service that is somebody else's stays as it is.
+	// A Service that another owner created is not changed.
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "milan", Name: "foreign"}, Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{{Port: 1}}, Selector: map[string]string{"app": "foreign"},
 	}}
@@ -237,14 +237,14 @@ func testService(t *testing.T, c *cluster) {
 	}
 }
 
-// testEnding: a namespace that is being deleted accepts no Service, which is not retried as an error.
+// testEnding: a namespace that is being deleted accepts no Service. The controller reports that and does not retry it as an error.
 func testEnding(t *testing.T, c *cluster) {
 	c.namespace(t, "ending")
 	ip := newIP("ending", "printer", "172.16.3.5")
 	ip.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	c.create(t, ip)
 	c.ip(t, "ending", "printer", reasons.Reconciled)
-	c.remove(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending"}}) // nobody finishes that here
+	c.remove(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending"}}) // it stays terminating, because no namespace controller runs
 	c.remove(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ending", Name: "printer"}})
 	got := c.ip(t, "ending", "printer", reasons.ServiceRefused)
 	if message := got.Status.Conditions[0].Message; message != "namespace ending is being deleted, and accepts no Service" {
@@ -254,10 +254,10 @@ func testEnding(t *testing.T, c *cluster) {
 	c.gone(t, ip)
 }
 
-// told waits for an event about an object.
+// told waits for an Event about an object whose note contains part.
 func (c *cluster) told(t *testing.T, namespace, name, reason, part string) {
 	t.Helper()
-	apitesting.Eventually(t, within, "event "+reason, func() error {
+	apitest.Eventually(t, within, "event "+reason, func() error {
 		var list eventsv1.EventList
 		if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
 			return err

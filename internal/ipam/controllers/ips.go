@@ -36,7 +36,7 @@ type ips struct {
 
 // Reconcile plans all IPs.
 func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	// There may be many IPs, and nearly all of them are only read. The code below copies an IP before changing it.
+	// There may be many IPs, and nearly all of them are only read. So list them without copies, and copy an IP before changing it.
 	var list ipamv1alpha1.IPList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing IPs: %w", err)
@@ -97,16 +97,15 @@ func settled(ip *ipamv1alpha1.IP, plan ipam.IPPlan) bool {
 	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == ip.Generation
 }
 
-// remade reports whether the creator of an IP recreates it after its deletion. That is so for the system's IPs and those of pods,
-// not for users' IPs.
+// remade reports whether a controller recreates an IP after its deletion: it does for IPs of the system and of pods, but not for IPs of users.
 func remade(ip *ipamv1alpha1.IP) bool {
 	return ip.Labels[ipamv1alpha1.LabelIPType] != "" || metav1.GetControllerOf(ip) != nil
 }
 
-// give writes the plan to an IP.
+// give writes the planned address to an IP.
 func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, made made) error {
 	if plan.Problem.Reason == reasons.Conflict && remade(ip) {
-		// The address cannot be changed and is useless, for example after a reinstallation with another external CIDR.
+		// The address is useless, for example after a reinstallation with another external CIDR, and it is immutable.
 		return kube.Delete(ctx, r.client, ip)
 	}
 	before := ip.DeepCopy()
@@ -123,7 +122,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 			problem = refused
 		}
 	}
-	told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
+	reported := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
 	meta.SetStatusCondition(&ip.Status.Conditions, readyCondition(ip.Generation, problem))
 	written, err := patchStatus(ctx, r.client, ip, before, "IP")
 	if written || err != nil {
@@ -133,7 +132,7 @@ func (r *ips) give(ctx context.Context, ip *ipamv1alpha1.IP, plan ipam.IPPlan, m
 		return err
 	}
 	if written {
-		tell(r.events, ip, told, problem, "Give")
+		report(r.events, ip, reported, problem, "Give")
 	}
 	return failed
 }
@@ -145,7 +144,7 @@ func (r *ips) release(ctx context.Context, ip *ipamv1alpha1.IP) error {
 	if !controllerutil.RemoveFinalizer(ip, ipamv1alpha1.FinalizerIPMapping) && !old {
 		return nil
 	}
-	return patch(ctx, r.client, ip, before, "taking the finalizers off IP")
+	return patch(ctx, r.client, ip, before, "removing the finalizers of IP")
 }
 
 func ipEntries(list *ipamv1alpha1.IPList) entries {
@@ -177,8 +176,8 @@ func patchStatus(ctx context.Context, c client.Client, obj, before client.Object
 	return true, nil
 }
 
-// tell emits an event for a problem, unless the object already had the same problem or only waits.
-func tell(to events.EventRecorder, about client.Object, before *metav1.Condition, p ipam.Problem, action string) {
+// report emits an event for a problem, unless the object already had the same problem or only waits.
+func report(to events.EventRecorder, about client.Object, before *metav1.Condition, p ipam.Problem, action string) {
 	if p == (ipam.Problem{}) || p.Reason == reasons.WaitingForNetwork || before != nil && before.Reason == p.Reason && before.Message == p.Message {
 		return
 	}

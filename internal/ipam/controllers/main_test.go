@@ -27,7 +27,7 @@ import (
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/reasons"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const (
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster is an API server on which the chart's objects of the controller manager's access and of the address ranges are, and the controllers
-// run; nothing else runs: no garbage collector, no namespace controller.
+// cluster is an API server with the chart's objects for the controller manager's permissions and for the address ranges. Only the controllers under test run:
+// there is no garbage collector and no namespace controller.
 type cluster struct {
 	client.Client
 	// manager is the configuration of the controller manager's own identity.
@@ -50,8 +50,8 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	admin := apitesting.APIServer(t)
-	c := &cluster{Client: apitesting.Client(t, admin), manager: rest.CopyConfig(admin)}
+	admin := apitest.APIServer(t)
+	c := &cluster{Client: apitest.Client(t, admin), manager: rest.CopyConfig(admin)}
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqo}})
 	chart, err := installer.Chart("")
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *cluster) remove(t *testing.T, obj client.Object) {
 
 func (c *cluster) gone(t *testing.T, obj client.Object) {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -147,11 +147,11 @@ func (c *cluster) gone(t *testing.T, obj client.Object) {
 	})
 }
 
-// network waits until a Network has this range and its condition this reason.
+// network waits until a Network has this range and its condition has this reason.
 func (c *cluster) network(t *testing.T, namespace, name, cidr, reason string) *ipamv1alpha1.Network {
 	t.Helper()
 	n := &ipamv1alpha1.Network{}
-	apitesting.Eventually(t, within, "Network "+name, func() error {
+	apitest.Eventually(t, within, "Network "+name, func() error {
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, n); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (c *cluster) network(t *testing.T, namespace, name, cidr, reason string) *i
 func (c *cluster) ip(t *testing.T, namespace, name, reason string) *ipamv1alpha1.IP {
 	t.Helper()
 	ip := &ipamv1alpha1.IP{}
-	apitesting.Eventually(t, within, "IP "+name, func() error {
+	apitest.Eventually(t, within, "IP "+name, func() error {
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, ip); err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func (r *networks) holders(ips []ipamv1alpha1.IP) map[types.NamespacedName]types
 	return out
 }
 
-// give writes the plan to a Network.
+// give writes the planned range to a Network.
 func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.NetworkPlan) error {
 	if n.Annotations[ipamv1alpha1.AnnotationPreinstalled] != api.True {
 		before := n.DeepCopy()
@@ -189,7 +189,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 	if n.Status.CIDR == "" {
 		n.Status.CIDR = before.Status.CIDR // a range in the status stays, even if it cannot be parsed
 	}
-	told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
+	reported := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
 	meta.SetStatusCondition(&n.Status.Conditions, readyCondition(n.Generation, plan.Problem))
 	written, err := patchStatus(ctx, r.client, n, before, "Network")
 	if written || err != nil {
@@ -202,7 +202,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 		r.events.Eventf(n, nil, corev1.EventTypeNormal, reasons.Remapped, "Give",
 			"range %s appears as %s in this cluster, because it %s", n.Spec.CIDR, given, plan.Instead)
 	}
-	tell(r.events, n, told, plan.Problem, "Give")
+	report(r.events, n, reported, plan.Problem, "Give")
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (r *networks) give(ctx context.Context, n *ipamv1alpha1.Network, plan ipam.
 func (r *networks) release(ctx context.Context, n *ipamv1alpha1.Network, holder types.NamespacedName) error {
 	before := n.DeepCopy()
 	if holder != (types.NamespacedName{}) && controllerutil.ContainsFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
-		told := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
+		reported := meta.FindStatusCondition(before.Status.Conditions, kube.ConditionReady)
 		inUse := ipam.Problem{
 			Reason: reasons.InUse, Message: fmt.Sprintf("waiting for IP %s, and maybe others, to be deleted: it has an address of this Network", holder),
 		}
@@ -218,13 +218,13 @@ func (r *networks) release(ctx context.Context, n *ipamv1alpha1.Network, holder 
 		if written, err := patchStatus(ctx, r.client, n, before, "Network"); err != nil || !written {
 			return err
 		}
-		tell(r.events, n, told, inUse, "Release")
+		report(r.events, n, reported, inUse, "Release")
 		return nil
 	}
 	if !controllerutil.RemoveFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
 		return nil
 	}
-	return patch(ctx, r.client, n, before, "taking the finalizer off Network")
+	return patch(ctx, r.client, n, before, "removing the finalizer of Network")
 }
 
 func networkEntries(list *ipamv1alpha1.NetworkList) entries {

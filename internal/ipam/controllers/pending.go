@@ -17,28 +17,27 @@ type entry struct {
 	value string
 }
 
-// entries maps names of objects to what they were given. It includes objects without a value.
+// entries maps names of objects to their allocated values. It includes objects without a value.
 type entries map[types.NamespacedName]entry
 
-// pendingAllocations decides whether the cache is fresh enough for a plan: with a cache that lacks a given value, the same value could be given
-// twice. It only holds values that the cache does not show yet: the writes of this process, and the answer of the last live read.
+// pendingAllocations decides whether the cache is fresh enough for a plan: with a cache that lacks an allocated value, the same value could be
+// allocated twice. It holds only values that the cache does not show yet: the writes of this process, and the result of the last live read.
 // A new process reads the API server once.
 type pendingAllocations struct {
 	mu sync.Mutex
 	// trusted is true if the outcome of every write since the last live read is known.
 	trusted bool
-	// unseen holds those writes, and asked holds the result of the live read. Both lack the values that the cache has shown
-	// since.
+	// unseen holds those writes, and asked holds the result of the live read. Values that the cache has shown since are removed from both.
 	unseen, asked entries
 	// waits is the number of successive passes that found the cache too old.
 	waits int
 }
 
-// maxWaits is the number of passes after which pendingAllocations reads the API server again, because the missing values may have been deleted
-// meanwhile. With the growing pauses between passes, that is some seconds.
+// maxWaits is the number of passes after which pendingAllocations reads the API server again, because the objects with the missing values may have
+// been deleted meanwhile. With the growing pauses between passes, that is some seconds.
 const maxWaits = 10
 
-// current reports whether the cached objects show all given values. If not, pause is the time to wait before the next pass. live
+// current reports whether the cached objects show all allocated values. If not, pause is the time to wait before the next pass. live
 // reads the objects from the API server.
 func (b *pendingAllocations) current(ctx context.Context, cached entries, live func(context.Context) (entries, error)) (current bool, pause time.Duration, err error) {
 	b.mu.Lock()

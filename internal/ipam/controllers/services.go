@@ -31,8 +31,6 @@ const (
 	annotationRevision = "ipam.liqo.io/revision"
 	// fieldManager owns the fields that the template sets, and no others.
 	fieldManager = "liqo-ipam"
-
-	// reasons.ServiceRefused means that the API server does not accept the Service of an IP.
 )
 
 var (
@@ -76,7 +74,7 @@ func (s *services) list(ctx context.Context) (made, error) {
 	return out, nil
 }
 
-// ensure creates or updates the objects that the IP requests. Changes by others to an existing object stay until the template
+// ensure creates or updates the objects that the IP requests. Changes by other clients to an existing object stay until the template
 // changes.
 func (s *services) ensure(ctx context.Context, ip *ipamv1alpha1.IP, known made) (ipam.Problem, error) {
 	service, slice, problem := ipam.Service(ip)
@@ -119,7 +117,7 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	case there == nil:
 	case !metav1.IsControlledBy(there, ip):
 		return ipam.Problem{Reason: reasons.Conflict, Message: fmt.Sprintf(
-			"%s %s of spec.serviceTemplate is there already and does not belong to this IP: choose another spec.serviceTemplate.metadata.name, or delete it", kind.Kind, key)}, nil
+			"%s %s of spec.serviceTemplate exists already and does not belong to this IP: choose another spec.serviceTemplate.metadata.name, or delete it", kind.Kind, key)}, nil
 	case there.GetAnnotations()[annotationRevision] == revision:
 		return ipam.Problem{}, nil
 	}
@@ -138,7 +136,7 @@ func (s *services) apply(ctx context.Context, ip *ipamv1alpha1.IP, kind schema.G
 	unstructured.RemoveNestedField(wanted.Object, "status")
 	err = s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(fieldManager), client.ForceOwnership)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-		return ipam.Problem{Reason: reasons.ServiceRefused, Message: fmt.Sprintf("spec.serviceTemplate is not accepted: %v", err)}, nil
+		return ipam.Problem{Reason: reasons.ServiceRefused, Message: fmt.Sprintf("the API server rejects spec.serviceTemplate: %v", err)}, nil
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) { // the IP is deleted together with its namespace
 		return ipam.Problem{Reason: reasons.ServiceRefused, Message: fmt.Sprintf("namespace %s is being deleted, and accepts no %s", key.Namespace, kind.Kind)}, nil

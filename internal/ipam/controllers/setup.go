@@ -3,7 +3,7 @@
 //
 // Each kind has one controller, which runs one pass at a time. A pass reads all objects, plans them together and writes the
 // changes. So a thousand IPs created together need only one plan. Reservations are not needed: the objects are the only record of
-// the given values.
+// the given values. A pass concerns all objects, so it does not run through kube.Reconciler, which has one object.
 package controllers
 
 import (
@@ -57,7 +57,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	}
 	for _, pool := range opts.Pools {
 		if !pool.Addr().Is4() {
-			return fmt.Errorf("setting up address management: pool %s is not IPv4, which is all this version gives: remove it (chart value ipam.pools)", pool)
+			return fmt.Errorf("setting up address management: pool %s is not IPv4, the only family that this version supports: remove it (chart value ipam.pools)", pool)
 		}
 	}
 	made, err := cacheOfMade(mgr)
@@ -77,7 +77,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	services := &services{client: mgr.GetClient(), live: mgr.GetAPIReader(), made: made, labels: opts.Labels, annotations: opts.Annotations}
 	i := &ips{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, external: external, services: services}
 	err = kube.NewController(mgr, "ip").
-		Watches(&ipamv1alpha1.IP{}, onePass(), builder.WithPredicates(wishes())).
+		Watches(&ipamv1alpha1.IP{}, onePass(), builder.WithPredicates(specChanged())).
 		Watches(&ipamv1alpha1.Network{}, onePass()).
 		WatchesRawSource(source.Kind[client.Object](made, &corev1.Service{}, onePass())).
 		WatchesRawSource(source.Kind[client.Object](made, &discoveryv1.EndpointSlice{}, onePass())).
@@ -105,8 +105,8 @@ func holdsNetwork() predicate.Predicate {
 	}
 }
 
-// wishes ignores updates that only change the status: only the pass writes the status, and it records its own writes.
-func wishes() predicate.Predicate {
+// specChanged ignores updates that only change the status: only the pass writes the status, and it records its own writes.
+func specChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
@@ -123,7 +123,7 @@ func cacheOfMade(mgr ctrl.Manager) (cache.Cache, error) {
 		DefaultTransform: cache.TransformStripManagedFields(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of the Services of IPs: %w", err)
+		return nil, fmt.Errorf("creating a cache of the Services of IPs: %w", err)
 	}
 	if err := mgr.Add(made); err != nil {
 		return nil, fmt.Errorf("adding the cache of the Services of IPs: %w", err)

@@ -22,15 +22,15 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/ipam"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// past is a client with lists of IPs and Networks as old as the test wants, like those of a cache. Its writes take effect at once.
+// past is a client that lists IPs and Networks as they were at the last call of look, like an outdated cache. Its writes take effect at once.
 type past struct {
 	client.Client
 	ips      ipamv1alpha1.IPList
 	networks ipamv1alpha1.NetworkList
-	// lost makes writes seem to fail.
+	// lost, if set, is returned by writes that took effect.
 	lost error
 }
 
@@ -65,10 +65,10 @@ func (p *past) look(t *testing.T) {
 	}
 }
 
-// TestNoAddressIsAssignedTwiceOnAPIServer plans with caches that lag behind. The first object has an address, and a second object with precedence appears in a
-// cache that does not show the first one's address yet.
+// TestNoAddressIsAssignedTwiceOnAPIServer plans with caches that lag behind. The first object has an address, and a second object with precedence
+// appears in a cache that does not show the first one's address yet.
 func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
-	c := apitesting.Client(t, apitesting.APIServer(t))
+	c := apitest.Client(t, apitest.APIServer(t))
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqo}}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 	for kind, row := range map[string]struct {
 		reconciler func() reconcile.Reconciler
 		object     func(namespace, name string) client.Object
-		// first and second are names: the second one goes before the first.
+		// first and second are names of objects: the second one takes precedence over the first.
 		first, second string
 	}{
 		"networks": {
@@ -110,8 +110,8 @@ func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 			cached.look(t)
 			(&networks{client: cached, live: c, events: recorder, pools: ipam.DefaultPools(), external: external}).mustPass(t)
 			for name, lag := range map[string]struct {
-				lost    error // of the write to the first object
-				restart bool  // before the second pass
+				lost    error // returned by the write to the first object
+				restart bool  // restart the controller before the second pass
 			}{
 				"its own write":            {},
 				"that of its predecessor":  {restart: true},
@@ -129,7 +129,7 @@ func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 					}
 					r := row.reconciler()
 					var first, second client.Object
-					apitesting.Eventually(t, within, "two objects of one second", func() error {
+					apitest.Eventually(t, within, "two objects of one second", func() error {
 						if first != nil {
 							if err := errors.Join(c.Delete(t.Context(), first), c.Delete(t.Context(), second)); err != nil {
 								return err
@@ -149,7 +149,7 @@ func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 						return nil
 					})
 					between := &past{Client: c}
-					between.look(t) // both are there, and neither has anything
+					between.look(t) // a view with both objects, before either has a value
 					cached.lost = lag.lost
 					pass(r)
 					cached.lost = nil
@@ -182,7 +182,7 @@ func TestNoAddressIsAssignedTwiceOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestPendingAllocationsAreVerified: an allocation that the cache never shows, because it was removed again, is not waited for without end.
+// TestPendingAllocationsAreVerified: if the cache never shows an allocation because the object was deleted, the plan does not wait for it forever.
 func TestPendingAllocationsAreVerified(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	cached := entries{key: {uid: "1"}}
@@ -208,7 +208,8 @@ func TestPendingAllocationsAreVerified(t *testing.T) {
 	}
 }
 
-// TestPendingAllocationsAreListedRarely: a cache that lags for a minute, as after an outage of the API server, causes a few lists and not one at each pass.
+// TestPendingAllocationsAreListedRarely: a cache that lags for a minute, as after an outage of the API server, causes a few lists and not one at each
+// pass.
 func TestPendingAllocationsAreListedRarely(t *testing.T) {
 	key := types.NamespacedName{Name: "n"}
 	asked := 0
@@ -243,7 +244,7 @@ func (r *networks) mustPass(t *testing.T) {
 	}
 }
 
-// rivals finds the names of two IPs that would be given the same address, the second one before the first.
+// rivals returns the names of two IPs that would get the same address. The second one takes precedence.
 func rivals(t *testing.T, c client.Client, namespace string, external types.NamespacedName) (first, second string) {
 	t.Helper()
 	objects := ipam.IPObjects{External: external}
@@ -281,7 +282,7 @@ func valueOf(t *testing.T, c client.Client, obj client.Object) string {
 	return ""
 }
 
-// noneTwice checks that nothing is given twice.
+// noneTwice checks that no value is allocated twice.
 func noneTwice(t *testing.T, c client.Client) {
 	t.Helper()
 	var list ipamv1alpha1.IPList
@@ -329,7 +330,7 @@ func TestManyIPsOnAPIServer(t *testing.T) {
 	stop()
 	c.run(t)
 	group.Wait()
-	apitesting.Eventually(t, time.Minute, "all IPs to have addresses", func() error {
+	apitest.Eventually(t, time.Minute, "all IPs to have addresses", func() error {
 		var list ipamv1alpha1.IPList
 		if err := c.List(t.Context(), &list); err != nil {
 			return err

@@ -31,7 +31,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	ipamcontrollers "liqo.io/liqo/internal/ipam/controllers"
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const (
@@ -82,8 +82,8 @@ func (c *cluster) written() []string {
 // newCluster installs the chart's objects of the network and starts the controllers.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	admin := apitesting.APIServer(t)
-	c := &cluster{Client: apitesting.Client(t, admin)}
+	admin := apitest.APIServer(t)
+	c := &cluster{Client: apitest.Client(t, admin)}
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})
 	c.install(t)
 	c.config = rest.CopyConfig(admin)
@@ -142,7 +142,7 @@ func (c *cluster) start(t *testing.T) {
 	global := map[string]string{api.LabelManaged: api.True}
 	if err := errors.Join(
 		ipamcontrollers.Setup(mgr, ipamcontrollers.Options{LiqoNamespace: home, Labels: global}),
-		Setup(mgr, Options{LiqoNamespace: home, WatchTemplates: true, Labels: global}),
+		Setup(mgr, Options{LiqoNamespace: home, WatchTemplates: true, Labels: global, MTU: 1240}),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (c *cluster) delete(t *testing.T, o client.Object) {
 	}
 }
 
-// change patches an object, status and all.
+// change patches an object including its status.
 func change[T client.Object](t *testing.T, c *cluster, o T, f func(T)) {
 	t.Helper()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -192,10 +192,10 @@ func change[T client.Object](t *testing.T, c *cluster, o T, f func(T)) {
 	}
 }
 
-// eventually reads the object until ok is content with it.
+// eventually re-reads the object until ok returns true.
 func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok func(T) bool) T {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s: %s", o, client.ObjectKeyFromObject(o), what), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s: %s", o, client.ObjectKeyFromObject(o), what), func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok 
 
 func (c *cluster) gone(t *testing.T, o client.Object) {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be gone", o, client.ObjectKeyFromObject(o)), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", o, client.ObjectKeyFromObject(o)), func() error {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -243,7 +243,7 @@ func (c *cluster) node(t *testing.T, name, address string) *corev1.Node {
 	return n
 }
 
-// run does what Kubernetes would with a Deployment: a pod on the node, ready.
+// run creates a ready pod of the Deployment on the node, as Kubernetes would.
 func (c *cluster) run(t *testing.T, d *appsv1.Deployment, pod, node, ip string, labels ...string) {
 	t.Helper()
 	p := &corev1.Pod{
@@ -263,7 +263,7 @@ func (c *cluster) run(t *testing.T, d *appsv1.Deployment, pod, node, ip string, 
 	})
 }
 
-// available does what the controller of Deployments would when a pod is ready.
+// available sets the status that the Deployment controller sets when a pod is ready.
 func (c *cluster) available(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	change(t, c, d, func(d *appsv1.Deployment) {
@@ -271,7 +271,7 @@ func (c *cluster) available(t *testing.T, d *appsv1.Deployment) {
 	})
 }
 
-// is tells whether a condition has a status, a reason (any when empty) and a part of a message.
+// is reports whether a condition has a status, a reason (any if empty) and a message that contains the text.
 func is(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) bool {
 	c := meta.FindStatusCondition(conditions, kind)
 	return c != nil && c.Status == status && (reason == "" || c.Reason == reason) && strings.Contains(c.Message, message)

@@ -41,9 +41,9 @@ type configurations struct {
 func (r *configurations) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "configuration").
 		For(&networkingv1beta1.Configuration{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Owns(&ipamv1alpha1.Network{}, builder.WithPredicates(news())).
-		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.ConfigurationList{}, false)),
-			builder.WithPredicates(news(), predicate.NewPredicateFuncs(r.local))).
+		Owns(&ipamv1alpha1.Network{}, builder.WithPredicates(anyChange())).
+		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(toAll(mgr.GetClient(), &networkingv1beta1.ConfigurationList{}, false)),
+			builder.WithPredicates(anyChange(), predicate.NewPredicateFuncs(r.local))).
 		Complete(&kube.Reconciler[*networkingv1beta1.Configuration]{
 			Name: "configuration", Client: mgr.GetClient(), Sync: r.sync,
 			Conditions: func(c *networkingv1beta1.Configuration) *[]metav1.Condition { return &c.Status.Conditions },
@@ -83,7 +83,8 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	return nil
 }
 
-// errRefused marks errors about a conflicting object. The deletion of that object may trigger no reconcile, so the controller requeues.
+// errRefused marks errors about a conflicting object. The controller requeues after them, because the deletion of that object may trigger no
+// reconcile.
 var errRefused = errors.New("delete one of them")
 
 // remote creates, updates and deletes the Networks of the peer's ranges, and reads their results into found and condition.
@@ -92,7 +93,7 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	if cluster == "" {
 		return kube.Invalid(reasons.Invalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
 	}
-	if err := r.only(ctx, c, cluster); err != nil {
+	if err := r.requireOldest(ctx, c, cluster); err != nil {
 		return err
 	}
 	wanted, err := network.RemoteNetworks(c)
@@ -133,8 +134,8 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 	return nil
 }
 
-// only returns an error if an older Configuration of the same cluster exists: all components use the oldest one.
-func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configuration, cluster string) error {
+// requireOldest returns an error if the cluster has an older Configuration than c. All components use the oldest Configuration of a cluster.
+func (r *configurations) requireOldest(ctx context.Context, c *networkingv1beta1.Configuration, cluster string) error {
 	list := &networkingv1beta1.ConfigurationList{}
 	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: cluster}); err != nil {
 		return fmt.Errorf("listing the Configurations of cluster %s: %w", cluster, err)
@@ -142,7 +143,7 @@ func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configur
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID != c.UID && api.CompareAge(other, c) < 0 {
-			return fmt.Errorf("there is Configuration %s/%s about cluster %s already: %w", other.Namespace, other.Name, cluster, errRefused)
+			return fmt.Errorf("the Configuration %s/%s for cluster %s exists already: %w", other.Namespace, other.Name, cluster, errRefused)
 		}
 	}
 	return nil
@@ -151,7 +152,7 @@ func (r *configurations) only(ctx context.Context, c *networkingv1beta1.Configur
 func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string) error {
 	_, err := kube.Ensure(ctx, r.client, n, func() error {
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {
-			return fmt.Errorf("there is Network %s/%s, which was not made for this Configuration: %w", n.Namespace, n.Name, errRefused)
+			return fmt.Errorf("the Network %s/%s exists and does not belong to this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
 		n.Labels = network.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
 		if network.Negotiated(c) {
@@ -164,7 +165,7 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 		return controllerutil.SetControllerReference(c, n, r.client.Scheme())
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return behind(n, err)
+		return staleCache(n, err)
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func testConfiguration(t *testing.T, c *cluster) {
 	}, types); diff != "" {
 		t.Errorf("Networks (-want +got):\n%s", diff)
 	}
-	// A range that changes there moves here; the other stays where it is.
+	// If the peer changes one of its ranges, that range gets a new view, and the other one keeps its view.
 	change(t, c, conf, func(conf *networkingv1beta1.Configuration) { conf.Spec.Remote.CIDR.Pod[1] = "10.98.0.0/16" })
 	eventually(t, c, conf, "the new range", func(conf *networkingv1beta1.Configuration) bool {
 		return configured(conf) && cmp.Equal(conf.Status.Remote.CIDR.Pod, []string{got.Pod[0], "10.98.0.0/16"})
@@ -104,7 +104,7 @@ func testConfiguration(t *testing.T, c *cluster) {
 	testGrowingRange(t, c, conf)
 	testInsertedRange(t, c, conf)
 	testLocalRanges(t, c, conf)
-	// A Network that somebody deletes comes back.
+	// A deleted Network is recreated.
 	c.delete(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}})
 	eventually(t, c, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "milan-pod-10-98-0-0-16"}}, "made again",
 		func(n *ipamv1alpha1.Network) bool {
@@ -113,7 +113,7 @@ func testConfiguration(t *testing.T, c *cluster) {
 	eventually(t, c, conf, "complete again", configured)
 }
 
-// testGrowingRange: a range that becomes part of another one makes room first, so that the other one stays where the peer has it.
+// testGrowingRange: a range grows into a larger one. The Network of the smaller range is deleted first, so that the larger range can keep its address.
 func testGrowingRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {
 	before := conf.Status.Remote.CIDR.Pod
 	change(t, c, conf, func(conf *networkingv1beta1.Configuration) {
@@ -136,7 +136,7 @@ func testGrowingRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configur
 	})
 }
 
-// testInsertedRange: a range that finds no place, at the front of all, takes none from the others.
+// testInsertedRange: a range is inserted before all others and there is no free range for it. The other ranges keep their views.
 func testInsertedRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {
 	before := slices.Clone(conf.Status.Ranges)
 	change(t, c, conf, func(conf *networkingv1beta1.Configuration) {
@@ -156,7 +156,8 @@ func testInsertedRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configu
 	})
 }
 
-// testLocalRanges: a cluster that grows another pod CIDR says so, and again when it loses it.
+// testLocalRanges: when the cluster gets another pod CIDR, the Configuration shows it, and when the cluster loses it, the Configuration no longer
+// does.
 func testLocalRanges(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {
 	more := &ipamv1alpha1.Network{
 		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "pod-cidr-1", Labels: map[string]string{
@@ -199,16 +200,16 @@ func testWrongConfigurations(t *testing.T, c *cluster) {
 	taken := named("taken", []string{"10.96.0.0/16"})
 	c.create(t, taken)
 	eventually(t, c, taken, "takes over no Network", func(conf *networkingv1beta1.Configuration) bool {
-		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "was not made for this Configuration")
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "does not belong to this Configuration")
 	})
 	c.delete(t, foreign)
 	eventually(t, c, taken, "goes on when that is gone", configured)
-	// Of two that are about one cluster the first counts, until it goes.
+	// If a cluster has two Configurations, the older one is used until it is deleted.
 	second := named("twice", []string{"10.96.0.0/16"})
 	second.Labels[api.LabelRemoteClusterID] = "taken"
 	c.create(t, second)
 	eventually(t, c, second, "is one too many", func(conf *networkingv1beta1.Configuration) bool {
-		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "there is Configuration liqo-tenant-wrong/taken about cluster taken already")
+		return is(conf.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured, metav1.ConditionFalse, "", "Configuration liqo-tenant-wrong/taken for cluster taken exists already")
 	})
 	c.delete(t, taken)
 	eventually(t, c, second, "counts now", configured)

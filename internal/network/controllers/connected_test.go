@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-// TestGatewayShowsTheMessageOfItsConnection: while the tunnel does not work, the condition of the gateway repeats what its pod reports, for example an address
-// that must not be dialed. It follows each new report.
+// TestGatewayShowsTheMessageOfItsConnection: while the tunnel does not work, the condition of the gateway repeats what its pod reports, for example
+// an address that must not be dialed. It follows each new report.
 func TestGatewayShowsTheMessageOfItsConnection(t *testing.T) {
 	const refused = `address "gateway.example.org" of its gateway is refused`
 	says := func(value string, status metav1.ConditionStatus, message string) *networkingv1beta1.Connection {

@@ -10,7 +10,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// TestWaitForALoadBalancer: the time counts while the gateway is not ready, and not before its Service exists.
+// TestWaitForALoadBalancer: the waiting time starts when the gateway becomes not ready, but not before its Service exists.
 func TestWaitForALoadBalancer(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
@@ -33,13 +33,13 @@ func TestWaitForALoadBalancer(t *testing.T) {
 		}
 	}
 	for _, test := range [][3]time.Duration{{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {3, 5, 3}, {5, 3, 3}} {
-		if got := sooner(test[0], test[1]); got != test[2] {
+		if got := shorter(test[0], test[1]); got != test[2] {
 			t.Errorf("the sooner of %d and %d is %d, want %d", test[0], test[1], got, test[2])
 		}
 	}
 }
 
-// TestGatewayReportsWhatItWaitsFor: the peer reads why a gateway has no address.
+// TestGatewayReportsWhatItWaitsFor: the message for the peer says why a gateway has no address.
 func TestGatewayReportsWhatItWaitsFor(t *testing.T) {
 	for want, conditions := range map[string][]metav1.Condition{
 		"":                     nil,

@@ -39,7 +39,7 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=publickeies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 //
-// Permissions of the gateways. The controller needs them too, because RBAC lets nobody grant permissions that they lack:
+// Permissions of the gateways. The controller needs them too, because RBAC prevents it from granting permissions that it lacks:
 // +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=patch
 
@@ -81,7 +81,7 @@ type gateway struct {
 	dialed *networkingv1beta1.Endpoint
 	// spec is the spec that templates can use.
 	spec map[string]any
-	// The following point to fields of the object's status.
+	// The following fields point into the object's status.
 	internal            **networkingv1beta1.InternalEndpoint
 	secretRef, childRef **corev1.ObjectReference
 	endpoint            **networkingv1beta1.Endpoint // nil for clients
@@ -139,7 +139,7 @@ func (r *gateways) sync(ctx context.Context, g *gateway) error {
 	*g.childRef = &corev1.ObjectReference{
 		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Namespace: deployment.Namespace, Name: deployment.Name,
 	}
-	// A Service that cannot be made must not hide the state of the gateway.
+	// If the Service cannot be created, the status must still show the state of the gateway.
 	measured := r.metricsService(ctx, g, rendered)
 	if err := r.report(ctx, g, deployment, service, connection); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 	}
 	switch {
 	case exposed.Wait != "":
-		return kube.WaitFor(sooner(again, exposed.Again), reasons.WaitingForEndpoint, "%s", exposed.Wait)
+		return kube.WaitFor(shorter(again, exposed.Again), reasons.WaitingForEndpoint, "%s", exposed.Wait)
 	case again > 0 || deployment.Status.ObservedGeneration != deployment.Generation || deployment.Status.AvailableReplicas == 0:
 		return kube.WaitFor(again, reasons.GatewayStarting, "waiting for a pod of Deployment %s/%s to become available", deployment.Namespace, deployment.Name)
 	}
@@ -188,16 +188,16 @@ func (r *gateways) expose(ctx context.Context, g *gateway, service *corev1.Servi
 		return network.Exposure{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	present := *g.endpoint
-	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now), r.LoadBalancerTimeout)
+	exposed := network.ExposureOf(service, nodes.Items, pods, present, waited(*g.conditions, service, now), r.Exposure)
 	if exposed.InPlaceOf != "" && (present == nil || present.Port != exposed.Endpoint.Port) {
 		r.events.Eventf(g.object, service, corev1.EventTypeWarning, reasons.NoLoadBalancer, "Expose", "%s has no address, so peers dial node port %d: "+
-			"spec.endpoint.serviceType NodePort chooses it without waiting", exposed.InPlaceOf, exposed.Endpoint.Port)
+			"set spec.endpoint.serviceType to NodePort to use it without waiting", exposed.InPlaceOf, exposed.Endpoint.Port)
 	}
 	*g.endpoint, g.dialed = exposed.Endpoint, exposed.Endpoint
 	return exposed, nil
 }
 
-// waited returns how long a gateway has not been ready, but not longer than its Service exists.
+// waited returns how long a gateway has not been ready, but at most the age of its Service.
 func waited(conditions []metav1.Condition, service *corev1.Service, now time.Time) time.Duration {
 	ready := meta.FindStatusCondition(conditions, kube.ConditionReady)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
@@ -206,8 +206,8 @@ func waited(conditions []metav1.Condition, service *corev1.Service, now time.Tim
 	return min(now.Sub(ready.LastTransitionTime.Time), now.Sub(service.CreationTimestamp.Time))
 }
 
-// sooner returns the shorter of two delays; 0 means no delay.
-func sooner(a, b time.Duration) time.Duration {
+// shorter returns the shorter of two delays; 0 means no delay.
+func shorter(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -245,8 +245,8 @@ func (r *gateways) connected(ctx context.Context, g *gateway, connection *networ
 	return nil
 }
 
-// reported returns what the Connection itself reports about a tunnel that does not work, for example an address of the peer that must not be
-// dialed; empty: nothing.
+// reported returns the cause that the Connection reports for a tunnel that does not work, for example an address of the peer that must not be
+// dialed. The result is empty if the Connection reports no cause.
 func reported(connection *networkingv1beta1.Connection) string {
 	c := meta.FindStatusCondition(connection.Status.Conditions, network.ConnectionCondition)
 	if c == nil || c.Status == metav1.ConditionTrue {

@@ -51,7 +51,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	eventually(t, c, deployment, "there", func(d *appsv1.Deployment) bool { return d.Spec.Template.Spec.ServiceAccountName == "gw-genoa" })
 	checkChildren(t, c, gw, id, true)
 	checkRights(t, c, id)
-	// It runs on node two.
+	// The gateway's pod runs on node two.
 	c.run(t, deployment, "gw-genoa-a", "two", "10.42.2.7", networkingv1beta1.LabelActive, "true")
 	c.available(t, deployment)
 	service := &corev1.Service{ObjectMeta: child(id)}
@@ -68,7 +68,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		t.Errorf("status %+v, Service %+v", gw.Status, service.Spec)
 	}
 	checkPodPolicy(t, c, gw, "gw-genoa-a")
-	// The tunnel.
+	// The condition Connected follows the peer's key and the tunnel.
 	key := &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength-1)}}
 	c.create(t, key)
 	eventually(t, c, gw, "waits for the whole key", func(gw *networkingv1beta1.GatewayServer) bool {
@@ -84,14 +84,14 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	eventually(t, c, gw, "connected", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionTrue, "Connected", "")
 	})
-	// The other replica takes over.
+	// The other replica becomes active.
 	change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: "gw-genoa-a"}}, func(p *corev1.Pod) { delete(p.Labels, networkingv1beta1.LabelActive) })
 	c.run(t, deployment, "gw-genoa-b", "one", "10.42.1.9", networkingv1beta1.LabelActive, "true")
 	eventually(t, c, gw, "follows the active pod", func(gw *networkingv1beta1.GatewayServer) bool {
 		return gw.Status.InternalEndpoint != nil && gw.Status.InternalEndpoint.Node == "one"
 	})
 	testTemplateChange(t, c, deployment)
-	// New pods that somebody asks for (kubectl rollout restart) are not refused, whatever else happens.
+	// A requested restart of the pods (kubectl rollout restart) must not be reverted.
 	const restarted = "kubectl.kubernetes.io/restartedAt"
 	change(t, c, deployment, func(d *appsv1.Deployment) { d.Spec.Template.Annotations[restarted] = "now" })
 	asked := deployment.Generation
@@ -118,7 +118,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: name}}, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{
 				{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: lost},
-				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: lost}, // heard last
+				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: lost}, // the state before contact with the node was lost
 			}
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "wireguard", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		})
@@ -143,13 +143,13 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	for _, reason := range []string{reasons.KeysSecretEnforced, reasons.DeploymentEnforced, reasons.ServiceEnforced} {
 		checkEvent(t, c, gw, reason)
 	}
-	// The end: a finalizer for what lies in no namespace, owners for the rest (see checkChildren).
+	// Deletion: the finalizer deletes the cluster-scoped objects. Owner references are for the other objects (see checkChildren).
 	c.delete(t, gw)
 	c.gone(t, gw)
 	c.gone(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-liqo-tenant-genoa-genoa"}})
 }
 
-// testServiceTypes: any type of Service may become any other, whatever the template says of one of them.
+// testServiceTypes: every type of Service can be changed to every other type, whatever the template contains for one of them.
 func testServiceTypes(t *testing.T, c *cluster) {
 	const id = "trento"
 	c.tenant(t, id)
@@ -211,7 +211,7 @@ func testTemplateChange(t *testing.T, c *cluster, deployment *appsv1.Deployment)
 	set([]byte(`{"spec":{"deployment":{"spec":{"replicas":"{{ .Name }}"}}}}`))
 	gw := server("genoa")
 	eventually(t, c, gw, "tells that the template is wrong", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.InvalidTemplate, `replicas comes to "genoa": want a number`)
+		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.InvalidTemplate, `replicas renders to "genoa": want a number`)
 	})
 	set(original)
 	eventually(t, c, deployment, "back", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == replicas })
@@ -244,7 +244,7 @@ func testGatewayClient(t *testing.T, c *cluster) {
 	if connection.Spec.Type != networkingv1beta1.ConnectionClient || connection.Spec.GatewayRef.Kind != "GatewayClient" || connection.Spec.GatewayRef.Name != id {
 		t.Errorf("Connection %+v", connection.Spec)
 	}
-	// The keys are replaced by deleting them.
+	// A user replaces the keys by deleting their Secret.
 	secret := &corev1.Secret{ObjectMeta: child(id)}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func testSecretRef(t *testing.T, c *cluster) {
 	c.gone(t, gw)
 }
 
-// testGatewayElsewhere: the permissions of a gateway are as few outside of a tenant namespace.
+// testGatewayElsewhere: the permissions of a gateway are equally limited if its namespace is no tenant namespace.
 func testGatewayElsewhere(t *testing.T, c *cluster) {
 	const id = "volterra"
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(id)}})
@@ -329,7 +329,7 @@ func testNamesInUse(t *testing.T, c *cluster) {
 	})
 	c.delete(t, foreign)
 	eventually(t, c, gw, "goes on", func(gw *networkingv1beta1.GatewayServer) bool { return gw.Status.ServerRef != nil })
-	// A gateway of the other kind and the same name waits for it to go, and does not take its ClusterRoleBinding along.
+	// A gateway of the other kind and the same name has to wait until this one is deleted. Its own deletion does not delete the ClusterRoleBinding of this one.
 	second := dialer(id)
 	c.create(t, second)
 	eventually(t, c, second, "waits", func(gw *networkingv1beta1.GatewayClient) bool {
@@ -346,7 +346,7 @@ func testNamesInUse(t *testing.T, c *cluster) {
 	c.gone(t, gw)
 }
 
-// testSharedBinding: two gateways whose ClusterRoleBindings would have one name do not take it from each other.
+// testSharedBinding: two gateways need ClusterRoleBindings of the same name. The later one does not take over the existing ClusterRoleBinding.
 func testSharedBinding(t *testing.T, c *cluster) {
 	c.tenant(t, "prato")
 	c.tenant(t, "prato-nord")
@@ -396,7 +396,7 @@ func testWrongGateways(t *testing.T, c *cluster) {
 	})
 	c.delete(t, tcp)
 	c.gone(t, tcp)
-	// One gateway leads to a cluster.
+	// Only one gateway per cluster is used.
 	first, second := server(id), dialer(id)
 	second.Name = "second"
 	c.create(t, second)

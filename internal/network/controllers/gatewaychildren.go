@@ -58,7 +58,7 @@ func (r *gateways) keys(ctx context.Context, g *gateway) (*corev1.Secret, error)
 func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKey) (*corev1.Secret, error) {
 	var random [network.KeyLength]byte
 	if _, err := io.ReadFull(r.Random, random[:]); err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("creating a key: %w", err)
 	}
 	data, err := network.KeyPair(random)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKe
 		return nil, err
 	}
 	if err := r.around.Create(ctx, secret); apierrors.IsAlreadyExists(err) {
-		return nil, behind(secret, err)
+		return nil, staleCache(secret, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("creating Secret %s: %w", key, err)
 	}
@@ -107,7 +107,7 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 		// The binding of gateway c in namespace a-b and the binding of gateway b-c in namespace a have the same name.
 		namespace, name := wide.Labels[networkingv1beta1.LabelGatewayNamespace], wide.Labels[networkingv1beta1.LabelGatewayName]
 		if wide.UID != "" && wide.Annotations[annotationOwner] != string(g.UID) && (namespace != g.Namespace || name != g.Name) {
-			return kube.WaitFor(secretDelay, reasons.NameTaken, "%s belongs to gateway %s/%s: give one of the two another name", r.describe(wide), namespace, name)
+			return kube.WaitFor(secretDelay, reasons.NameTaken, "%s belongs to gateway %s/%s: delete one of the two gateways and create it again under another name", r.describe(wide), namespace, name)
 		}
 		r.stamp(g, wide)
 		wide.Annotations = network.Layered(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
@@ -219,7 +219,7 @@ func (r *gateways) stale(ctx context.Context, g *gateway, child client.Object, e
 	if !ours || (child.GetNamespace() != "" && !metav1.IsControlledBy(child, g.object)) {
 		return r.taken(g, child)
 	}
-	return behind(child, err)
+	return staleCache(child, err)
 }
 
 // describe returns kind, namespace and name of a child.
@@ -240,7 +240,7 @@ func (r *gateways) taken(g *gateway, child client.Object) error {
 	if owner := metav1.GetControllerOf(child); owner != nil {
 		whose = "belongs to " + owner.Kind + " " + owner.Name
 	}
-	return kube.WaitFor(secretDelay, reasons.NameTaken, "%s %s: delete it, or give %s another name", r.describe(child), whose, g)
+	return kube.WaitFor(secretDelay, reasons.NameTaken, "%s %s: delete it, or create %s again under another name", r.describe(child), whose, g)
 }
 
 // warn emits a warning event, unless the condition Ready has this reason already.

@@ -26,7 +26,7 @@ func (r *gateways) setupServers(mgr ctrl.Manager) error {
 	list := &networkingv1beta1.GatewayServerList{}
 	b := r.watches(mgr, "gateway-server", &networkingv1beta1.GatewayServer{}, list, &networkingv1beta1.WgGatewayServerTemplate{}).
 		WatchesRawSource(r.around.watch(&corev1.Service{}, toGateway)).
-		WatchesRawSource(r.around.watch(&corev1.Node{}, every(mgr.GetClient(), list, false)))
+		WatchesRawSource(r.around.watch(&corev1.Node{}, toAll(mgr.GetClient(), list, false)))
 	return b.Complete(&kube.Reconciler[*networkingv1beta1.GatewayServer]{
 		Name: "gateway-server", Client: mgr.GetClient(), Finalizer: networkingv1beta1.FinalizerClusterRoleBinding,
 		Conditions: func(s *networkingv1beta1.GatewayServer) *[]metav1.Condition { return &s.Status.Conditions },
@@ -67,12 +67,12 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 	c := mgr.GetClient()
 	b := kube.NewController(mgr, name).
 		For(gateway, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&networkingv1beta1.Connection{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(valueChanged())).
-		Watches(&networkingv1beta1.PublicKey{}, handler.EnqueueRequestsFromMapFunc(every(c, list, true)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		Watches(&networkingv1beta1.Connection{}, handler.EnqueueRequestsFromMapFunc(toAll(c, list, true)), builder.WithPredicates(valueChanged())).
+		Watches(&networkingv1beta1.PublicKey{}, handler.EnqueueRequestsFromMapFunc(toAll(c, list, true)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	if r.WatchTemplates {
-		b = b.Watches(template, handler.EnqueueRequestsFromMapFunc(every(c, list, false)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		b = b.Watches(template, handler.EnqueueRequestsFromMapFunc(toAll(c, list, false)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	} else {
-		b = b.Watches(template, handler.EnqueueRequestsFromMapFunc(every(c, list, false)), builder.WithPredicates(presenceChanged()))
+		b = b.Watches(template, handler.EnqueueRequestsFromMapFunc(toAll(c, list, false)), builder.WithPredicates(presenceChanged()))
 	}
 	for _, child := range []client.Object{
 		&appsv1.Deployment{}, &corev1.Pod{}, &corev1.Secret{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{},
@@ -82,8 +82,8 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 	return b
 }
 
-// valueChanged passes updates that change status.value of a Connection or what it reports about a tunnel that does not work, but not those of
-// other fields such as timestamps.
+// valueChanged passes updates of a Connection that change status.value or the reported cause of a broken tunnel. It drops updates of other fields,
+// such as timestamps.
 func valueChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
@@ -101,7 +101,7 @@ func (r *gateways) server(s *networkingv1beta1.GatewayServer) (*gateway, error) 
 	spec := s.Spec.DeepCopy()
 	var err error
 	if spec.Endpoint, err = network.OnePort(spec.Endpoint); err == nil {
-		err = network.CheckMTU(spec.MTU)
+		err = network.CheckMTU("spec.mtu", spec.MTU)
 	}
 	if err != nil {
 		return nil, kube.Invalid(reasons.Invalid, "%v", err)
@@ -128,7 +128,7 @@ func (r *gateways) dialer(c *networkingv1beta1.GatewayClient) (*gateway, error) 
 	spec := c.Spec.DeepCopy()
 	var err error
 	if spec.Endpoint, err = network.OneDialedPort(spec.Endpoint); err == nil {
-		err = network.CheckMTU(spec.MTU)
+		err = network.CheckMTU("spec.mtu", spec.MTU)
 	}
 	if err != nil {
 		return nil, kube.Invalid(reasons.Invalid, "%v", err)

@@ -40,19 +40,19 @@ func TestNetworkOnAPIServer(t *testing.T) {
 		{"request to a provider", testRequestToProvider},
 		{"hostile requests", testHostileRequests},
 		{"any order", testAnyOrder},
-		{"a restart changes nothing", testNewStart}, // the last one: all that the others made is there
+		{"a restart changes nothing", testNewStart}, // must be the last one, because it needs the objects of all the others
 	} {
 		t.Run(scenario.name, func(t *testing.T) { scenario.run(t, c) })
 	}
 }
 
-// testAnyOrder makes the objects of a peering in twenty orders; all come to the same, also when the controllers are restarted in between.
+// testAnyOrder creates the objects of a peering in twenty orders. All result in the same state, even when the controllers are restarted in between.
 func testAnyOrder(t *testing.T, c *cluster) {
 	random := rand.New(rand.NewPCG(3, 11))
 	for round := range 20 {
 		id := fmt.Sprintf("city-%d", round)
 		c.tenant(t, id)
-		// Outside the pools: the ranges of other scenarios were chosen from those, wherever there was room.
+		// Choose a range outside the pools, because other scenarios may have any range in the pools.
 		pods := fmt.Sprintf("100.%d.0.0/16", 64+round)
 		data, err := network.KeyPair([network.KeyLength]byte{byte(round)})
 		if err != nil {
@@ -75,7 +75,7 @@ func testAnyOrder(t *testing.T, c *cluster) {
 		random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
 		half := random.IntN(len(objects))
 		c.create(t, objects[:half]...)
-		if round%5 == 4 { // killed in the middle of it
+		if round%5 == 4 { // restart the controllers between two creations
 			c.stop()
 			c.start(t)
 		}
@@ -108,7 +108,7 @@ func testNewStart(t *testing.T, c *cluster) {
 	c.create(t, conf)
 	eventually(t, c, conf, "they work", configured)
 	for _, write := range c.written() {
-		// What is new is that of the last peer, which has one object outside its namespace.
+		// Only the new peer's objects may be written. One of them is outside the namespace of that peer.
 		if !strings.Contains(write, "liqo-tenant-last") && write != "POST /apis/rbac.authorization.k8s.io/v1/clusterrolebindings" {
 			t.Errorf("written though nothing changed: %s", write)
 		}

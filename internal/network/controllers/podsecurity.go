@@ -35,7 +35,7 @@ func (r *podSecurity) setup(mgr ctrl.Manager) error {
 		Complete(reconciler)
 }
 
-// hosts reports whether agents of the network run in a namespace that has no Pod Security level yet.
+// hosts reports whether agents of the network run in a namespace, and the namespace has no Pod Security level yet.
 func (r *podSecurity) hosts(namespace client.Object) bool {
 	labels := namespace.GetLabels()
 	return labels[labelPodSecurity+"enforce"] == "" && (namespace.GetName() == r.LiqoNamespace || labels[api.LabelTenantNamespace] == api.True)

@@ -40,22 +40,22 @@ type networkRequests struct {
 	Options
 	client client.Client
 	around *surroundings
-	// patches limits how often the objects of a peer follow what it reports: each change reaches every node.
+	// patches limits how often this cluster updates the objects of a peer after changes in the peer's reports. Each update affects every node.
 	patches kube.Pace
 }
 
 func (r *networkRequests) setup(mgr ctrl.Manager) error {
-	near := handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))
+	near := handler.EnqueueRequestsFromMapFunc(toAll(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))
 	return kube.NewController(mgr, "network-request").
-		For(&networkingv1beta1.NetworkRequest{}, builder.WithPredicates(news())).
-		Watches(&networkingv1beta1.NetworkRequest{}, near, builder.WithPredicates(news())).
+		For(&networkingv1beta1.NetworkRequest{}, builder.WithPredicates(anyChange())).
+		Watches(&networkingv1beta1.NetworkRequest{}, near, builder.WithPredicates(anyChange())).
 		Watches(&networkingv1beta1.Configuration{}, near, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&networkingv1beta1.GatewayServer{}, near, builder.WithPredicates(news())).
-		Watches(&networkingv1beta1.GatewayClient{}, near, builder.WithPredicates(news())).
+		Watches(&networkingv1beta1.GatewayServer{}, near, builder.WithPredicates(anyChange())).
+		Watches(&networkingv1beta1.GatewayClient{}, near, builder.WithPredicates(anyChange())).
 		Watches(&networkingv1beta1.PublicKey{}, near, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, false)),
-			builder.WithPredicates(news(), predicate.NewPredicateFuncs(r.local))).
-		WatchesRawSource(r.around.watch(&corev1.Secret{}, every(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))).
+		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(toAll(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, false)),
+			builder.WithPredicates(anyChange(), predicate.NewPredicateFuncs(r.local))).
+		WatchesRawSource(r.around.watch(&corev1.Secret{}, toAll(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))).
 		Complete(&kube.Reconciler[*networkingv1beta1.NetworkRequest]{
 			Name: "network request", Client: mgr.GetClient(), Sync: r.sync,
 			Wanted: func(q *networkingv1beta1.NetworkRequest) bool { return copied(q) || asked(q) },
@@ -74,9 +74,7 @@ func (r *networkRequests) local(o client.Object) bool {
 }
 
 // copied reports whether q is the copy of a peer's request to this cluster.
-func copied(q *networkingv1beta1.NetworkRequest) bool {
-	return q.Labels[api.LabelReplicated] == api.True && q.Labels[api.LabelOriginID] != ""
-}
+func copied(q *networkingv1beta1.NetworkRequest) bool { return network.FromPeer(q) }
 
 // asked reports whether q is a request of this cluster to a peer.
 func asked(q *networkingv1beta1.NetworkRequest) bool {
@@ -91,39 +89,13 @@ func peerOf(q *networkingv1beta1.NetworkRequest) string {
 	return q.Labels[api.LabelRemoteID]
 }
 
-// toldIn returns the facts that the peer reports in a request.
-func toldIn(q *networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkFacts {
-	if copied(q) {
-		return &q.Spec.Consumer
-	}
-	return &q.Status.Provider
-}
-
-// decisive returns the request whose facts the network objects of its peer get: the oldest one with complete facts, or else with some, nil if there is none. An
-// honest peer reports the same in all its requests. Two requests that differ would otherwise overwrite each other's objects for ever.
-func decisive(requests []networkingv1beta1.NetworkRequest) *networkingv1beta1.NetworkRequest {
-	var first *networkingv1beta1.NetworkRequest
-	complete := func(facts *networkingv1beta1.NetworkFacts) bool {
-		return len(facts.CIDR.Pod) > 0 && len(facts.PublicKey) > 0
-	}
-	for i := range requests {
-		q := &requests[i]
-		facts := toldIn(q)
-		switch {
-		case len(facts.CIDR.Pod) == 0 && len(facts.PublicKey) == 0 || network.CheckFacts(facts) != nil:
-		case first == nil, complete(facts) && !complete(toldIn(first)), complete(facts) == complete(toldIn(first)) && api.CompareAge(q, first) < 0:
-			first = q
-		}
-	}
-	return first
-}
-
 func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.NetworkRequest) error {
-	told := toldIn(q)
-	if err := network.CheckFacts(told); err != nil {
+	reported := network.Reported(q)
+	if err := network.CheckFacts(reported); err != nil {
 		return kube.Invalid(reasons.Invalid, "the network that cluster %s reports is invalid: %v", peerOf(q), err)
 	}
-	if err := r.connect(ctx, q); err != nil {
+	disagreement, err := r.connect(ctx, q)
+	if err != nil {
 		return err
 	}
 	facts, missing, err := r.facts(ctx, q)
@@ -132,11 +104,14 @@ func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.Network
 	}
 	if copied(q) {
 		q.Status.Provider = *facts
-	} else if err := r.tell(ctx, q, facts); err != nil {
+	} else if err := r.reportFacts(ctx, q, facts); err != nil {
 		return err
 	}
-	if len(told.CIDR.Pod) == 0 || len(told.PublicKey) == 0 {
+	if len(reported.CIDR.Pod) == 0 || len(reported.PublicKey) == 0 {
 		missing = append(missing, fmt.Sprintf("cluster %s to report its ranges and its public key", peerOf(q)))
+	}
+	if disagreement != "" {
+		return kube.Wait(reasons.Negotiating, "%s", disagreement)
 	}
 	if len(missing) > 0 {
 		return kube.Wait(reasons.Negotiating, "waiting for %s", strings.Join(missing, ", and for "))
@@ -144,8 +119,8 @@ func (r *networkRequests) sync(ctx context.Context, q *networkingv1beta1.Network
 	return nil
 }
 
-// tell writes the facts of this cluster into its own request.
-func (r *networkRequests) tell(ctx context.Context, q *networkingv1beta1.NetworkRequest, facts *networkingv1beta1.NetworkFacts) error {
+// reportFacts writes the facts of this cluster into its own request.
+func (r *networkRequests) reportFacts(ctx context.Context, q *networkingv1beta1.NetworkRequest, facts *networkingv1beta1.NetworkFacts) error {
 	changed := q.DeepCopy()
 	_, err := kube.Ensure(ctx, r.client, changed, func() error {
 		if !equality.Semantic.DeepEqual(changed.Spec.Consumer, *facts) {
@@ -156,39 +131,46 @@ func (r *networkRequests) tell(ctx context.Context, q *networkingv1beta1.Network
 	return err
 }
 
-// connect creates the network objects for which the peer has reported the facts. Objects that were not negotiated stay unchanged.
-func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.NetworkRequest) error {
+// connect creates the network objects for which the peer has reported the facts. Objects that an administrator created stay unchanged. disagreement
+// describes the difference between several requests of the peer; it is empty if they agree.
+func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.NetworkRequest) (disagreement string, err error) {
 	peer := peerOf(q)
 	list := &networkingv1beta1.NetworkRequestList{}
 	if err := r.client.List(ctx, list, client.InNamespace(q.Namespace)); err != nil {
-		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", q.Namespace, err)
+		return "", fmt.Errorf("listing NetworkRequests in namespace %s: %w", q.Namespace, err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(o networkingv1beta1.NetworkRequest) bool { return peerOf(&o) != peer || o.DeletionTimestamp != nil })
-	told := toldIn(q)
-	if other := decisive(list.Items); other != nil {
-		if told = toldIn(other); other.UID != q.UID && copied(other) && copied(q) {
-			return kube.Invalid(reasons.Invalid, "cluster %s has another NetworkRequest, %s, which counts: delete one of them in cluster %s. If that cluster no longer has "+
-				"it, delete NetworkRequest %s in namespace %s here", peer, other.Name, peer, other.Name, other.Namespace)
+	reported := network.Reported(q)
+	if first := network.Decisive(list.Items); first != nil {
+		reported = network.Reported(first)
+		if first.UID != q.UID && copied(first) && copied(q) {
+			return "", kube.Invalid(reasons.Invalid, "cluster %s has another NetworkRequest, %s, which takes precedence: delete one of them in cluster %s. If that cluster no "+
+				"longer has it, delete NetworkRequest %s in namespace %s here", peer, first.Name, peer, first.Name, first.Namespace)
+		}
+		for i := range list.Items {
+			if disagreement == "" && list.Items[i].UID != first.UID {
+				disagreement = network.Disagreement(peer, first, &list.Items[i])
+			}
 		}
 	}
-	if len(told.CIDR.Pod) > 0 {
+	if len(reported.CIDR.Pod) > 0 {
 		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
-		if err := r.ensure(ctx, q, c, func() { c.Spec.Remote.CIDR = told.CIDR }); err != nil {
-			return err
+		if err := r.ensure(ctx, q, c, func() { c.Spec.Remote.CIDR = reported.CIDR }); err != nil {
+			return "", err
 		}
 	}
-	if len(told.PublicKey) > 0 {
+	if len(reported.PublicKey) > 0 {
 		k := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
 		if err := r.ensure(ctx, q, k, func() {
 			k.Labels[networkingv1beta1.LabelGatewayResource] = api.True
-			k.Spec.PublicKey = told.PublicKey
+			k.Spec.PublicKey = reported.PublicKey
 		}); err != nil {
-			return err
+			return "", err
 		}
 	}
 	server, dialler, err := r.gateways(ctx, q.Namespace, peer)
 	if err != nil {
-		return err
+		return "", err
 	}
 	consumer := func(o *networkingv1beta1.NetworkRequest) string {
 		if copied(o) {
@@ -199,26 +181,32 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 	if network.AsServer(list.Items, consumer, r.ClusterID, server != nil, dialler != nil) {
 		serviceType, err := r.serviceType(ctx, q)
 		if err != nil {
-			return err
+			return "", err
 		}
 		s := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
-		return r.ensure(ctx, q, s, func() {
-			if s.ResourceVersion != "" {
-				return // an administrator of this cluster may have changed its endpoint
+		return disagreement, r.ensure(ctx, q, s, func() {
+			if s.ResourceVersion == "" { // later, an administrator of this cluster may change the endpoint
+				s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort, ServiceType: serviceType}
+				s.Spec.MTU = r.MTU
+				s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", networkingv1beta1.ServerTemplateDefault)
 			}
-			s.Spec.Endpoint = networkingv1beta1.ServerEndpoint{Port: networkingv1beta1.GatewayPort, ServiceType: serviceType}
-			s.Spec.ServerTemplateRef = r.template("WgGatewayServerTemplate", networkingv1beta1.ServerTemplateDefault)
+			requested := q.Spec.ServiceType
+			if copied(q) {
+				requested = ""
+			}
+			network.FollowServiceType(s, requested)
 		})
 	}
-	if told.Endpoint == nil {
-		return nil
+	if reported.Endpoint == nil {
+		return disagreement, nil
 	}
 	c := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: peer}}
-	return r.ensure(ctx, q, c, func() {
+	return disagreement, r.ensure(ctx, q, c, func() {
 		if c.ResourceVersion == "" {
+			c.Spec.MTU = r.MTU
 			c.Spec.ClientTemplateRef = r.template("WgGatewayClientTemplate", networkingv1beta1.ClientTemplateDefault)
 		}
-		c.Spec.Endpoint = *told.Endpoint.DeepCopy()
+		c.Spec.Endpoint = *reported.Endpoint.DeepCopy()
 	})
 }
 
@@ -241,14 +229,14 @@ func (r *networkRequests) template(kind, name string) corev1.ObjectReference {
 }
 
 // ensure creates a network object and keeps it as the requests describe it. Each request is an owner, so garbage collection deletes the
-// object after the last request. An object without the mark of a negotiation belongs to a user and stays unchanged.
+// object after the last request. An object without the label of negotiated objects belongs to a user and stays unchanged.
 func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.NetworkRequest, o client.Object, fill func()) error {
 	_, err := kube.Ensure(ctx, r.client, o, func() error {
 		if o.GetResourceVersion() != "" && !network.Negotiated(o) {
 			return nil
 		}
 		if o.GetDeletionTimestamp() != nil {
-			return behind(o, fmt.Errorf("%T %s is being deleted, and is created again afterwards", o, o.GetName()))
+			return staleCache(o, fmt.Errorf("%T %s is being deleted, and will be created again afterwards", o, o.GetName()))
 		}
 		labels := o.GetLabels()
 		if labels == nil {
@@ -262,7 +250,7 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 			return err
 		}
 		if rest := r.patches.Take(types.NamespacedName{Namespace: o.GetNamespace(), Name: peerOf(q)}, time.Now()); rest > 0 {
-			return kube.WaitFor(rest, reasons.Negotiating, "cluster %s changes the network that it reports too often: waiting for the next change", peerOf(q))
+			return kube.WaitFor(rest, reasons.Negotiating, "cluster %s changes its reported network too often: waiting before applying the next change", peerOf(q))
 		}
 		return nil
 	})
@@ -291,7 +279,8 @@ func (r *networkRequests) gateways(ctx context.Context, namespace, peer string) 
 	return server, dialler, nil
 }
 
-// whyNot returns the message of the condition Ready as a suffix, if a gateway is not ready: the peer's administrator reads it too.
+// whyNot returns the message of the condition Ready as a suffix, if a gateway is not ready. The suffix is also for the peer's administrator, who
+// cannot read the gateway.
 func whyNot(conditions []metav1.Condition) string {
 	if ready := meta.FindStatusCondition(conditions, kube.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
 		return " (" + ready.Message + ")"

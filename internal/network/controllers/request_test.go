@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/reasons"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // requestOf returns a request of this cluster to a provider, or with copied the copy of a consumer's request.
@@ -46,7 +46,8 @@ func factsOf(pods string, key byte) networkingv1beta1.NetworkFacts {
 	}
 }
 
-// made waits for an object of the network that is owned by the request, and by nothing that would delete it alone.
+// made waits for a network object that has the request as an owner. The request must not be its controller, so that the object is deleted only after the last
+// request.
 func made[T client.Object](t *testing.T, c *cluster, q *networkingv1beta1.NetworkRequest, o T, ok func(T) bool) T {
 	t.Helper()
 	return eventually(t, c, o, "made for the request", func(o T) bool {
@@ -63,7 +64,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 	q := requestOf(id, true)
 	c.create(t, q)
 	gw := made(t, c, q, &networkingv1beta1.GatewayServer{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayServer) bool {
-		return gw.Spec.ServerTemplateRef.Name == networkingv1beta1.ServerTemplateDefault && gw.Spec.ServerTemplateRef.Namespace == home
+		return gw.Spec.ServerTemplateRef.Name == networkingv1beta1.ServerTemplateDefault && gw.Spec.ServerTemplateRef.Namespace == home && gw.Spec.MTU == 1240
 	})
 	service := eventually(t, c, &corev1.Service{ObjectMeta: child(id)}, "there", func(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer })
 	change(t, c, service, func(s *corev1.Service) {
@@ -83,7 +84,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionTrue, "", "")
 	})
 
-	// An administrator of the provider decides how the gateway is reached, and it stays so; the consumer's new key is taken.
+	// A Service type that an administrator of the provider sets in the gateway stays, while the consumer's new key is applied.
 	change(t, c, gw, func(gw *networkingv1beta1.GatewayServer) { gw.Spec.Endpoint.ServiceType = corev1.ServiceTypeNodePort })
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) {
 		q.Spec.Consumer.PublicKey = bytes.Repeat([]byte{2}, network.KeyLength)
@@ -93,7 +94,7 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 		return q.Status.Provider.Endpoint != nil && q.Status.Provider.Endpoint.Port >= 30000
 	})
 
-	// A Configuration that lost its owner is no administrator's: the request has it again.
+	// A negotiated Configuration without an owner does not count as an administrator's: the request becomes its owner again.
 	change(t, c, configuration(id, nil, nil), func(conf *networkingv1beta1.Configuration) { conf.OwnerReferences = nil })
 	facts = factsOf("10.124.0.0/16", 2)
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer = facts })
@@ -108,7 +109,8 @@ func testRequestOfConsumer(t *testing.T, c *cluster) {
 	}
 }
 
-// testRequestToProvider: the consumer makes its end when the provider has told where to dial; what an administrator made is left alone.
+// testRequestToProvider: the consumer creates its gateway once the provider has reported the endpoint. Objects that an administrator created stay
+// unchanged.
 func testRequestToProvider(t *testing.T, c *cluster) {
 	const id = "bari"
 	c.tenant(t, id)
@@ -123,7 +125,7 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 	facts.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: networkingv1beta1.GatewayPort, Protocol: corev1.ProtocolUDP}
 	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = facts })
 	made(t, c, q, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool {
-		return cmp.Equal(gw.Spec.Endpoint, *facts.Endpoint) && gw.Spec.ClientTemplateRef.Name == networkingv1beta1.ClientTemplateDefault
+		return cmp.Equal(gw.Spec.Endpoint, *facts.Endpoint) && gw.Spec.ClientTemplateRef.Name == networkingv1beta1.ClientTemplateDefault && gw.Spec.MTU == 1240
 	})
 	eventually(t, c, q, "tells its key", func(q *networkingv1beta1.NetworkRequest) bool {
 		return len(q.Spec.Consumer.PublicKey) == network.KeyLength && q.Spec.Consumer.Endpoint == nil && len(q.Status.Conditions) == 0
@@ -140,8 +142,8 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 	made(t, c, back, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool { return len(gw.OwnerReferences) == 2 })
 }
 
-// testHostileRequests: a consumer with its own rights, and a provider by what it answers, name the addresses of others. What is not private never
-// becomes a Configuration, and what is appears where this cluster chooses.
+// testHostileRequests: a request of a consumer and an answer of a provider contain addresses that belong to others. Ranges that are not private never become a
+// Configuration, and private ranges are mapped to a range that this cluster chooses.
 func testHostileRequests(t *testing.T, c *cluster) {
 	const id = "evil"
 	c.tenant(t, id)
@@ -152,13 +154,13 @@ func testHostileRequests(t *testing.T, c *cluster) {
 	})
 	as := rest.CopyConfig(c.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: id, Groups: []string{"liqo.io", "system:authenticated"}}
-	consumer := apitesting.Client(t, as)
+	consumer := apitest.Client(t, as)
 
 	q := requestOf(id, true)
 	q.Spec.Consumer = factsOf("8.8.8.0/24", 9)
-	apitesting.Eventually(t, within, "the consumer to have its rights", func() error { return consumer.Create(t.Context(), q) })
+	apitest.Eventually(t, within, "the consumer to have its rights", func() error { return consumer.Create(t.Context(), q) })
 	for _, hostile := range []string{"8.8.8.0/24", "192.0.2.0/24", "203.0.113.7/32", "169.254.169.254/32", "127.0.0.0/8", "10.0.0.0/8"} {
-		apitesting.Eventually(t, within, "the consumer to name "+hostile, func() error {
+		apitest.Eventually(t, within, "the consumer to name "+hostile, func() error {
 			if err := consumer.Get(t.Context(), client.ObjectKeyFromObject(q), q); err != nil {
 				return err
 			}
@@ -187,14 +189,14 @@ func testHostileRequests(t *testing.T, c *cluster) {
 		t.Error("the consumer is seen where it says")
 	}
 
-	// A second request with another network does not fight with the first one.
+	// A second request that reports another network does not overwrite the objects of the first one.
 	second := requestOf(id, true)
 	second.Name, second.Spec.Consumer = "second", factsOf("10.21.0.0/16", 9)
 	if err := consumer.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, c, second, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
-		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Invalid, "another NetworkRequest, request, which counts")
+		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Invalid, "another NetworkRequest, request, which takes precedence")
 	})
 	if conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true }); conf.Spec.Remote.CIDR.Pod[0] != "10.20.0.0/16" {
 		t.Errorf("the second request changed the ranges to %v", conf.Spec.Remote.CIDR)
@@ -205,7 +207,7 @@ func testHostileRequests(t *testing.T, c *cluster) {
 	mine := requestOf(provider, false)
 	c.create(t, mine)
 	answer := factsOf("10.123.0.0/16", 7)
-	answer.CIDR.External = []string{"192.0.2.0/24"} // where the nodes are
+	answer.CIDR.External = []string{"192.0.2.0/24"} // the range of the nodes
 	answer.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: networkingv1beta1.GatewayPort, Protocol: corev1.ProtocolUDP}
 	change(t, c, mine, func(q *networkingv1beta1.NetworkRequest) { q.Status.Provider = answer })
 	answer.CIDR.External = []string{"10.70.0.0/16"}
@@ -217,7 +219,7 @@ func testHostileRequests(t *testing.T, c *cluster) {
 	eventually(t, c, configuration(provider, nil, nil), "configured", configured)
 }
 
-// TestTheOldestGatewayCounts: of several gateways to a peer, a request uses the one that the conditions of the others name.
+// TestTheOldestGatewayCounts: if there are several gateways to a peer, a request uses the one that takes precedence, which the conditions of the others name.
 func TestTheOldestGatewayCounts(t *testing.T) {
 	meta := func(name string, created int64) metav1.ObjectMeta {
 		return metav1.ObjectMeta{

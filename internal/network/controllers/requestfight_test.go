@@ -15,6 +15,8 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // reconciledRequests returns requests, a function that reconciles one of them, and the number of writes of network objects.
@@ -52,26 +54,37 @@ func reconciledRequests(t *testing.T, requests ...*networkingv1beta1.NetworkRequ
 }
 
 func reporting(q *networkingv1beta1.NetworkRequest, pods string) *networkingv1beta1.NetworkRequest {
-	*toldIn(q) = factsOf(pods, 1)
+	*network.Reported(q) = factsOf(pods, 1)
 	return q
 }
 
-// TestRequestsOfOnePeerDoNotFight: a peer reports two networks, in two requests of its own, or in a request and in the answer to ours. The one of the oldest request
-// counts, and nothing is written again and again.
+// TestRequestsOfOnePeerDoNotFight: a peer reports two different networks, in two requests of its own, or in a request and in the answer to this
+// cluster's request. The network of the oldest request is used, and no object is written repeatedly.
 func TestRequestsOfOnePeerDoNotFight(t *testing.T) {
 	own := func(pods string) *networkingv1beta1.NetworkRequest { return reporting(requestOf("milan", false), pods) }
+	refused := func(pods string) *networkingv1beta1.NetworkRequest {
+		q := own(pods)
+		q.Status.Conditions = []metav1.Condition{{Type: kube.ConditionReady, Status: metav1.ConditionFalse, Reason: reasons.Invalid, LastTransitionTime: metav1.Now()}}
+		return q
+	}
 	copied := func(pods string) *networkingv1beta1.NetworkRequest { return reporting(requestOf("milan", true), pods) }
 	for name, row := range map[string]struct {
 		requests []*networkingv1beta1.NetworkRequest
 		pods     string
 		refused  bool
+		// told is part of the expected message in the later request, which names the earlier request or the one in use.
+		told string
 	}{
-		"two requests of the peer":                    {[]*networkingv1beta1.NetworkRequest{copied("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.1.0.0/16", true},
-		"an answer and a later request":               {[]*networkingv1beta1.NetworkRequest{own("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.1.0.0/16", false},
-		"a request and a later answer":                {[]*networkingv1beta1.NetworkRequest{copied("10.1.0.0/16"), own("10.2.0.0/16")}, "10.1.0.0/16", false},
-		"an answer that is missing":                   {[]*networkingv1beta1.NetworkRequest{requestOf("milan", false), copied("10.2.0.0/16")}, "10.2.0.0/16", false},
-		"an answer that is refused":                   {[]*networkingv1beta1.NetworkRequest{own("8.8.8.0/24"), copied("10.2.0.0/16")}, "10.2.0.0/16", false},
-		"the same in both, as an honest peer reports": {[]*networkingv1beta1.NetworkRequest{own("10.1.0.0/16"), copied("10.1.0.0/16")}, "10.1.0.0/16", false},
+		"two requests of the peer": {[]*networkingv1beta1.NetworkRequest{copied("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.1.0.0/16", true, "another NetworkRequest, request-0"},
+		"an answer and a later request": {[]*networkingv1beta1.NetworkRequest{own("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.1.0.0/16", false,
+			"NetworkRequest request-0 in namespace liqo-tenant-milan counts, and NetworkRequest request-1 of cluster milan has cidr.pod 10.2.0.0/16 instead of 10.1.0.0/16."},
+		"an answer that is frozen": {[]*networkingv1beta1.NetworkRequest{refused("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.2.0.0/16", false,
+			"NetworkRequest request-1 in namespace liqo-tenant-milan counts, and NetworkRequest request-0 of this cluster has cidr.pod 10.1.0.0/16 instead of 10.2.0.0/16. " +
+				"If these are outdated, delete it: kubectl -n liqo-tenant-milan delete networkrequests.networking.liqo.io request-0"},
+		"a request and a later answer":                {[]*networkingv1beta1.NetworkRequest{copied("10.1.0.0/16"), own("10.2.0.0/16")}, "10.1.0.0/16", false, "has cidr.pod 10.2.0.0/16 instead"},
+		"an answer that is missing":                   {[]*networkingv1beta1.NetworkRequest{requestOf("milan", false), copied("10.2.0.0/16")}, "10.2.0.0/16", false, ""},
+		"an answer that is refused":                   {[]*networkingv1beta1.NetworkRequest{own("8.8.8.0/24"), copied("10.2.0.0/16")}, "10.2.0.0/16", false, "has cidr.pod 8.8.8.0/24 instead"},
+		"the same in both, as an honest peer reports": {[]*networkingv1beta1.NetworkRequest{own("10.1.0.0/16"), copied("10.1.0.0/16")}, "10.1.0.0/16", false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, sync, writes := reconciledRequests(t, row.requests...)
@@ -99,20 +112,26 @@ func TestRequestsOfOnePeerDoNotFight(t *testing.T) {
 			if kube.IsInvalid(last) != row.refused {
 				t.Errorf("the later request: %v, want a refusal %v", last, row.refused)
 			}
+			if both := last != nil && strings.Contains(last.Error(), "reports two networks"); last == nil || !strings.Contains(last.Error(), row.told) || both && row.told == "" {
+				t.Errorf("the later request: %v, want %q", last, row.told)
+			}
 		})
 	}
 }
 
-// TestReportedNetworksArePaced: a peer changes its network again and again. That causes a burst of writes and then one a second, each of which reaches every node.
+// TestReportedNetworksArePaced: a peer changes its network again and again. That causes a burst of writes and then one a second, each of which
+// reaches every node.
 func TestReportedNetworksArePaced(t *testing.T) {
 	q := reporting(requestOf("milan", true), "10.1.0.0/16")
 	c, sync, writes := reconciledRequests(t, q)
 	_ = sync(q)
 	before, began := *writes, time.Now()
-	const changes = 3 * kube.PaceBurst
+	const burst = 3 * kube.PaceBurst
 	var last error
-	for i := range changes {
-		q.Spec.Consumer.CIDR.Pod = []string{fmt.Sprintf("10.%d.0.0/16", 2+i)}
+	changes := 0
+	for changes < burst || last == nil && changes < 2*burst { // on a slow machine, enough time may pass for the last change to be written, so change once more
+		q.Spec.Consumer.CIDR.Pod = []string{fmt.Sprintf("10.%d.0.0/16", 2+changes)}
+		changes++
 		if err := c.Update(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}

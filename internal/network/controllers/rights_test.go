@@ -19,12 +19,12 @@ import (
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func checkEvent(t *testing.T, c *cluster, about client.Object, reason string) {
 	t.Helper()
-	apitesting.Eventually(t, within, "event "+reason, func() error {
+	apitest.Eventually(t, within, "event "+reason, func() error {
 		list := &eventsv1.EventList{}
 		if err := c.List(t.Context(), list, client.InNamespace(about.GetNamespace())); err != nil {
 			return err
@@ -98,7 +98,7 @@ func checkRights(t *testing.T, c *cluster, id string) {
 				Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.sub, Name: r.name,
 			},
 		}}
-		apitesting.Eventually(t, within, fmt.Sprintf("the right %+v to be %t", r, want), func() error {
+		apitest.Eventually(t, within, fmt.Sprintf("the right %+v to be %t", r, want), func() error {
 			again := review.DeepCopy()
 			if err := c.Create(t.Context(), again); err != nil {
 				return err
@@ -111,7 +111,7 @@ func checkRights(t *testing.T, c *cluster, id string) {
 	}
 }
 
-// checkPodPolicy: a gateway marks its pods and changes nothing else of them, and nothing of others.
+// checkPodPolicy: a gateway may label its own pods and change nothing else of them, and must not change other pods.
 func checkPodPolicy(t *testing.T, c *cluster, gw client.Object, own string) {
 	t.Helper()
 	neighbour := &corev1.Pod{
@@ -123,7 +123,7 @@ func checkPodPolicy(t *testing.T, c *cluster, gw client.Object, own string) {
 	as.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + gw.GetNamespace() + ":gw-" + gw.GetName(), Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
-	gateway := apitesting.Client(t, as)
+	gateway := apitest.Client(t, as)
 	mark := func(value any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"labels": map[string]any{networkingv1beta1.LabelActive: value}}}
 	}
@@ -145,7 +145,7 @@ func checkPodPolicy(t *testing.T, c *cluster, gw client.Object, own string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apitesting.Eventually(t, within, fmt.Sprintf("the answer %q to %s of %s", step.refuse, text, step.pod), func() error {
+		apitest.Eventually(t, within, fmt.Sprintf("the answer %q to %s of %s", step.refuse, text, step.pod), func() error {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.GetNamespace(), Name: step.pod}}
 			err := gateway.Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, text), client.DryRunAll)
 			if (err == nil) != (step.refuse == "") || (err != nil && !strings.Contains(err.Error(), step.refuse)) {

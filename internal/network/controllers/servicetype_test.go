@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
@@ -41,4 +42,43 @@ func TestServiceTypeOfRequests(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, test.want)
 		}
 	}
+}
+
+// TestServiceTypeFollowsTheRequest: a changed spec.serviceType of this cluster's request reaches the GatewayServer that exists. The type that an
+// administrator chose in the GatewayServer stays until then, and a peer's request changes nothing.
+func TestServiceTypeFollowsTheRequest(t *testing.T) {
+	own, peers := requestOf("milan", false), requestOf("milan", true)
+	own.Spec.Server, own.Spec.ServiceType = networkingv1beta1.ServerAtConsumer, corev1.ServiceTypeLoadBalancer
+	c, sync, _ := reconciledRequests(t, own, peers)
+	server := &networkingv1beta1.GatewayServer{}
+	is := func(want corev1.ServiceType) {
+		t.Helper()
+		_, _ = sync(own), sync(peers)
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: own.Namespace, Name: "milan"}, server); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.Spec.Endpoint.ServiceType; got != want {
+			t.Errorf("the type is %s, want %s", got, want)
+		}
+	}
+	request := func(q *networkingv1beta1.NetworkRequest, of corev1.ServiceType) {
+		q.Spec.ServiceType = of
+		if err := c.Update(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(corev1.ServiceTypeLoadBalancer)
+	request(own, corev1.ServiceTypeNodePort)
+	is(corev1.ServiceTypeNodePort)
+	server.Spec.Endpoint.ServiceType = corev1.ServiceTypeClusterIP
+	if err := c.Update(t.Context(), server); err != nil {
+		t.Fatal(err)
+	}
+	is(corev1.ServiceTypeClusterIP)
+	request(peers, corev1.ServiceTypeLoadBalancer)
+	is(corev1.ServiceTypeClusterIP)
+	request(own, corev1.ServiceTypeLoadBalancer)
+	is(corev1.ServiceTypeLoadBalancer)
+	request(own, "")
+	is(corev1.ServiceTypeLoadBalancer)
 }

@@ -3,14 +3,14 @@
 // they create a Deployment. For each address that peers always know, they create an IP.
 //
 // Every controller reads from caches, plans with a pure function and applies the plan. Controllers communicate only through API objects. So
-// each may be restarted at any moment, and users may create objects in any order.
+// each may be restarted at any moment, and users may create objects in any order. The IPs of addresses that peers always know are reconciled
+// together, so their controller does not run through kube.Reconciler, which has one object.
 package controllers
 
 import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
 )
 
 // Options configure the controllers.
@@ -35,10 +36,13 @@ type Options struct {
 	ClusterID string
 	// LiqoNamespace is the namespace of the installation. It contains the Networks of this cluster and the gateway templates.
 	LiqoNamespace string
-	// WatchTemplates makes gateways follow a changed template at once. Otherwise they follow at their next reconcile for another reason.
+	// WatchTemplates applies a changed template to its gateways at once. Without it, a gateway uses the changed template at the next reconcile that
+	// another event triggers.
 	WatchTemplates bool
-	// LoadBalancerTimeout is how long the load balancer of a gateway may take to get an address, before peers dial the node port instead.
-	LoadBalancerTimeout time.Duration
+	// MTU is the upper bound of the MTU of tunnels that NetworkRequests connect, in bytes; 0: none.
+	MTU int
+	// Exposure has the rules for the endpoints of gateways.
+	Exposure network.ExposureRules
 	// Labels and Annotations are added to every object that the controllers create.
 	Labels, Annotations map[string]string
 	// Random is the source of keys; nil: crypto/rand.
@@ -47,14 +51,14 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// Services whose addresses peers know.
+// Names and labels of the Services that Liqo always exposes to peers.
 const (
 	apiServerNamespace = metav1.NamespaceDefault
 	apiServerService   = "kubernetes"
-	// proxyComponent and doorComponent are values of the label app.kubernetes.io/component: of the Services of Liqo's API server proxy and
-	// of the authentication service.
+	// proxyComponent and authComponent are the values of the label app.kubernetes.io/component of two Services: Liqo's API server proxy and the
+	// authentication service.
 	proxyComponent = "proxy"
-	doorComponent  = "authentication"
+	authComponent  = "authentication"
 	labelComponent = "app.kubernetes.io/component"
 )
 
@@ -107,7 +111,7 @@ type surroundings struct {
 
 func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 	ofGateways := labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
-	reached, err := labels.NewRequirement(labelComponent, selection.In, []string{proxyComponent, doorComponent})
+	reached, err := labels.NewRequirement(labelComponent, selection.In, []string{proxyComponent, authComponent})
 	if err != nil {
 		return nil, fmt.Errorf("selecting Services: %w", err)
 	}
@@ -136,7 +140,7 @@ func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of gateways and nodes: %w", err)
+		return nil, fmt.Errorf("creating a cache of gateways and nodes: %w", err)
 	}
 	if err := mgr.Add(held); err != nil {
 		return nil, fmt.Errorf("adding the cache of gateways and nodes: %w", err)
@@ -145,7 +149,7 @@ func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: held},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a client for gateways and nodes: %w", err)
+		return nil, fmt.Errorf("creating a client for gateways and nodes: %w", err)
 	}
 	return &surroundings{Client: c, cache: held}, nil
 }

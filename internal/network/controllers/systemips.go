@@ -46,13 +46,12 @@ func (r *systemIPs) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(r.around.watch(&corev1.Node{}, all)).
 		WatchesRawSource(r.around.watch(&corev1.Service{}, all)).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			return quietly(r.sync(ctx))
+			return requeueConflicts(r.sync(ctx))
 		}))
 }
 
-// quietly requeues silently if all errors are conflicts, because then only the cache was stale. If there is any other error, it returns
-// err.
-func quietly(err error) (reconcile.Result, error) {
+// requeueConflicts requeues without an error if all errors in err are conflicts, because then only the cache was stale. Otherwise it returns err.
+func requeueConflicts(err error) (reconcile.Result, error) {
 	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts = joined.Unwrap()
@@ -94,9 +93,9 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 		switch {
 		case ip.UID == "" || ip.Spec.IP == w.Address:
 		case ip.Labels[ipamv1alpha1.LabelIPType] != "":
-			return behind(ip, errors.New("it is about to go"))
+			return staleCache(ip, errors.New("it is about to be deleted"))
 		default:
-			return fmt.Errorf("IP %s/%s stands for %s and was not made by Liqo, which needs the name for %s: delete it", ip.Namespace, ip.Name, ip.Spec.IP, w.Address)
+			return fmt.Errorf("IP %s/%s for %s was not created by Liqo, which needs this name for %s: delete it", ip.Namespace, ip.Name, ip.Spec.IP, w.Address)
 		}
 		ip.Labels = network.Layered(r.Labels, ip.Labels, map[string]string{ipamv1alpha1.LabelIPType: w.Type})
 		ip.Annotations = network.Layered(r.Annotations, ip.Annotations)
@@ -104,7 +103,7 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 		return nil
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return behind(ip, err)
+		return staleCache(ip, err)
 	}
 	return err
 }
@@ -122,7 +121,7 @@ func (r *systemIPs) gather(ctx context.Context) ([]network.SystemIP, error) {
 		switch service := &ours.Items[i]; service.Labels[labelComponent] {
 		case proxyComponent:
 			services[ipamv1alpha1.IPTypeAPIServerProxy] = service
-		case doorComponent:
+		case authComponent:
 			services[ipamv1alpha1.IPTypeAuthentication] = service
 		}
 	}

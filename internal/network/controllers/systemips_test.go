@@ -9,7 +9,7 @@ import (
 
 // TestLostRacesAreRetriedQuietly: a lost race with another writer is retried without an error. Any other error is returned.
 func TestLostRacesAreRetriedQuietly(t *testing.T) {
-	late, broken := behind(&ipamv1alpha1.IP{}, errors.New("late")), errors.New("broken")
+	late, broken := staleCache(&ipamv1alpha1.IP{}, errors.New("late")), errors.New("broken")
 	for name, c := range map[string]struct {
 		err          error
 		again, fails bool
@@ -23,7 +23,7 @@ func TestLostRacesAreRetriedQuietly(t *testing.T) {
 		"an error before the race": {errors.Join(broken, late), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result, err := quietly(c.err)
+			result, err := requeueConflicts(c.err)
 			if (result.RequeueAfter > 0) != c.again || (err != nil) != c.fails {
 				t.Errorf("%+v, %v", result, err)
 			}

@@ -21,8 +21,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// news passes updates that change anything but the resource version.
-func news() predicate.Predicate {
+// anyChange passes updates that change anything but the resource version.
+func anyChange() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.DeepCopyObject().(client.Object), e.ObjectNew.DeepCopyObject().(client.Object)
 		before.SetResourceVersion(after.GetResourceVersion())
@@ -30,9 +30,9 @@ func news() predicate.Predicate {
 	}}
 }
 
-// watch returns a source for the changes of a kind in the cache of the surroundings.
+// watch returns a source for changes of a kind in the cache of s.
 func (s *surroundings) watch(obj client.Object, to handler.MapFunc) source.Source {
-	return source.Kind(s.cache, obj, handler.TypedEnqueueRequestsFromMapFunc[client.Object](to), news())
+	return source.Kind(s.cache, obj, handler.TypedEnqueueRequestsFromMapFunc[client.Object](to), anyChange())
 }
 
 // toGateway maps a child to the gateway that it was created for. It may also enqueue a gateway of the other kind with that name, which is
@@ -45,8 +45,8 @@ func toGateway(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// requests returns requests for the objects that opts select. If the cache cannot answer, it has not started yet, and every object is
-// enqueued when it does.
+// requests returns requests for the objects that opts select. If the cache returns an error, it has not started yet. Then requests returns none,
+// because every object is enqueued when the cache starts.
 func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return nil
@@ -59,14 +59,14 @@ func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts
 	return out
 }
 
-// behind returns a conflict error, for a reconcile that found the cache older than the API server. As after any lost race, the next
-// reconcile follows soon and nothing is logged.
-func behind(o client.Object, why error) error {
+// staleCache returns a conflict error, for a reconcile that found the cache older than the API server. The controller handles it like any other
+// conflict: it reconciles again soon and logs nothing.
+func staleCache(o client.Object, why error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: fmt.Sprintf("%T", o)}, o.GetName(), why)
 }
 
-// every maps any changed object to all objects of the list's kind; with near, only to those in the namespace of the changed object.
-func every(c client.Reader, list client.ObjectList, near bool) handler.MapFunc {
+// toAll maps any changed object to all objects of the list's kind. If near is true, it maps only to those in the namespace of the changed object.
+func toAll(c client.Reader, list client.ObjectList, near bool) handler.MapFunc {
 	kind := reflect.TypeOf(list).Elem()
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var opts []client.ListOption

@@ -18,9 +18,9 @@ import (
 // watchRetryMax is the maximum delay, without jitter, before a watch that found no API server is tried again.
 const watchRetryMax = 5 * time.Second
 
-// newPromptInformer returns an informer that notices within about five seconds that an API server is back. It is for the option
-// NewInformer of a cache whose users must not work with old objects for longer. The informers of client-go take up to a minute after a
-// longer outage (defaultBackoffMax in k8s.io/client-go/tools/cache).
+// newPromptInformer returns an informer that reconnects within about five seconds after an API server is back. The informers of client-go take
+// up to a minute after a longer outage (defaultBackoffMax in k8s.io/client-go/tools/cache). Use it as the option NewInformer of a cache whose users
+// must not work with outdated objects for so long.
 func newPromptInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(promptWatcher{lw, cache.ToListerWatcherWithContext(lw)}, example, resync, indexers)
 }
@@ -32,7 +32,7 @@ type promptWatcher struct {
 }
 
 // WatchWithContext starts a watch as soon as an API server accepts one. It returns an error if the server refuses the watch, or ctx ends. It logs
-// the first failure only: the informer, which would log them, does not see them.
+// only the first failure, because the informer does not see the failures and so cannot log them.
 func (p promptWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	delay := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 4, Cap: watchRetryMax, Jitter: 0.5}
 	for logged := false; ; logged = true {

@@ -18,7 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestInformersNoticeThatAnAPIServerIsBack: an API server is unreachable for an hour. The informer receives a new pod within seconds after its return.
+// TestInformersNoticeThatAnAPIServerIsBack: an API server is unreachable for an hour. The informer receives a new pod within seconds after its
+// return.
 func TestInformersNoticeThatAnAPIServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -8,8 +8,8 @@ import (
 
 // ProblemLog logs each problem once, when it appears.
 type ProblemLog struct {
-	Log  *slog.Logger
-	told map[string]bool
+	Log    *slog.Logger
+	logged map[string]bool
 }
 
 // Report logs the problems that were not in the previous call.
@@ -19,12 +19,12 @@ func (l *ProblemLog) Report(problems []network.Problem) {
 		text := p.String()
 		now[text] = true
 		switch {
-		case l.told[text]:
+		case l.logged[text]:
 		case p.Waiting:
 			l.Log.Info("Waiting for an object", "clusterID", p.ClusterID, "reason", text)
 		default:
 			l.Log.Warn("Ignoring an invalid object", "clusterID", p.ClusterID, "reason", text)
 		}
 	}
-	l.told = now
+	l.logged = now
 }

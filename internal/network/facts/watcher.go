@@ -1,5 +1,5 @@
-// Package facts provides the agents of the network with the input for the plans of their hosts. It watches objects of the API server, and
-// asks the replicas of gateways which of them is active. It returns no facts until they are complete.
+// Package facts provides the agents of the network with the input for the plans of their hosts. It watches objects of the API server,
+// and returns no facts until they are complete.
 package facts
 
 import (
@@ -32,12 +32,12 @@ import (
 // Watcher watches the objects that the plan of a host depends on. It watches as few objects as possible, and caches only the fields that
 // the plan needs.
 type Watcher struct {
-	cache   cache.Cache
-	beside  cache.Cache     // caches pods that the first cache lacks; nil: none
-	objects network.Objects // namespace and options; each read fills in the lists
-	changed func()
+	cache     cache.Cache
+	otherPods cache.Cache     // caches the pods that field cache lacks; nil: none
+	objects   network.Objects // namespace and options; each read fills in the lists
+	changed   func()
 
-	pending atomic.Bool // pods changed, and changed will be called
+	pending atomic.Bool // a call of changed is scheduled after changes of pods
 	mu      sync.Mutex
 	synced  bool
 }
@@ -88,7 +88,7 @@ func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options,
 	if err != nil {
 		return nil, fmt.Errorf("selecting the pods of this node: %w", err)
 	}
-	f.beside, err = factsCache(cfg, Watching{&corev1.Pod{}: {Transform: keepPod, Label: labels.NewSelector().Add(*others),
+	f.otherPods, err = factsCache(cfg, Watching{&corev1.Pod{}: {Transform: keepPod, Label: labels.NewSelector().Add(*others),
 		Field: fields.AndSelectors(fields.ParseSelectorOrDie(running), fields.OneTermEqualSelector("spec.nodeName", node))}})
 	return f, err
 }
@@ -100,7 +100,7 @@ func factsCache(cfg *rest.Config, by Watching) (cache.Cache, error) {
 		NewInformer:                  newPromptInformer, // a gateway whose node is lost may be replaced while the API server is away
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache: %w", err)
+		return nil, fmt.Errorf("creating a cache: %w", err)
 	}
 	return c, nil
 }
@@ -111,8 +111,8 @@ func (f *Watcher) Run(ctx context.Context, kinds ...client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.watch(ctx, kinds) })
 	caches := []cache.Cache{f.cache}
-	if f.beside != nil {
-		caches = append(caches, f.beside)
+	if f.otherPods != nil {
+		caches = append(caches, f.otherPods)
 	}
 	for _, c := range caches {
 		group.Go(func() error {
@@ -134,12 +134,12 @@ func (f *Watcher) watch(ctx context.Context, kinds []client.Object) error {
 			return err
 		}
 	}
-	if f.beside != nil {
-		if err := f.listen(ctx, f.beside, &corev1.Pod{}); err != nil {
+	if f.otherPods != nil {
+		if err := f.listen(ctx, f.otherPods, &corev1.Pod{}); err != nil {
 			return err
 		}
 	}
-	if !f.cache.WaitForCacheSync(ctx) || f.beside != nil && !f.beside.WaitForCacheSync(ctx) {
+	if !f.cache.WaitForCacheSync(ctx) || f.otherPods != nil && !f.otherPods.WaitForCacheSync(ctx) {
 		return nil // ctx is done
 	}
 	f.mu.Lock()
@@ -209,9 +209,9 @@ func (f *Watcher) Held(ctx context.Context) (network.Objects, error) {
 			return objects, fmt.Errorf("listing %T: %w", list, err)
 		}
 	}
-	if f.beside != nil {
+	if f.otherPods != nil {
 		var more corev1.PodList
-		if err := f.beside.List(ctx, &more); err != nil {
+		if err := f.otherPods.List(ctx, &more); err != nil {
 			return objects, fmt.Errorf("listing the pods of this node: %w", err)
 		}
 		pods.Items = append(pods.Items, more.Items...)
@@ -238,7 +238,7 @@ func (f *Watcher) news(object any) {
 	}
 }
 
-// differ reports whether an update changed anything that is kept. Most updates change other fields, especially those of nodes and pods.
+// differ reports whether an update changed a field that the cache keeps. Most updates change other fields, especially those of nodes and pods.
 func differ(before, after any) bool {
 	a, ok := before.(client.Object)
 	b, also := after.(client.Object)

@@ -51,8 +51,8 @@ func TestIrrelevantUpdatesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestKeptPodsTellWhetherTheyAreLiqos: a pod in the cache still has its namespace and, if it is a virtual kubelet or a gateway, the label that says so.
-// Labels of other pods take no memory.
+// TestKeptPodsTellWhetherTheyAreLiqos: a pod in the cache keeps its namespace. A virtual kubelet or a gateway also keeps the label that identifies it. Labels
+// of other pods are dropped to save memory.
 func TestKeptPodsTellWhetherTheyAreLiqos(t *testing.T) {
 	for name, row := range map[string]struct{ labels, want map[string]string }{
 		"an application": {map[string]string{"app": "web"}, nil},

@@ -34,7 +34,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // cluster is an API server on which the controllers run, and nothing else: no kubelet, no garbage collector, no namespace controller.
@@ -53,7 +53,7 @@ const (
 
 // TestControllersOnAPIServer runs every scenario against one API server, in namespaces and clusters of their own.
 func TestControllersOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
+	config := apitest.APIServer(t)
 	c := start(t, config)
 	for name, scenario := range map[string]func(*testing.T, *cluster){
 		"namespace offloading": func(t *testing.T, c *cluster) {
@@ -95,7 +95,7 @@ func start(t *testing.T, admin *rest.Config, settings ...func(*Options)) *cluste
 	return c
 }
 
-// run is start with the rights that are there.
+// run is like start, but the manager uses config, whose permissions may be restricted.
 func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *cluster {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
@@ -144,13 +144,13 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{Client: apitesting.Client(t, admin), typed: typed, shadowWrites: writes}
+	return &cluster{Client: apitest.Client(t, admin), typed: typed, shadowWrites: writes}
 }
 
 // ordinary returns a configuration with the rights that the chart gives to the controller manager, and no other.
 func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 	t.Helper()
-	c := apitesting.Client(t, admin)
+	c := apitest.Client(t, admin)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqoNamespace}}); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func ordinary(t *testing.T, admin *rest.Config) *rest.Config {
 	return config
 }
 
-// writeCounts are the numbers of writes by namespace: scenarios end while controllers are still at work for them.
+// writeCounts counts writes by namespace, because controllers still write for one scenario while the next one runs.
 type writeCounts struct{ sync.Map }
 
 func (w *writeCounts) add(namespace string) {
@@ -259,10 +259,10 @@ func report[T client.Object](t *testing.T, c *cluster, obj T, mutate func(T)) {
 	}
 }
 
-// eventually reads the object into obj until check is content.
+// eventually reads the object into obj until check returns nil.
 func eventually[T client.Object](t *testing.T, c *cluster, obj T, what string, check func(T) error) {
 	t.Helper()
-	apitesting.Eventually(t, within, what, func() error {
+	apitest.Eventually(t, within, what, func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func eventually[T client.Object](t *testing.T, c *cluster, obj T, what string, c
 // gone waits until the object is deleted.
 func (c *cluster) gone(t *testing.T, obj client.Object) {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -285,10 +285,10 @@ func (c *cluster) gone(t *testing.T, obj client.Object) {
 	})
 }
 
-// endNamespace does what the namespace controller would: it lets a namespace go that is being deleted.
+// endNamespace removes the finalizers of a namespace that is being deleted, as the namespace controller would.
 func (c *cluster) endNamespace(t *testing.T, name string) {
 	t.Helper()
-	apitesting.Eventually(t, within, "namespace "+name+" to be deleted", func() error {
+	apitest.Eventually(t, within, "namespace "+name+" to be deleted", func() error {
 		ns, err := c.typed.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -302,10 +302,10 @@ func (c *cluster) endNamespace(t *testing.T, name string) {
 	})
 }
 
-// dropFinalizers does what the garbage collector would.
+// dropFinalizers removes these finalizers from an object that is being deleted, as the garbage collector would.
 func dropFinalizers(t *testing.T, c *cluster, obj client.Object, finalizers ...string) {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s to be deleted", obj, obj.GetName()), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be deleted", obj, obj.GetName()), func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}

@@ -43,8 +43,8 @@ func newDrains(c client.WithWatch) *drains {
 }
 
 // drain evicts the pods of the VirtualNode's node and returns nil when none is left. Until then it returns a wait error that names the remaining
-// pods, and sends the VirtualNode to done later. since is when the drain started. drain deletes pods by force when they exceed their time limit. If a pod
-// remains even after that, drain returns it in stuck and no longer waits for it.
+// pods, and sends the VirtualNode to done later. since is when the drain started. drain deletes pods by force when they exceed their time limit. If a
+// pod remains even after that, drain returns it in stuck and no longer waits for it.
 func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool, since, now time.Time) (stuck []string, err error) {
 	var list corev1.PodList
 	if err := d.client.List(ctx, &list, onNode(node.Name)); err != nil {
@@ -124,8 +124,8 @@ func (d *drains) expel(ctx context.Context, pod *corev1.Pod, force bool) error {
 	return nil
 }
 
-// follow watches the pods of a node, starting at the resource version from. It sends the VirtualNode to done when all pods in left are gone, when a new
-// pod appears, or when the watch ends. There is at most one watch per node.
+// follow watches the pods of a node, starting at the resource version from. It sends the VirtualNode to done when all pods in left are gone, when a
+// new pod appears, or when the watch ends. There is at most one watch per node.
 func (d *drains) follow(ctx context.Context, node *offloadingv1beta1.VirtualNode, from string, left map[types.UID]bool) {
 	key := client.ObjectKeyFromObject(node)
 	d.mu.Lock()
@@ -166,7 +166,7 @@ func (d *drains) follow(ctx context.Context, node *offloadingv1beta1.VirtualNode
 // watchTimeout limits a watch; a longer drain starts another one.
 const watchTimeout = 10 * time.Minute
 
-// emptied updates left with a watch event, and tells whether the node must be reconciled.
+// emptied updates left with a watch event, and reports whether the node must be reconciled.
 func emptied(e watch.Event, left map[types.UID]bool) bool {
 	pod, ok := e.Object.(*corev1.Pod)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// world of a drain: the pods that were deleted by force, and the pods that a disruption budget protects.
+// drained is a client that records the pods that were deleted by force, and refuses to evict the pod that a disruption budget protects.
 type drained struct {
 	client.WithWatch
 	forced []string
@@ -48,7 +48,7 @@ func draining(protected string, objs ...client.Object) *drained {
 	return d
 }
 
-// TestDrainEnds: whatever a pod does, a drain continues after the time that it reports.
+// TestDrainEnds: no pod can block a drain for longer than the delay that drain returns.
 func TestDrainEnds(t *testing.T) {
 	since := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	held := podOn("shop", "held", "milan")
@@ -99,7 +99,7 @@ func TestLostPods(t *testing.T) {
 		sp.UID = "uid"
 		p := offload.Pod(sp, offload.PodMetadata{})
 		end := metav1.NewTime(now.Add(-time.Minute))
-		p.Spec.NodeName, p.DeletionTimestamp, p.Finalizers = "worker", &end, []string{"x"} // the latter only keeps it here
+		p.Spec.NodeName, p.DeletionTimestamp, p.Finalizers = "worker", &end, []string{"x"} // without a finalizer the fake client refuses such a Pod
 		if change != nil {
 			change(p)
 		}

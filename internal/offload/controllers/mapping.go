@@ -180,7 +180,7 @@ func deleteMaps(ctx context.Context, c client.Client, maps []offloadingv1beta1.N
 	return nil
 }
 
-// needsMap tells whether a VirtualNode still needs the NamespaceMap for its provider.
+// needsMap reports whether a VirtualNode still needs the NamespaceMap for its provider.
 func needsMap(ctx context.Context, c client.Client, node *offloadingv1beta1.VirtualNode) (bool, error) {
 	if node.DeletionTimestamp.IsZero() {
 		return true, nil

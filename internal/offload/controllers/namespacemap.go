@@ -48,7 +48,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 	r := &namespaceMaps{Client: mgr.GetClient(), Options: opts}
 	return kube.NewController(mgr, "namespacemap").
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.interested)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mapsAffected)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: otherQuota})).
@@ -101,7 +101,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	var failed error
 	for _, pair := range plan.Ensure { // a failure must not block the other namespaces
 		meta, there := existing[pair.Remote]
-		made, err := r.present(ctx, m, pair, consumer, meta, there)
+		made, err := r.ensureNamespace(ctx, m, pair, consumer, meta, there)
 		failed = errors.Join(failed, err)
 		if !made && (err == nil || !there) {
 			plan.Report(pair)
@@ -114,9 +114,9 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	return plan.Remaining, failed
 }
 
-// present creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't be
-// created.
-func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
+// ensureNamespace creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't
+// be created.
+func (r *namespaceMaps) ensureNamespace(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
 	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
 	ns.Name = pair.Remote
 	before := ns.DeepCopy()
@@ -137,7 +137,7 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 		}
 	}
 	// The limits are there before the consumer can create anything.
-	if err := errors.Join(r.bound(ctx, m, pair, consumer), r.limited(ctx, m, pair, consumer)); err != nil {
+	if err := errors.Join(r.ensureQuota(ctx, m, pair, consumer), r.ensureLimits(ctx, m, pair, consumer)); err != nil {
 		return false, err
 	}
 	// The RoleBinding has the name of the tenant namespace, as documented.
@@ -154,11 +154,11 @@ func (r *namespaceMaps) present(ctx context.Context, m *offloadingv1beta1.Namesp
 	return err == nil, err
 }
 
-// limited creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
-func (r *namespaceMaps) limited(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
+// ensureLimits creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
+func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
 	if len(r.DefaultLimits) == 0 {
-		return r.absent(ctx, limits)
+		return r.deleteIfExists(ctx, limits)
 	}
 	_, err := kube.Ensure(ctx, r.Client, limits, func() error {
 		limits.Labels = merge(limits.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
@@ -172,19 +172,19 @@ func (r *namespaceMaps) limited(ctx context.Context, m *offloadingv1beta1.Namesp
 	return err
 }
 
-// absent deletes an object if it exists.
-func (r *namespaceMaps) absent(ctx context.Context, obj client.Object) error {
+// deleteIfExists deletes an object if it exists.
+func (r *namespaceMaps) deleteIfExists(ctx context.Context, obj client.Object) error {
 	if err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return kube.Delete(ctx, r.Client, obj)
 }
 
-// bound creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
-func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
+// ensureQuota creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
+func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
 	if len(r.NamespaceQuota) == 0 {
-		return r.absent(ctx, quota)
+		return r.deleteIfExists(ctx, quota)
 	}
 	_, err := kube.Ensure(ctx, r.Client, quota, func() error {
 		quota.Labels = merge(quota.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
@@ -204,15 +204,15 @@ func (r *namespaceMaps) bound(ctx context.Context, m *offloadingv1beta1.Namespac
 	})
 }
 
-// otherQuota tells whether a quota's spec or metadata changed. Its status changes with every object in the namespace and is ignored.
+// otherQuota reports whether a quota's spec or metadata changed. Its status changes with every object in the namespace and is ignored.
 func otherQuota(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.ResourceQuota)
 	after, also := e.ObjectNew.(*corev1.ResourceQuota)
 	return !ok || !also || !sameMarks(before, after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
-// interested returns the NamespaceMaps that a namespace affects: the one that created it, and all that request its name.
-func (r *namespaceMaps) interested(ctx context.Context, ns client.Object) []reconcile.Request {
+// mapsAffected returns the NamespaceMaps that a namespace affects: the one that created it, and all that request its name.
+func (r *namespaceMaps) mapsAffected(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list offloadingv1beta1.NamespaceMapList
 	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
 		return nil // can't fail after the start: the cache holds this kind

@@ -35,7 +35,8 @@ const FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/fin
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes;namespacemaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 
-// namespaceOffloadings labels offloaded namespaces and reports the state of their remote namespaces. The controller mappings requests those.
+// namespaceOffloadings labels offloaded namespaces and reports the state of their remote namespaces. The mappings controller requests these
+// namespaces.
 type namespaceOffloadings struct {
 	client.Client
 	Options
@@ -90,11 +91,11 @@ func (r *namespaceOffloadings) sync(ctx context.Context, o *offloadingv1beta1.Na
 	if !follows || observed == o.Generation {
 		return nil
 	}
-	if labelled { // the observed generation promises that the strategy applies to new pods: not true until the webhook is called
+	if labelled { // observedGeneration means that the strategy applies to new pods, so it waits until the API server calls the webhook
 		o.Status.ObservedGeneration = observed
 		return kube.WaitFor(admissionDelay, reasons.WaitingForAdmission, "waiting for the API server to call the webhook for pods of namespace %s", o.Namespace)
 	}
-	return r.tellLeft(ctx, o)
+	return r.warnPodsBefore(ctx, o)
 }
 
 // endWithNamespace deletes the NamespaceOffloading of a namespace that is being deleted, so that the providers delete the remote namespaces at once.
@@ -110,8 +111,8 @@ func (r *namespaceOffloadings) endWithNamespace(ctx context.Context, o *offloadi
 	return true, kube.Delete(ctx, r.Client, o)
 }
 
-// tellLeft emits an event that lists the pods created before the strategy.
-func (r *namespaceOffloadings) tellLeft(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
+// warnPodsBefore emits an event that lists the pods created before the strategy.
+func (r *namespaceOffloadings) warnPodsBefore(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(o.Namespace)); err != nil {
 		return fmt.Errorf("listing the pods of namespace %s: %w", o.Namespace, err)
@@ -181,7 +182,7 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 			continue
 		}
 		current[m.Name] = m.Status.CurrentMapping
-		if _, told := m.Status.CurrentMapping[o.Namespace]; told {
+		if _, reported := m.Status.CurrentMapping[o.Namespace]; reported {
 			held = append(held, m.Name)
 		}
 		if _, wanted := m.Spec.DesiredMapping[o.Namespace]; wanted {
@@ -194,12 +195,12 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 	}
 	before := o.Status
 	o.Status = offload.Compile(o, nodes, lost, current, volumes, why, r.ClusterID, r.now())
-	r.tellKept(o, before.RemoteNamespacesConditions)
+	r.warnVolumesKept(o, before.RemoteNamespacesConditions)
 	return asked, held, nil
 }
 
-// tellKept emits an event for each cluster whose remote namespace stays from now on because volumes in it hold data.
-func (r *namespaceOffloadings) tellKept(o *offloadingv1beta1.NamespaceOffloading, before map[string][]offloadingv1beta1.RemoteNamespaceCondition) {
+// warnVolumesKept emits an Event for each cluster whose remote namespace is now kept because volumes in it hold data.
+func (r *namespaceOffloadings) warnVolumesKept(o *offloadingv1beta1.NamespaceOffloading, before map[string][]offloadingv1beta1.RemoteNamespaceCondition) {
 	kept := func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
 		return c.Reason == offloadingv1beta1.ReasonVolumesKept
 	}
@@ -210,7 +211,7 @@ func (r *namespaceOffloadings) tellKept(o *offloadingv1beta1.NamespaceOffloading
 	}
 }
 
-// label adds or removes the label that makes the API server call the webhook for the namespace's pods. It tells whether the label changed.
+// label adds or removes the label that makes the API server call the webhook for the namespace's pods. It reports whether the label changed.
 func (r *namespaceOffloadings) label(ctx context.Context, name string, on bool) (bool, error) {
 	ns := &corev1.Namespace{}
 	if err := r.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil {
@@ -255,8 +256,8 @@ func selectable(ctx context.Context, c client.Client) (nodes []offloadingv1beta1
 	return list.Items, lost, nil
 }
 
-// withoutNode tells whether a VirtualNode intentionally has no Node, according to its controller: it should have none, it can't have one, or another
-// object has its name.
+// withoutNode reports whether a VirtualNode intentionally has no Node, according to its controller: it should have none, it can't have one, or
+// another object has its name.
 func withoutNode(node *offloadingv1beta1.VirtualNode) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c offloadingv1beta1.VirtualNodeCondition) bool {
 		return c.Type == offloadingv1beta1.VirtualNodeNode && c.Status == offloadingv1beta1.VirtualNodeNone

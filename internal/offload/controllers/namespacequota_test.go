@@ -14,7 +14,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestNamespaceQuotaIsCountedAtOnce: for kinds that Liqo counts, the usage is written with the quota. Kubernetes counts the others.
@@ -25,7 +25,7 @@ func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(present, m).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
 	hard := corev1.ResourceList{ours: resource.MustParse("5"), theirs: resource.MustParse("1")}
 	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}}
-	if err := r.bound(t.Context(), m, offload.NamespacePair{Remote: "web-rome"}, "rome"); err != nil {
+	if err := r.ensureQuota(t.Context(), m, offload.NamespacePair{Remote: "web-rome"}, "rome"); err != nil {
 		t.Fatal(err)
 	}
 	quota := &corev1.ResourceQuota{}
@@ -58,7 +58,7 @@ func testDefaultLimits(t *testing.T, c *cluster, limits *corev1.LimitRange, conf
 	kept("the limits to be as they were")
 	c.remove(t, limits)
 	kept("the limits to be back")
-	apitesting.Eventually(t, within, "a pod to have the limits, and to request nothing", func() error {
+	apitest.Eventually(t, within, "a pod to have the limits, and to request nothing", func() error {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: limits.Namespace, GenerateName: "web-"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},

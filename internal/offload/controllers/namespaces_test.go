@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/reasons"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func virtualNode(namespace, name, cluster string) *offloadingv1beta1.VirtualNode {
@@ -75,7 +76,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 		})
 	}
 	labelled("true")
-	apitesting.Eventually(t, within, "the pod to be told that was made before", func() error {
+	apitest.Eventually(t, within, "the pod to be told that was made before", func() error {
 		var events corev1.EventList
 		if err := c.List(t.Context(), &events, client.InNamespace("demo")); err != nil {
 			return err
@@ -92,7 +93,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	})
 	phase(offloadingv1beta1.PhaseReady)
 
-	// A selector may ask for what only the Node tells.
+	// A selector may use labels that only the Node has.
 	change(t, c, offloading, func(o *offloadingv1beta1.NamespaceOffloading) {
 		o.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "kubernetes.io/arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"arm64"}},
@@ -104,14 +105,15 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	}}}
 	c.create(t, host)
 	phase(offloadingv1beta1.PhaseReady)
-	// A user, or a cloud that does not know the Node, deletes it by mistake. It is back soon, and deleting the remote namespace would lose its content.
+	// A user, or a cloud provider that does not know the Node, deletes the Node by mistake. The Node is recreated soon. Until then the remote namespace must
+	// stay, because its deletion would lose its content.
 	asked := func(m *offloadingv1beta1.NamespaceMap) error {
 		return has(m.Spec.DesiredMapping, map[string]string{"demo": "demo-rome"})
 	}
 	eventually(t, c, m, "the request for the remote namespace", asked)
 	before := m.Generation
 	c.remove(t, host)
-	time.Sleep(time.Second) // that nothing happens takes a time
+	time.Sleep(time.Second) // wait, because no event shows that nothing happens
 	eventually(t, c, m, "the NamespaceMap to be there", asked)
 	if m.Generation != before {
 		t.Errorf("what the provider is asked for changed, generation %d to %d", before, m.Generation)
@@ -149,7 +151,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	report(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Status.CurrentMapping = nil })
 	c.gone(t, offloading)
 
-	// The namespace itself is deleted. Nothing here deletes what is in it, as Kubernetes does a little later.
+	// The namespace itself is deleted. No controller here deletes the objects in it, as Kubernetes would a little later.
 	offloading = &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}
 	c.create(t, offloading)
 	eventually(t, c, m, "the request for the remote namespace", asked)
@@ -157,7 +159,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	eventually(t, c, m, "the NamespaceMap to ask no more", asksNothing)
 	c.gone(t, offloading)
 
-	c.remove(t, m) // somebody's mistake
+	c.remove(t, m) // a user deletes the NamespaceMap by mistake
 	eventually(t, c, m, "the NamespaceMap to be back", func(m *offloadingv1beta1.NamespaceMap) error {
 		if !m.DeletionTimestamp.IsZero() {
 			return errors.New("still going")
@@ -166,7 +168,7 @@ func testNamespaceOffloading(t *testing.T, c *cluster) {
 	})
 }
 
-// A namespace that this cluster's own policy refuses holds up no other.
+// A namespace that the naming policy of this cluster refuses does not block the other namespaces.
 func testRefusedNamespace(t *testing.T, c *cluster) {
 	const consumer = "rieti"
 	c.namespace(t, api.TenantNamespace(consumer), nil)
@@ -188,7 +190,7 @@ func testRefusedNamespace(t *testing.T, c *cluster) {
 			PolicyName: "refuse", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	})
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "refused-probe"}}
 		if err := c.Create(t.Context(), probe, client.DryRunAll); err == nil {
 			return errors.New("it is not")
@@ -244,6 +246,7 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	eventually(t, c, remote, "the marks of the remote namespace", func(ns *corev1.Namespace) error {
 		return errors.Join(has(ns.Annotations, map[string]string{
 			"liqo.io/managed-by-namespace-map": "liqo-tenant-naples/rome", "liqo.io/original-name": "web",
+			"offloading.liqo.io/consumer-users": authv1beta1.SliceUserSuffix(consumer),
 		}), has(ns.Labels, map[string]string{"liqo.io/remote-cluster-id": consumer}))
 	})
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "web-naples", Name: tenant}}
@@ -282,10 +285,10 @@ func testNamespaceMap(t *testing.T, c *cluster) {
 	c.gone(t, m)
 }
 
-// TestNamespaceQuotaOnAPIServer: the quota and the default limits of remote namespaces exist before the consumer can create anything, stay, and are deleted
-// when the installation disables them.
+// TestNamespaceQuotaOnAPIServer: the quota and the default limits of remote namespaces exist before the consumer can create anything, stay, and are
+// deleted when the installation disables them.
 func TestNamespaceQuotaOnAPIServer(t *testing.T) {
-	admin := apitesting.APIServer(t)
+	admin := apitest.APIServer(t)
 	config := ordinary(t, admin)
 	const consumer = "lecce"
 	m := &offloadingv1beta1.NamespaceMap{
@@ -317,11 +320,11 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 		c.remove(t, quota)
 		kept("the quota to be back")
 		testDefaultLimits(t, c, limits, disk)
-		// What Kubernetes' controller of quotas would find.
+		// The test writes the status that Kubernetes' ResourceQuota controller would write.
 		report(t, c, quota, func(q *corev1.ResourceQuota) {
 			q.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{"count/configmaps": resource.MustParse("0")}}
 		})
-		apitesting.Eventually(t, within, "the second ConfigMap to be refused", func() error {
+		apitest.Eventually(t, within, "the second ConfigMap to be refused", func() error {
 			err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", GenerateName: "many-"}})
 			if err == nil || !strings.Contains(err.Error(), "exceeded quota: liqo") {
 				return fmt.Errorf("it was answered with %w", err)
@@ -336,8 +339,8 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 	})
 }
 
-// testProtectedNamespace goes on after testNamespaceOffloading, with its virtual node: a namespace that may not be offloaded any more, or never might, is taken from its providers with the rights in it, and its
-// user is told.
+// testProtectedNamespace continues after testNamespaceOffloading, with its virtual node. A namespace that becomes protected, or always was, is
+// removed from its providers together with the permissions in it, and its user gets a message.
 func testProtectedNamespace(t *testing.T, c *cluster) {
 	const provider = "turin"
 	tenant := api.TenantNamespace(provider)
@@ -374,7 +377,7 @@ func testProtectedNamespace(t *testing.T, c *cluster) {
 			}
 			return nil
 		})
-		apitesting.Eventually(t, within, "the event", func() error {
+		apitest.Eventually(t, within, "the event", func() error {
 			var events corev1.EventList
 			if err := c.List(t.Context(), &events, client.InNamespace(o.Namespace)); err != nil {
 				return err
@@ -391,7 +394,7 @@ func testProtectedNamespace(t *testing.T, c *cluster) {
 			return has(ns.Labels, map[string]string{"liqo.io/scheduling-enabled": ""})
 		})
 	}
-	// It becomes a tenant namespace.
+	// The offloaded namespace becomes a tenant namespace, which is protected.
 	change(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "keys"}}, func(ns *corev1.Namespace) {
 		ns.Labels[api.LabelTenantNamespace] = api.True
 	})
@@ -402,7 +405,7 @@ func testProtectedNamespace(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	// This installation protects it.
+	// The options of this installation protect the name of this namespace.
 	guarded := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "guarded-keys", Name: "offloading"}}
 	c.create(t, guarded)
 	cut(guarded)

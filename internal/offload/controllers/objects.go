@@ -13,7 +13,7 @@ import (
 // staleDelay is the requeue delay after a reconciliation found the cache behind the API server.
 const staleDelay = 50 * time.Millisecond
 
-// exists reads an object into obj and tells whether it exists.
+// exists reads an object into obj and reports whether it exists.
 func exists(ctx context.Context, c client.Reader, obj client.Object, key client.ObjectKey) (bool, error) {
 	err := c.Get(ctx, key, obj)
 	switch {

@@ -18,8 +18,9 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-offloaded
 
-// letRead lets virtual kubelets read the objects that they copy from the namespace. Those of the clusters in asked, which are requested to have the
-// remote namespace, get the permission. Those of the clusters in held, which only report having it, keep the permission if they have it.
+// letRead lets virtual kubelets read the objects that they copy from the namespace. The virtual kubelets of the clusters in asked, where the remote
+// namespace is requested, get the permission. The virtual kubelets of the clusters in held, which only report that they have the remote namespace,
+// keep the permission if they already have it.
 //
 // The RoleBinding is deleted with the NamespaceOffloading, whose finalizer holds it until the remote namespaces are gone.
 func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, asked, held []string) error {
@@ -38,7 +39,7 @@ func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1
 		return nil
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) { // created a moment ago, the cache does not have it yet
-		return fmt.Errorf("letting virtual kubelets read namespace %s: %w", o.Namespace, err)
+		return fmt.Errorf("granting virtual kubelets the permission to read namespace %s: %w", o.Namespace, err)
 	}
 	return nil
 }
@@ -56,7 +57,7 @@ func (r *namespaceOffloadings) forbidRead(ctx context.Context, namespace string)
 		err = r.Patch(ctx, rights, client.MergeFrom(before))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("taking the rights of virtual kubelets in namespace %s: %w", namespace, err)
+		return fmt.Errorf("revoking the permissions of virtual kubelets in namespace %s: %w", namespace, err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func stripPod(obj any) (any, error) {
 	}
 	labels, annotations, err := ownedMetadata(pod.ManagedFields)
 	if err != nil {
-		return nil, fmt.Errorf("reading who wrote what of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("reading the field managers of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	taken := offload.PodUsage(pod)
 	if delete(taken, corev1.ResourcePods); len(taken) == 0 {
@@ -39,7 +39,7 @@ func stripPod(obj any) (any, error) {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: only(pod.Labels, labels), Annotations: only(pod.Annotations, annotations),
+			Labels: withKeys(pod.Labels, labels), Annotations: withKeys(pod.Annotations, annotations),
 			OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec:   corev1.PodSpec{RestartPolicy: pod.Spec.RestartPolicy, NodeName: pod.Spec.NodeName, Overhead: taken},
@@ -105,8 +105,8 @@ func addKeys(keys map[string]bool, fields map[string]json.RawMessage) map[string
 	return keys
 }
 
-// only returns the entries of m whose keys are in keys; nil if there are none.
-func only(m map[string]string, keys map[string]bool) map[string]string {
+// withKeys returns a copy of m with the entries whose keys are in keys; nil if there are none.
+func withKeys(m map[string]string, keys map[string]bool) map[string]string {
 	var result map[string]string
 	for k, v := range m {
 		if keys[k] {

@@ -38,8 +38,8 @@ func TestStripPodKeepsUsedFields(t *testing.T) {
 	}
 }
 
-// TestStripPodTwiceIsStripPodOnce: an informer transforms the objects of its first list twice. A field lost the second time would be written again, once per
-// Pod and restart.
+// TestStripPodTwiceIsStripPodOnce: an informer transforms the objects of its first list twice. A field lost the second time would be written again,
+// once per Pod and restart.
 func TestStripPodTwiceIsStripPodOnce(t *testing.T) {
 	once, err := stripPod(written())
 	if err != nil {

@@ -51,7 +51,7 @@ func OffloadedPods(mgr ctrl.Manager) (cache.Cache, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of offloaded pods: %w", err)
+		return nil, fmt.Errorf("creating a cache of offloaded pods: %w", err)
 	}
 	if err := mgr.Add(pods); err != nil {
 		return nil, fmt.Errorf("adding the cache of offloaded pods: %w", err)
@@ -93,7 +93,7 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 		})).
 		// The ranges in which this cluster sees a provider, and whether they are known, affect all pods there.
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(placeChanged)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.on), builder.WithPredicates(predicate.Funcs{
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOn), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				return e.ObjectOld.GetLabels()[api.LabelRemoteClusterID] != e.ObjectNew.GetLabels()[api.LabelRemoteClusterID]
 			},
@@ -116,8 +116,8 @@ func (r *podIPs) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.those(ctx, func(*corev1.Pod) bool { return true })
 }
 
-// on returns the offloaded Pods on a virtual node.
-func (r *podIPs) on(ctx context.Context, node client.Object) []reconcile.Request {
+// podsOn returns the offloaded Pods on a virtual node.
+func (r *podIPs) podsOn(ctx context.Context, node client.Object) []reconcile.Request {
 	return r.those(ctx, func(p *corev1.Pod) bool { return p.Spec.NodeName == node.GetName() })
 }
 
@@ -145,7 +145,7 @@ func (r *podIPs) views(ctx context.Context, pod *corev1.Pod) ([]netip.Prefix, bo
 	}
 	views, known, err := r.Addresses.Views(ctx, r.Client, provider)
 	if err != nil {
-		return nil, false, fmt.Errorf("finding out where cluster %s is seen here: %w", provider, err)
+		return nil, false, fmt.Errorf("reading the ranges in which this cluster sees cluster %s: %w", provider, err)
 	}
 	return views, known, nil
 }
@@ -190,7 +190,7 @@ func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, kube.Delete(ctx, r.Client, have) // the deletion event triggers the next reconciliation
 	case offload.IPForeign:
 		r.events.Eventf(have, nil, corev1.EventTypeWarning, reasons.NameTaken, "Create",
-			"peers cannot reach pod %s, which runs in another cluster, because this IP has its name and does not belong to it: delete or rename the IP",
+			"peers cannot reach pod %s, which runs in another cluster, because this IP has its name and does not belong to it: delete the IP, or create it under another name",
 			req.NamespacedName)
 	}
 	return reconcile.Result{}, nil

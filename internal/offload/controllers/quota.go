@@ -34,7 +34,7 @@ import (
 const openLimit = 10 * time.Second
 
 // errNoQuota reports that a user has no Quota.
-var errNoQuota = errors.New("no Quota is for its creator: it is made when the resources of a ResourceSlice are accepted")
+var errNoQuota = errors.New("its creator has no Quota: Liqo creates one when it accepts the resources of a ResourceSlice")
 
 // quotas ensures that no user gets more Pods than granted. The admission webhook already rejects excess requests, but based on a cache that may lag.
 // Here a single process creates all Pods, so the count is exact: the Pods in the cache after a complete list, plus our own writes since. A ShadowPod
@@ -44,7 +44,7 @@ type quotas struct {
 	live   client.Reader
 	events events.EventRecorder
 	now    func() time.Time
-	// synced tells that the tracker contains all Pods of the initial list.
+	// synced means that the tracker contains all Pods of the initial list.
 	synced func() bool
 
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ func newQuotas(mgr ctrl.Manager, recorder events.EventRecorder, now func() time.
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	news, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: q.see, UpdateFunc: func(_, pod any) { q.see(pod) }, DeleteFunc: q.miss,
+		AddFunc: q.observe, UpdateFunc: func(_, pod any) { q.observe(pod) }, DeleteFunc: q.forget,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
@@ -97,8 +97,8 @@ func (q *quotas) start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// see records the usage of a Pod that was added to the cache or changed there.
-func (q *quotas) see(obj any) {
+// observe records the usage of a Pod that was added to the cache or changed there.
+func (q *quotas) observe(obj any) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return
@@ -111,8 +111,9 @@ func (q *quotas) see(obj any) {
 	q.account(func() string { return q.tracker.Observe(client.ObjectKeyFromObject(pod), pod.UID, creator, usage) })
 }
 
-// creator returns the user to whose Quota a Pod counts: the creator of its ShadowPod, which admission recorded and nobody can change. The Pod's own
-// label can be changed by anyone who may change Pods. It counts only if the ShadowPod is gone and the tracker does not know the Pod.
+// creator returns the user to whose Quota a Pod counts: the creator of its ShadowPod, which admission recorded and nobody can change. The label of
+// the Pod itself counts only if the ShadowPod no longer exists and the tracker does not know the Pod, because anyone who may change Pods can change
+// this label.
 func (q *quotas) creator(pod *corev1.Pod) string {
 	key, sp := client.ObjectKeyFromObject(pod), &offloadingv1beta1.ShadowPod{}
 	if !offload.OfShadowPod(pod) {
@@ -130,8 +131,8 @@ func (q *quotas) creator(pod *corev1.Pod) string {
 	return pod.Labels[offloadingv1beta1.LabelCreatorUser]
 }
 
-// miss removes a deleted Pod from the tracker.
-func (q *quotas) miss(obj any) {
+// forget removes a deleted Pod from the tracker.
+func (q *quotas) forget(obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
@@ -193,8 +194,8 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 	return q.take(ctx, sp, usage, usage)
 }
 
-// grow reserves, before the resize of a Pod, the greater of the old and the new amount of each resource. If there is no room, it returns a wait error with
-// the reason. Resources that decrease become free only when the cache has the resized Pod.
+// grow reserves, before the resize of a Pod, the greater of the old and the new amount of each resource. If there is no room, it returns a wait error
+// with the reason. Resources that decrease become free only when the cache has the resized Pod.
 func (q *quotas) grow(ctx context.Context, sp *offloadingv1beta1.ShadowPod, before, after *corev1.PodSpec) error {
 	if q == nil {
 		return nil
@@ -223,15 +224,16 @@ func (q *quotas) verdict(ctx context.Context, sp *offloadingv1beta1.ShadowPod, a
 	return corev1.PodReasonDeferred
 }
 
-// grown records the response to a resize reserved by grow. A rejected resize releases its reservation; a successful one is confirmed by the cache.
-func (q *quotas) grown(sp *offloadingv1beta1.ShadowPod, err error) {
+// recordResize records the response to a resize reserved by grow. A rejected resize releases its reservation; a successful one is confirmed by the
+// cache.
+func (q *quotas) recordResize(sp *offloadingv1beta1.ShadowPod, err error) {
 	if q != nil && refusedByServer(err) {
 		q.account(func() string { return q.tracker.Release(client.ObjectKeyFromObject(sp)) })
 	}
 }
 
-// content removes a ShadowPod that waits for nothing any more from held.
-func (q *quotas) content(key types.NamespacedName) {
+// stopWaiting removes a ShadowPod from held: it no longer waits for room.
+func (q *quotas) stopWaiting(key types.NamespacedName) {
 	if q == nil {
 		return
 	}
@@ -254,7 +256,7 @@ func (q *quotas) take(ctx context.Context, sp *offloadingv1beta1.ShadowPod, more
 		q.wake(q.tracker.Reserve(key, creator, usage, q.now()))
 		return nil
 	}
-	if _, told := q.held[key]; !told {
+	if _, reported := q.held[key]; !reported {
 		q.events.Eventf(sp, nil, corev1.EventTypeWarning, reasons.QuotaExceeded, "Create", "the pod waits: %v", refused)
 	}
 	q.held[key] = creator
@@ -293,7 +295,7 @@ func (q *quotas) used(creator string) corev1.ResourceList {
 	return corev1.ResourceList{}
 }
 
-// answered records the response to a Pod creation reserved by room. Some errors leave the result unknown: then settle finds out.
+// answered records the response to a Pod creation reserved by room. Some errors leave the result unknown; settle then reads it from the API server.
 func (q *quotas) answered(pod *corev1.Pod, err error) {
 	switch {
 	case q == nil:
@@ -310,7 +312,7 @@ func (q *quotas) close(ctx context.Context, key types.NamespacedName) error {
 		return nil
 	}
 	found, err := exists(ctx, q.Client, &offloadingv1beta1.ShadowPod{}, key)
-	if err != nil || found && !q.old(key) {
+	if err != nil || found && !q.unconfirmed(key) {
 		return err
 	}
 	q.mu.Lock()
@@ -319,14 +321,14 @@ func (q *quotas) close(ctx context.Context, key types.NamespacedName) error {
 	return q.settle(ctx, key)
 }
 
-// old tells whether a write of a Pod was not confirmed for openLimit.
-func (q *quotas) old(key types.NamespacedName) bool {
+// unconfirmed reports whether a write of a Pod was not confirmed for openLimit.
+func (q *quotas) unconfirmed(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Contains(q.tracker.Pending(q.now().Add(-openLimit)), key)
 }
 
-// known tells whether a ShadowPod waits for room or has a reservation.
+// known reports whether a ShadowPod waits for room or has a reservation.
 func (q *quotas) known(key types.NamespacedName) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -359,7 +361,7 @@ func (q *quotas) writing(key types.NamespacedName) bool {
 	return q.tracker.IsPending(key)
 }
 
-// refusedByServer tells whether the API server rejected the request (status 4xx), so that nothing was written. After other errors that is unknown.
+// refusedByServer reports whether the API server rejected the request (status 4xx), so that nothing was written. After other errors that is unknown.
 func refusedByServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError

@@ -14,13 +14,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/reasons"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestQuotasOnAPIServer creates all ShadowPods of a consumer at once, so that admission sees none of the others.
 func TestQuotasOnAPIServer(t *testing.T) {
 	const user, limit, wanted = "pool-0a1b2c3d4e5f", 4, 20
-	config := apitesting.APIServer(t)
+	config := apitest.APIServer(t)
 	c := start(t, config, func(o *Options) { o.EnforceQuotas = true })
 	c.namespace(t, "crowd", nil)
 	c.namespace(t, "tenant", nil)
@@ -38,7 +38,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	}
 	held := func(what string) {
 		t.Helper()
-		apitesting.Eventually(t, within, what, func() error {
+		apitest.Eventually(t, within, what, func() error {
 			var events eventsv1.EventList
 			if err := c.List(t.Context(), &events, client.InNamespace("crowd")); err != nil {
 				return err
@@ -92,7 +92,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 		t.Errorf("%d pods in the end, want %d", n, wanted)
 	}
 
-	// One that goes before it had a place leaves nothing behind, and a Quota that grows lets in who waits.
+	// A ShadowPod that is deleted while it waits leaves nothing behind, and a larger Quota admits waiting ShadowPods.
 	for _, name := range []string{"never", "later"} {
 		sp := shadowPod("crowd", name, corev1.RestartPolicyNever)
 		sp.Labels[offloadingv1beta1.LabelCreatorUser] = user

@@ -13,7 +13,8 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// TestPodsCountByTheirShadowPod: a Pod counts for the creator of its ShadowPod, whatever labels it has or lost. A Pod without a ShadowPod counts for nobody.
+// TestPodsCountByTheirShadowPod: a Pod counts for the creator of its ShadowPod, whatever its labels are. A Pod without a ShadowPod counts for no
+// user.
 func TestPodsCountByTheirShadowPod(t *testing.T) {
 	const user, victim = "pool-0a1b2c3d4e5f", "other-0a1b2c3d4e5f"
 	sp := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
@@ -40,17 +41,17 @@ func TestPodsCountByTheirShadowPod(t *testing.T) {
 		}
 		return out
 	}
-	q.see(relabelled(victim))
+	q.observe(relabelled(victim))
 	expect("a forged label", 1, 0)
-	q.see(relabelled(""))
+	q.observe(relabelled(""))
 	expect("a removed label", 1, 0)
 	stranger := relabelled(victim)
 	stranger.Name, stranger.UID, stranger.OwnerReferences = "stranger", "3", nil
-	q.see(stranger)
+	q.observe(stranger)
 	expect("a pod of nobody's", 1, 0)
 	if err := c.Delete(t.Context(), sp); err != nil {
 		t.Fatal(err)
 	}
-	q.see(relabelled(""))
+	q.observe(relabelled(""))
 	expect("a Pod that outlives its ShadowPod", 1, 0)
 }

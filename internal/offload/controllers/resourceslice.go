@@ -66,7 +66,7 @@ func (r *sliceNodes) sync(ctx context.Context, slice *authv1beta1.ResourceSlice)
 	_, err = kube.Ensure(ctx, r.Client, node, func() error {
 		missing = node.UID == ""
 		if node.UID != "" && !metav1.IsControlledBy(node, slice) {
-			return kube.Wait(reasons.NameTaken, "VirtualNode %s/%s was not created for this ResourceSlice: delete or rename one of the two", node.Namespace, node.Name)
+			return kube.Wait(reasons.NameTaken, "VirtualNode %s/%s was not created for this ResourceSlice: delete the VirtualNode, or create the ResourceSlice again under another name", node.Namespace, node.Name)
 		}
 		if !node.DeletionTimestamp.IsZero() {
 			return kube.Wait(reasons.VirtualNodeTerminating, "VirtualNode %s/%s is being deleted", node.Namespace, node.Name)

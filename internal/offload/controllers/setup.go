@@ -1,6 +1,9 @@
 // Package controllers executes the decisions of package offload. On the consumer, NamespaceOffloadings become NamespaceMaps, ResourceSlices become
 // VirtualNodes, and VirtualNodes become virtual kubelets. On the provider, NamespaceMaps become namespaces, and ShadowPods become Pods. Every cluster
 // runs the controllers of both roles.
+//
+// A kube.Reconciler handles one existing object. Four controllers do not use it. The requests of controller mapping are cluster IDs. Controller
+// shadowpod also handles deleted ShadowPods. Controllers podip and nodefailure handle Pods, whose status belongs to other programs.
 package controllers
 
 import (
@@ -37,8 +40,8 @@ type Options struct {
 	ShadowPodWorkers int
 	// ReplaceLostPods enables the deletion of ShadowPods' Pods that were evicted from failed nodes of this cluster, so that they are replaced.
 	ReplaceLostPods bool
-	// ChosenNamespaces are patterns of namespace names that consumers may choose here, RefusedNamespaces those that no consumer gets. NamespaceLimit is
-	// the maximum number of namespaces per consumer, 0 for no limit. See offload.NamespacePolicy.
+	// ChosenNamespaces are patterns of namespace names that consumers may choose here, RefusedNamespaces those that no consumer gets. NamespaceLimit
+	// is the maximum number of namespaces per consumer, 0 for no limit. See offload.NamespacePolicy.
 	ChosenNamespaces, RefusedNamespaces []string
 	NamespaceLimit                      int
 	// PodMetadata defines the annotations and labels that Pods of consumers may have in this cluster.
@@ -60,8 +63,8 @@ type Options struct {
 	// OffloadedPods is a cache of the local Pods that run in providers (label liqo.io/shadowPod), which the manager's cache lacks; nil means that
 	// these Pods get no addresses for other peers.
 	OffloadedPods cache.Cache
-	// Volumes returns the volumes of claims of this cluster whose data is in providers, from a cache that holds PersistentVolumes; nil if there can be none.
-	// Field Ending is left to the controllers.
+	// Volumes returns the volumes of claims of this cluster whose data is in providers, from a cache that holds PersistentVolumes; nil if there can
+	// be none. The controllers set the field Ending.
 	Volumes func(ctx context.Context, c client.Reader) ([]offload.Volume, error)
 	// VolumesOf returns what a single PersistentVolume contributes to Volumes.
 	VolumesOf func(*corev1.PersistentVolume) []offload.Volume
@@ -69,7 +72,7 @@ type Options struct {
 	Live client.Reader
 	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
-	// Metrics is where the metrics of quotas are registered; nil means none.
+	// Metrics registers the metrics of quotas; nil means no metrics.
 	Metrics prometheus.Registerer
 }
 
@@ -80,7 +83,7 @@ type Addresses interface {
 	// Views returns the ranges in which this cluster sees a provider, none if no network of Liqo connects it; false while they are unknown.
 	Views(ctx context.Context, c client.Reader, provider string) ([]netip.Prefix, bool, error)
 	// Translation returns a function that translates a consumer's addresses into those under which this cluster sees them; nil means no translation.
-	// A non-empty waiting tells why the translation is not available yet.
+	// A non-empty waiting is the reason why the translation is not available yet.
 	Translation(ctx context.Context, c client.Reader, consumer string) (translate func(netip.Addr) (netip.Addr, error), waiting string, err error)
 }
 
@@ -152,5 +155,5 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 // now returns the current time with the precision of the API, one second.
 func (o *Options) now() metav1.Time { return metav1.NewTime(o.Now().Truncate(time.Second)) }
 
-// isCopy tells whether an object was replicated from another cluster.
+// isCopy reports whether an object was replicated from another cluster.
 func isCopy(obj client.Object) bool { return obj.GetLabels()[api.LabelReplicated] == api.True }

@@ -57,13 +57,13 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&discoveryv1.EndpointSlice{}).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-			return r.of(ctx, obj.GetName())
+			return r.ofConsumer(ctx, obj.GetName())
 		}), builder.WithPredicates(peerChanged)).
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 			if id := obj.GetLabels()[api.LabelRemoteClusterID]; id != "" {
-				return r.of(ctx, id)
+				return r.ofConsumer(ctx, id)
 			}
-			return r.of(ctx, obj.GetName())
+			return r.ofConsumer(ctx, obj.GetName())
 		})).
 		// An address that belongs to this cluster now may have been accepted as the consumer's before.
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(rangeChanged))
@@ -94,13 +94,13 @@ var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		!slices.EqualFunc(before.Status.Modules.Networking.Conditions, after.Status.Modules.Networking.Conditions, sameState)
 }}
 
-// sameState tells whether two conditions are equal except for reason and message.
+// sameState reports whether two conditions are equal except for reason and message.
 func sameState(a, b corev1beta1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
-// of returns all ShadowEndpointSlices of a consumer.
-func (r *shadowEndpointSlices) of(ctx context.Context, consumer string) []reconcile.Request {
+// ofConsumer returns all ShadowEndpointSlices of a consumer.
+func (r *shadowEndpointSlices) ofConsumer(ctx context.Context, consumer string) []reconcile.Request {
 	var namespaces corev1.NamespaceList
 	if err := r.List(ctx, &namespaces, client.MatchingLabels{api.LabelRemoteClusterID: consumer}); err != nil {
 		return nil // fails only at shutdown
@@ -182,7 +182,7 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 	}
 	f := offload.EndpointFacts{Consumer: namespace.Labels[api.LabelRemoteClusterID]}
 	if f.Consumer == "" {
-		return f, 0, kube.Invalid(reasons.MissingConsumerLabel, "namespace %s belongs to no other cluster: it has no label %s", name, api.LabelRemoteClusterID)
+		return f, 0, kube.Invalid(reasons.MissingConsumerLabel, "namespace %s is not the remote namespace of another cluster: it has no label %s", name, api.LabelRemoteClusterID)
 	}
 	peer := &corev1beta1.ForeignCluster{}
 	found, err := exists(ctx, r.Client, peer, client.ObjectKey{Name: f.Consumer})
@@ -201,7 +201,7 @@ func (r *shadowEndpointSlices) facts(ctx context.Context, name string) (offload.
 		return f, 0, fmt.Errorf("gathering the ranges of the provider: %w", err)
 	}
 	if f.Translate, f.Waiting, err = r.Addresses.Translation(ctx, r.Client, f.Consumer); err != nil {
-		return f, 0, fmt.Errorf("finding out where addresses of cluster %s appear here: %w", f.Consumer, err)
+		return f, 0, fmt.Errorf("preparing the translation of addresses of cluster %s: %w", f.Consumer, err)
 	}
 	return f, after, nil // if the translation is not available yet, an event of a Configuration triggers the next reconciliation
 }

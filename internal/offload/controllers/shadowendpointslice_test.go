@@ -22,13 +22,13 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// plan is the network of these tests: the pods of every consumer are in 10.0.0.0/16 there and in 10.71.0.0/16 here, once a Configuration says so.
+// plan is the network of these tests. Each consumer's own pod range is 10.0.0.0/16; this cluster sees it as 10.71.0.0/16 once a Configuration exists.
 type plan struct{}
 
-// Own are two ranges, and those of the Networks in the namespace of the consumer.
+// Own returns two fixed ranges, and the ranges of the Networks in the consumer's namespace.
 func (plan) Own(ctx context.Context, c client.Reader, consumer string) ([]netip.Prefix, error) {
 	own := []netip.Prefix{netip.MustParsePrefix("10.200.0.0/16"), netip.MustParsePrefix("192.0.2.10/32")}
 	var list ipamv1alpha1.NetworkList
@@ -88,7 +88,7 @@ func sliceOfShadow(s *offloadingv1beta1.ShadowEndpointSlice) *discoveryv1.Endpoi
 	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 }
 
-// shows tells whether the slice has exactly these endpoints: address and readiness.
+// shows reports whether the slice has exactly these endpoints: address and readiness.
 func shows(want ...string) func(*discoveryv1.EndpointSlice) error {
 	return func(s *discoveryv1.EndpointSlice) error {
 		have := []string{}
@@ -102,7 +102,7 @@ func shows(want ...string) func(*discoveryv1.EndpointSlice) error {
 	}
 }
 
-// peered makes a consumer whose network works, with a namespace here.
+// peered creates the ForeignCluster of a consumer with a working network, and a remote namespace for that consumer.
 func peered(t *testing.T, c *cluster, consumer, namespace string) *corev1beta1.ForeignCluster {
 	t.Helper()
 	c.namespace(t, namespace, map[string]string{api.LabelRemoteClusterID: consumer})
@@ -112,10 +112,10 @@ func peered(t *testing.T, c *cluster, consumer, namespace string) *corev1beta1.F
 	return peer
 }
 
-// network reports on the network to a peer, for a while already.
+// network reports the state of the network to a peer. The transition time is a minute ago, so that the state counts at once.
 func network(t *testing.T, c *cluster, peer *corev1beta1.ForeignCluster, status corev1beta1.ConditionStatus) {
 	t.Helper()
-	apitesting.Eventually(t, within, "the state of a peer to be reported", func() error {
+	apitest.Eventually(t, within, "the state of a peer to be reported", func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(peer), peer); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func network(t *testing.T, c *cluster, peer *corev1beta1.ForeignCluster, status 
 		peer.Status.Modules.Networking = corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{{
 			Type: corev1beta1.NetworkConnectionStatus, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
 		}}}
-		return c.Status().Update(t.Context(), peer) // whole: some of its fields have no default
+		return c.Status().Update(t.Context(), peer) // not a patch, because some fields of the status have no default
 	})
 }
 
@@ -161,7 +161,7 @@ func testEndpoints(t *testing.T, c *cluster) {
 	c.remove(t, slice)
 	eventually(t, c, slice, "the slice to come back", shows("10.0.0.6 false"))
 
-	// It is ready while the consumer is there.
+	// The endpoint is ready while the network to the consumer works.
 	change(t, c, shadow, func(s *offloadingv1beta1.ShadowEndpointSlice) {
 		s.Spec.Template.Endpoints[0].Conditions = discoveryv1.EndpointConditions{Ready: new(true)}
 	})
@@ -201,7 +201,7 @@ func testEndpoints(t *testing.T, c *cluster) {
 	network(t, c, peer, corev1beta1.StatusEstablished)
 	c.stays(t, "something was written although nothing changed", func() bool { return c.shadowWrites.in("shop-siena") == settled })
 
-	// A later one of the same name takes over.
+	// A later ShadowEndpointSlice of the same name gets an EndpointSlice of its own.
 	old := slice.UID
 	c.remove(t, shadow)
 	c.gone(t, shadow)
@@ -227,7 +227,7 @@ func testHostileEndpoints(t *testing.T, c *cluster) {
 	if e := slice.Endpoints[0]; *e.NodeName != "lucca" || e.TargetRef.Kind != "RemotePod" || slice.Labels[discoveryv1.LabelManagedBy] != offloadingv1beta1.EndpointSliceManager {
 		t.Errorf("%+v", slice)
 	}
-	// What becomes this cluster's own is the consumer's no more.
+	// An address of a range that now belongs to this cluster is no longer accepted as the consumer's.
 	ours := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-lucca", Name: "ours"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.0.0.0/24"}}
 	c.create(t, ours)
 	report(t, c, ours, func(n *ipamv1alpha1.Network) { n.Status.CIDR = n.Spec.CIDR })
@@ -356,7 +356,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 	report(t, c, web, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	c.gone(t, ip)
 
-	// Pods that only look offloaded have none, and what a user made is not touched.
+	// A pod that only has the label of offloaded pods gets no IP object, and an IP object that a user created is not changed.
 	pasted := make("pasted")
 	offloaded(pasted, string(web.UID))
 	address(pasted, "10.71.0.8")

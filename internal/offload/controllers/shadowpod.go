@@ -34,7 +34,8 @@ import (
 // foreignRetry is the interval for checking whether a foreign Pod still occupies the name of a ShadowPod. Such Pods are not watched.
 const foreignRetry = 30 * time.Second
 
-// endRetry is the requeue delay of a ShadowPod that needs no Pod any more while the cache does not show this yet. Usually an event comes much earlier.
+// endRetry is the requeue delay of a ShadowPod that no longer needs a Pod, while the cache does not show this yet. Usually an event requeues it much
+// earlier.
 const endRetry = 30 * time.Second
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
@@ -159,7 +160,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	if pod != nil && offload.Finished(phase) && !offload.Finished(sp.Status.Phase) {
 		sp.Status.Pod = kinds.End(pod)
 	} else if action != offload.PodChange && !offload.Finished(phase) {
-		sp.Status.Pod = nil // a resize was reverted
+		sp.Status.Pod = nil // drop the condition of a resize that was pending and has been reverted
 	}
 	sp.Status.Phase = phase
 	switch action {
@@ -178,7 +179,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		return kube.Delete(ctx, r.Client, pod)
 	}
 	if pod != nil && offload.OwnedBy(pod, sp) {
-		r.quotas.content(client.ObjectKeyFromObject(sp)) // a resize was reverted
+		r.quotas.stopWaiting(client.ObjectKeyFromObject(sp)) // the ShadowPod may still wait for the room of a resize that has been reverted
 	}
 	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !offload.Finished(phase) {
 		// Anybody can set our label on a Pod, and the deletion of such a Pod triggers no reconciliation.
@@ -190,7 +191,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 // create creates the Pod. If the name is taken, it reads the existing Pod. A Pod of this or an earlier ShadowPod only means that the cache lags
 // behind. Any other Pod is foreign and stays untouched.
 func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
-	if err := r.again(ctx, sp); err != nil {
+	if err := r.checkRecreation(ctx, sp); err != nil {
 		return err
 	}
 	pod := offload.Pod(sp, r.metadata)
@@ -227,10 +228,10 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	return kube.WaitFor(foreignRetry, reasons.NameTaken, "pod %s/%s exists and does not belong to Liqo", sp.Namespace, sp.Name)
 }
 
-// again returns a wait error if the Pod of a ShadowPod must not be recreated. Usually a Pod is gone because its ShadowPod is deleted, and either of
-// the two deletion events may arrive first. A recreated Pod would then run until garbage collection deletes it. So again reads the ShadowPod from the
-// API server. The first Pod of a ShadowPod needs no such read.
-func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
+// checkRecreation returns a wait error if the Pod of a ShadowPod must not be recreated. Usually a Pod is gone because its ShadowPod is deleted, and
+// either of the two deletion events may arrive first. A recreated Pod would then run until garbage collection deletes it. So checkRecreation reads
+// the ShadowPod from the API server. The first Pod of a ShadowPod needs no such read.
+func (r *shadowPods) checkRecreation(ctx context.Context, sp *offloadingv1beta1.ShadowPod) error {
 	key := client.ObjectKeyFromObject(sp)
 	if uid, _ := r.had.Load(key); uid != sp.UID {
 		return nil
@@ -240,7 +241,7 @@ func (r *shadowPods) again(ctx context.Context, sp *offloadingv1beta1.ShadowPod)
 		return err
 	}
 	if action, _ := offload.Shadow(now, nil, r.metadata); now.UID != sp.UID || action != offload.PodCreate {
-		return kube.WaitFor(endRetry, reasons.WaitingForCache, "waiting for the cache to have the change by which ShadowPod %s needs no pod", key)
+		return kube.WaitFor(endRetry, reasons.WaitingForCache, "waiting for the cache to show that ShadowPod %s needs no pod any more", key)
 	}
 	return nil
 }

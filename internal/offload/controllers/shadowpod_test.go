@@ -23,7 +23,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func shadowPod(namespace, name string, policy corev1.RestartPolicy) *offloadingv1beta1.ShadowPod {
@@ -41,7 +41,7 @@ func podOf(sp *offloadingv1beta1.ShadowPod) *corev1.Pod {
 
 func anything[T client.Object](T) error { return nil }
 
-// at once is how a pod that no kubelet has seen is deleted anyway.
+// atOnce is the grace period with which the API server deletes a pod that no kubelet has seen.
 var atOnce = client.GracePeriodSeconds(0)
 
 func testShadowPod(t *testing.T, c *cluster) {
@@ -76,7 +76,7 @@ func testShadowPod(t *testing.T, c *cluster) {
 	}
 	c.stays(t, "a running pod cost more than one write", func() bool { return c.shadowWrites.in("shadows")-before == 1 })
 
-	for range 2 { // deleted once by somebody, once more for luck
+	for range 2 { // twice, since the Pod must be recreated after every deletion
 		old := pod.UID
 		c.remove(t, pod, atOnce)
 		eventually(t, c, pod, "another pod", func(p *corev1.Pod) error {
@@ -120,7 +120,7 @@ func podGone(t *testing.T, c *cluster, pod *corev1.Pod) bool {
 	return err != nil && client.IgnoreNotFound(err) == nil
 }
 
-// stays looks for a while whether something remains true: what must never happen can't be waited for.
+// stays checks for a while that something remains true, because a test can't wait for an event that must never happen.
 func (c *cluster) stays(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -146,7 +146,7 @@ func testForeignPod(t *testing.T, c *cluster) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(sp), sp); err != nil || sp.Status.Phase != "" {
 		t.Errorf("phase %q of a ShadowPod without a pod, %v", sp.Status.Phase, err)
 	}
-	apitesting.Eventually(t, within, "an Event about the ShadowPod", func() error {
+	apitest.Eventually(t, within, "an Event about the ShadowPod", func() error {
 		var events corev1.EventList
 		if err := c.List(t.Context(), &events, client.InNamespace("foreign")); err != nil {
 			return err
@@ -233,7 +233,7 @@ func TestShadowPodEndsOnce(t *testing.T) {
 				if _, err := r.Reconcile(t.Context(), request); err != nil {
 					t.Fatalf("the first pod, for which nobody is asked: %v", err)
 				}
-				if restarted { // and has not made the Pod, but seen it
+				if restarted { // the restarted controller did not create the Pod, but observes it
 					r = start()
 					if _, err := r.Reconcile(t.Context(), request); err != nil {
 						t.Fatal(err)
@@ -253,7 +253,7 @@ func TestShadowPodEndsOnce(t *testing.T) {
 					t.Errorf("looks again in %v", result.RequeueAfter)
 				}
 
-				// The news comes.
+				// Now the event arrives.
 				if err := c.Delete(t.Context(), sp.DeepCopy()); err != nil {
 					t.Fatal(err)
 				}
@@ -329,14 +329,14 @@ func TestShadowPodKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// waitingPlan is one that does not know yet how addresses of a consumer are seen.
+// waitingPlan is a plan without the translation of the consumer's addresses.
 type waitingPlan struct{ plan }
 
 func (waitingPlan) Translation(context.Context, client.Reader, string) (func(netip.Addr) (netip.Addr, error), string, error) {
 	return nil, "its Configuration", nil
 }
 
-// refusingPlan is one to which no address is the consumer's.
+// refusingPlan is a plan whose translation accepts no address of the consumer.
 type refusingPlan struct{ plan }
 
 func (refusingPlan) Translation(context.Context, client.Reader, string) (func(netip.Addr) (netip.Addr, error), string, error) {

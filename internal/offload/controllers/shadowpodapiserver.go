@@ -25,7 +25,7 @@ func (r *shadowPods) setOriginAPIServer(ctx context.Context, sp *offloadingv1bet
 	translate, waiting, err := r.addresses.Translation(ctx, r.Client, sp.Labels[api.LabelOrigin])
 	switch {
 	case err != nil:
-		return fmt.Errorf("finding out where addresses of the consumer of pod %s/%s appear here: %w", sp.Namespace, sp.Name, err)
+		return fmt.Errorf("preparing the translation of addresses of the consumer of pod %s/%s: %w", sp.Namespace, sp.Name, err)
 	case waiting != "":
 		return kube.WaitFor(translationRetry, offloadingv1beta1.ReasonNoTranslation, "%s", waiting)
 	case translate == nil:

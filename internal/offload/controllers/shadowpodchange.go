@@ -58,7 +58,7 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		}
 		err := r.rewrite(ctx, pod, part.Subresource, func(pod *corev1.Pod) { pod.Spec = *spec })
 		if resize {
-			r.quotas.grown(sp, err)
+			r.quotas.recordResize(sp, err)
 		}
 		switch {
 		case apierrors.IsNotFound(err) && part.Subresource != "": // permanent: the API server does not have the subresource
@@ -80,11 +80,11 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	if noted := kinds.NotedBut(wanted, leftOut); noted != before {
 		err := r.rewrite(ctx, pod, "", func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kinds.AnnotationSpec, noted) })
 		if client.IgnoreNotFound(err) != nil {
-			problems = append(problems, fmt.Errorf("noting what changed of pod %s/%s: %w", sp.Namespace, sp.Name, err))
+			problems = append(problems, fmt.Errorf("recording the changes of pod %s/%s: %w", sp.Namespace, sp.Name, err))
 		}
 	}
 	if full == nil {
-		r.quotas.content(client.ObjectKeyFromObject(sp))
+		r.quotas.stopWaiting(client.ObjectKeyFromObject(sp))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err

@@ -66,7 +66,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 		sp.Annotations[kinds.AnnotationGates] = "lb.example/attached=False"
 		sp.Labels["tier"] = "front"
 		sp.Spec.Pod.Containers[0].Image = "web:3"
-		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")} // less than is requested
+		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")} // invalid, because the limit is less than the request
 		for _, name := range []string{"broken", "late", "later"} {
 			another := sp.Spec.Pod.EphemeralContainers[0]
 			if another.Name = name; name == "broken" {
@@ -89,7 +89,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 			return fmt.Errorf("%+v, for debugging %v, conditions %+v", web, debug, p.Status.Conditions)
 		}
 		if got, want := p.Annotations[kinds.AnnotationSpec], "image=3,resources=2,ephemeralContainers/debug=1,ephemeralContainers/late=1,ephemeralContainers/later=1"; got != want {
-			return fmt.Errorf("noted %s, want %s", got, want) // what is refused is tried again
+			return fmt.Errorf("noted %s, want %s", got, want) // the Pod records only applied parts, so a refused part is retried
 		}
 		return has(p.Labels, map[string]string{"tier": "front"})
 	})
@@ -128,7 +128,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	c.remove(t, sp) // what is refused is tried again, and would count as a write of others
+	c.remove(t, sp) // retries of the refused part would count as writes of other tests
 	c.gone(t, sp)
 }
 
@@ -156,7 +156,7 @@ func testShadowPodEnd(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	// A request from a cache that is behind may say the same once more, which changes nothing.
+	// A repeated reconciliation with an outdated cache must change nothing.
 	version := sp.ResourceVersion
 	c.stays(t, "it is made again, or its end changes", func() bool {
 		return podGone(t, c, podOf(sp)) && c.Get(t.Context(), client.ObjectKeyFromObject(sp), sp) == nil && sp.ResourceVersion == version
@@ -168,7 +168,7 @@ func testShadowPodGrace(t *testing.T, c *cluster) {
 	c.namespace(t, "grace", nil)
 	c.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "grace-node"}})
 	sp := shadowPod("grace", "web", corev1.RestartPolicyAlways)
-	sp.Spec.Pod.NodeName = "grace-node" // a Pod that no node has goes at once
+	sp.Spec.Pod.NodeName = "grace-node" // the API server deletes a Pod without a node at once
 	c.create(t, sp)
 	pod := podOf(sp)
 	eventually(t, c, pod, "the pod", anything)

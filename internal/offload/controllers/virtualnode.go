@@ -60,7 +60,7 @@ type virtualNodes struct {
 func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 	direct, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
-		return fmt.Errorf("making a client that watches: %w", err)
+		return fmt.Errorf("creating a client that watches: %w", err)
 	}
 	r := &virtualNodes{Client: mgr.GetClient(), Options: opts, live: mgr.GetAPIReader(), drains: newDrains(direct), events: kube.EventRecorder(mgr, "virtualnode")}
 	ofCluster := func(id func(client.Object) string) handler.EventHandler {
@@ -115,7 +115,7 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 	}
 	if first != nil {
 		return r.refuse(node, reasons.NodeNameTaken, fmt.Sprintf("VirtualNode %s/%s has the same name, and there can be one Node of that name: "+
-			"give this VirtualNode another name", first.Namespace, first.Name))
+			"create this VirtualNode under another name", first.Namespace, first.Name))
 	}
 	if node.Spec.ClusterID == "" || node.Spec.KubeconfigSecretRef == nil || node.Spec.KubeconfigSecretRef.Name == "" {
 		return r.refuse(node, reasons.Invalid, "spec.clusterID and spec.kubeconfigSecretRef.name must be set")
@@ -126,7 +126,7 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 		return err
 	}
 	if creates && host != nil && host.Labels[api.LabelType] != api.TypeVirtualNode {
-		return r.refuse(node, reasons.NodeNameTaken, "a node "+node.Name+" exists that is not virtual: give the VirtualNode another name")
+		return r.refuse(node, reasons.NodeNameTaken, "Node "+node.Name+" exists and is not a virtual node: create the VirtualNode under another name")
 	}
 	available, err := r.kubelet(ctx, node, options)
 	if err != nil {
@@ -223,7 +223,7 @@ func (r *virtualNodes) host(ctx context.Context, node *offloadingv1beta1.Virtual
 	return host, nil
 }
 
-// kubelet creates or updates the virtual kubelet's Deployment and the objects that it needs. It tells whether a replica is available.
+// kubelet creates or updates the virtual kubelet's Deployment and the objects that it needs. It reports whether a replica is available.
 func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) (bool, error) {
 	labels := offload.KubeletLabels(node, r.GlobalLabels)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: node.Name}}
@@ -241,8 +241,8 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}); err != nil {
 		return false, err
 	}
-	// The cache holds only labeled Secrets and may lag behind, so read a missing Secret from the API server. Without the Secret, the Deployment would be
-	// wrong, and its correction later would restart the virtual kubelet.
+	// The cache holds only labeled Secrets and may lag behind, so read a missing Secret from the API server. Without the Secret, the Deployment would
+	// be wrong, and its correction later would restart the virtual kubelet.
 	identity, key := &corev1.Secret{}, client.ObjectKey{Namespace: node.Namespace, Name: node.Spec.KubeconfigSecretRef.Name}
 	err := r.Get(ctx, key, identity)
 	if apierrors.IsNotFound(err) {
@@ -275,7 +275,7 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	return deployment.Status.AvailableReplicas > 0 && deployment.Status.ObservedGeneration == deployment.Generation, nil
 }
 
-// metricsService creates, updates or deletes the Service in front of the metrics of a virtual kubelet.
+// metricsService creates, updates or deletes the metrics Service of a virtual kubelet.
 func (r *virtualNodes) metricsService(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: offload.KubeletServiceName(node.Name)}}
 	want := offload.KubeletService(node, offload.KubeletFacts{Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations})
@@ -310,7 +310,7 @@ func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1be
 	return nil
 }
 
-// ensure is kube.Ensure, except that an existing object missing in the cache is no error but a wait.
+// ensure is kube.Ensure, but it waits if the object exists and the cache does not have it yet.
 func (r *virtualNodes) ensure(ctx context.Context, obj client.Object, mutate func() error) error {
 	_, err := kube.Ensure(ctx, r.Client, obj, mutate)
 	if apierrors.IsAlreadyExists(err) {

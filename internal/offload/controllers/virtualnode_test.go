@@ -53,7 +53,7 @@ func (c *cluster) state(t *testing.T, node *offloadingv1beta1.VirtualNode, kubel
 	})
 }
 
-// up makes a VirtualNode and plays its virtual kubelet until the Node runs.
+// up creates a VirtualNode and acts as its virtual kubelet until the Node is running.
 func (c *cluster) up(t *testing.T, node *offloadingv1beta1.VirtualNode) {
 	t.Helper()
 	c.create(t, node)
@@ -106,7 +106,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 		return nil
 	})
 
-	// A kubeconfig that leads another way is not waited for.
+	// A kubeconfig with another API server restarts the pods at once, without waiting for the kubelet to refresh the Secret.
 	identity := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: node.Spec.KubeconfigSecretRef.Name, Labels: map[string]string{api.LabelRemoteClusterID: provider}},
 		Data:       map[string][]byte{authv1beta1.KubeconfigSecretKey: []byte("direct")},
@@ -124,7 +124,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 		generation = d.Generation
 	}
 
-	// A renewed identity replaces no pod: the kubelet updates the mounted Secret of running pods.
+	// A renewed certificate does not replace the pods: the kubelet updates the mounted Secret of running pods.
 	kubelet := podOn(tenant, "vk-genoa-x", "")
 	kubelet.Labels = offload.KubeletSelector(node)
 	c.create(t, kubelet)
@@ -143,7 +143,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 		})
 		return kubelet.Annotations[offload.AnnotationIdentityHash]
 	}
-	template := d.Spec.Template.DeepCopy() // an annotation of the Deployment, too, makes a new generation of it
+	template := d.Spec.Template.DeepCopy() // compare the template and not the generation, which changes with annotations of the Deployment too
 	renew("https://genoa", "a")
 	first := follow("")
 	eventually(t, c, d, "new pods for another address", func(d *appsv1.Deployment) error {
@@ -181,7 +181,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil || !d.DeletionTimestamp.IsZero() {
 		t.Fatalf("the virtual kubelet goes before its pods: %v", err)
 	}
-	c.remove(t, pod, atOnce) // the virtual kubelet has seen it off
+	c.remove(t, pod, atOnce) // deletes the pod as the virtual kubelet would after its termination
 	c.state(t, node, offloadingv1beta1.VirtualNodeDeleting, offloadingv1beta1.VirtualNodeDraining)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(host), host); err != nil || !host.DeletionTimestamp.IsZero() {
 		t.Fatalf("the Node goes before its virtual kubelet: %v", err)
@@ -308,7 +308,7 @@ func testUnreachableProvider(t *testing.T, c *cluster) {
 	c.gone(t, m)
 }
 
-// Of two VirtualNodes of one name, towards two providers, the first has the Node, and the second takes nothing from it.
+// If two VirtualNodes for different providers have the same name, the older one owns the Node, and the other one must not change it.
 func testNamesakes(t *testing.T, c *cluster) {
 	var nodes []*offloadingv1beta1.VirtualNode
 	for _, provider := range []string{"alba", "asti"} {

@@ -97,7 +97,7 @@ func (r *virtualNodes) finalize(ctx context.Context, node *offloadingv1beta1.Vir
 // that ran the pod of the virtual kubelet has failed.
 const endLimit = time.Minute
 
-// past tells whether an object's deletion started at least endLimit ago.
+// past reports whether an object's deletion started at least endLimit ago.
 func (r *virtualNodes) past(deleted *metav1.Time) bool {
 	return deleted != nil && r.Now().Sub(deleted.Time) >= endLimit
 }
@@ -122,7 +122,7 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 }
 
 // stopKubelet waits until the virtual kubelet has stopped, so that it can't recreate the Node. If that takes longer than endLimit, it revokes the
-// virtual kubelet's permissions instead. own tells that the permissions do not belong to another VirtualNode.
+// virtual kubelet's permissions instead. own means that the permissions do not belong to another VirtualNode.
 func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, own bool) error {
 	deployment := &appsv1.Deployment{}
 	found, err := exists(ctx, r.Client, deployment, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
@@ -151,7 +151,7 @@ func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.
 }
 
 // releaseMap deletes the NamespaceMap and waits until it is gone, if no other virtual node of that cluster needs it. If several virtual nodes are
-// deleted together, the last one to get here finds that no other needs it. So one of them deletes it, whatever the order.
+// deleted together, the last one finds that no other virtual node needs it, and deletes it.
 func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool) error {
 	siblings, _, err := nodesOf(ctx, r.Client, node.Spec.ClusterID)
 	if err != nil {
@@ -186,7 +186,7 @@ func (r *virtualNodes) releaseMap(ctx context.Context, node *offloadingv1beta1.V
 	return kube.WaitFor(left, offloadingv1beta1.ReasonTerminating, "waiting for cluster %s to delete the remote namespaces", node.Spec.ClusterID)
 }
 
-// unreachable tells whether the provider is known to be unreachable. A cluster without a ForeignCluster counts as reachable.
+// unreachable reports whether the provider is known to be unreachable. A cluster without a ForeignCluster counts as reachable.
 func (r *virtualNodes) unreachable(ctx context.Context, cluster string) (bool, error) {
 	fc := &corev1beta1.ForeignCluster{}
 	found, err := exists(ctx, r.Client, fc, client.ObjectKey{Name: cluster})

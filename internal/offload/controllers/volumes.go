@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-// volumes returns the volumes whose data is in providers, none if this cluster has no storage of Liqo. It leaves out those whose remote namespace is gone:
-// claims stay bound to their volumes even if the data was given up.
+// volumes returns the volumes whose data is in providers, none if this cluster has no storage of Liqo. It leaves out volumes whose remote namespace
+// was deleted: claims stay bound to their volumes even without the data.
 func (o *Options) volumes(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
 	if o.Volumes == nil {
 		return nil, nil
@@ -49,8 +49,8 @@ func (o *Options) volumes(ctx context.Context, c client.Reader) ([]offload.Volum
 	return volumes, nil
 }
 
-// watchVolumes adds a watch of volumes whose data is in a provider, or is being moved there, to a controller. requests returns the objects that such a volume
-// may hold; cluster is empty if it may be any.
+// watchVolumes adds a watch of volumes whose data is in a provider, or is being moved there, to a controller. requests returns the objects whose
+// deletion such a volume may block; cluster is empty if the volume may be in any cluster.
 func (o *Options) watchVolumes(
 	b *builder.Builder, requests func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request,
 ) *builder.Builder {
@@ -76,10 +76,10 @@ func (o *Options) volumeRequests(
 	}
 }
 
-// changedByUser ignores updates of the status. An annotation gives the data of volumes up.
+// changedByUser ignores updates of the status. Annotations count, since one of them abandons the data of volumes.
 var changedByUser = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// keepVolumes returns a wait error while the end of a VirtualNode would delete data of volumes, and lists them in a condition.
+// keepVolumes returns a wait error while the deletion of a VirtualNode would delete data of volumes, and lists them in a condition.
 func (r *virtualNodes) keepVolumes(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
 	volumes, err := r.volumes(ctx, r.Client)
 	if err != nil || len(volumes) == 0 {

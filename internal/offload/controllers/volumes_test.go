@@ -74,7 +74,8 @@ func storingNode() *offloadingv1beta1.VirtualNode {
 	}
 }
 
-// TestNamespaceOffloadingIsHeldByData: the remote namespace of a deleted NamespaceOffloading stays, with a condition and one event, until the data is gone.
+// TestNamespaceOffloadingIsHeldByData: the remote namespace of a deleted NamespaceOffloading stays, with a condition and one event, until the data is
+// gone.
 func TestNamespaceOffloadingIsHeldByData(t *testing.T) {
 	deleted := metav1.Now()
 	s := newStored(t, storingNode(),
@@ -122,7 +123,7 @@ func TestNamespaceOffloadingIsHeldByData(t *testing.T) {
 	}
 }
 
-// TestVirtualNodeIsHeldByData: a deleted VirtualNode works on, with a condition and one event, until the data is gone or given up.
+// TestVirtualNodeIsHeldByData: a deleted VirtualNode stays and keeps working, with a condition and one event, until the data is deleted or abandoned.
 func TestVirtualNodeIsHeldByData(t *testing.T) {
 	s := newStored(t, storingNode(), &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}})
 	r := &virtualNodes{Client: s, Options: s.opts, live: s, events: s.events}
@@ -152,7 +153,8 @@ func TestVirtualNodeIsHeldByData(t *testing.T) {
 	}
 }
 
-// TestVolumesOfEndingNamespaces: claims of a namespace that is being deleted, or is gone, are deleted with it. Without a remote namespace there is no data.
+// TestVolumesOfEndingNamespaces: claims of a namespace that is being deleted, or is gone, are deleted with it. Without a remote namespace there is no
+// data.
 func TestVolumesOfEndingNamespaces(t *testing.T) {
 	deleted := metav1.Now()
 	s := newStored(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending", DeletionTimestamp: &deleted, Finalizers: []string{"kubernetes"}}})
@@ -167,7 +169,7 @@ func TestVolumesOfEndingNamespaces(t *testing.T) {
 	}
 }
 
-// TestVolumesWakeWhatTheyHold: a volume of this cluster whose data is being moved to a provider concerns that provider, so the end of the move does, too.
+// TestVolumesWakeWhatTheyHold: a change of a volume requeues the provider that VolumesOf names for it, and the NamespaceOffloading of its claim.
 func TestVolumesWakeWhatTheyHold(t *testing.T) {
 	opts := Options{VolumesOf: func(v *corev1.PersistentVolume) []offload.Volume {
 		if v.Name != "moved" {

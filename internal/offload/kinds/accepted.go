@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	netv1 "liqo.io/liqo/api/networking/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Resources whose copies get only the metadata on an allow-list.
@@ -26,16 +26,17 @@ const (
 	resourcePodDisruptionBudgets = "poddisruptionbudgets"
 )
 
-// AcceptedMetadata returns the prefixed keys of annotations and labels that a copy of a resource may have in another cluster. A trailing * matches any
-// suffix. Controllers of the other cluster could act on other keys: they assign addresses, DNS names and certificates, read Secrets of other namespaces, or
-// adopt the object. A key that the list does not contain may be known to such a controller, so it is not copied. Keys without a prefix are private to users
-// by Kubernetes' convention and are copied, except for RefusedLabels.
+// AcceptedMetadata returns the prefixed keys of annotations and labels that a copy of a resource may have in another cluster. A trailing * matches
+// any suffix. Controllers of the other cluster could act on other keys: they assign addresses, DNS names and certificates, read Secrets of other
+// namespaces, or adopt the object. A key that the list does not contain may be known to such a controller, so it is not copied. Keys without a prefix
+// are private to users by Kubernetes' convention and are copied, except for RefusedLabels.
 //
 // The chart's admission policy liqo-copies-metadata enforces the same lists against malicious consumers; administrators can extend both. The provider
-// itself creates Pods, and gives them no other annotations (AcceptPodAnnotations). Affinity, topology spreading and NetworkPolicies select pods by labels.
-// So for Pods there is no list of accepted labels, but a list of refused ones (RefusePodLabels).
+// itself creates Pods, and gives them no other annotations (AcceptPodAnnotations). Affinity, topology spreading and NetworkPolicies select pods by
+// labels. So for Pods there is no list of accepted labels, but a list of refused ones (RefusePodLabels).
 func AcceptedMetadata(resource string) (annotations, labels []string) {
-	// No controller acts on the last three. Many objects have them: objects that the API server creates, and all that Helm installs.
+	// No controller acts on the description and the annotations of Helm. Many objects have them: those that the API server creates, and all that Helm
+	// installs.
 	annotations = []string{
 		AnnotationLabels, AnnotationAnnotations, AnnotationSkip, AnnotationAllow,
 		"kubernetes.io/description", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
@@ -45,7 +46,8 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 	case resourceServices:
 		annotations = append(annotations, AnnotationForceNodePort, "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 	case resourceIngresses:
-		// For ingress-nginx, the most common controller: keys that affect this Ingress alone, and whose value is a number, a word or a path.
+		// These are keys of ingress-nginx, the most common controller. Each of them affects this Ingress alone, and its value is a number, a word or
+		// a path.
 		for _, key := range []string{
 			"affinity", "backend-protocol", "force-ssl-redirect", "proxy-body-size", "proxy-connect-timeout", "proxy-read-timeout", "proxy-send-timeout",
 			"ssl-redirect",
@@ -56,7 +58,8 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 		// The service account annotation has no effect, since no Secret of type service-account-token is accepted (policy liqo-copies-secret).
 		annotations = append(annotations, corev1.ServiceAccountNameKey, AnnotationTokenPod, AnnotationTokenPodUID, AnnotationTokenExpiration, AnnotationTokenRefresh)
 	case resourcePods:
-		// Keys that configure the offloading, keys that users' tools read, limits of the pod itself, and the completion index that the pods of a Job read.
+		// These keys configure the offloading, are read by users' tools, limit the pod itself, or hold the completion index that the pods of a Job
+		// read.
 		annotations = append(annotations, "liqo.io/*", "offloading.liqo.io/*", "kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/default-logs-container",
 			"kubectl.kubernetes.io/restartedAt", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth", "container.apparmor.security.beta.kubernetes.io/*",
 			batchv1.JobCompletionIndexAnnotation, "checksum/*")
@@ -66,8 +69,8 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 	return annotations, labels
 }
 
-// RefusedLabels returns keys of labels without a prefix that controllers act on nevertheless. Dashboards load ConfigMaps and Secrets with these labels from
-// all namespaces.
+// RefusedLabels returns keys of labels without a prefix that controllers act on nevertheless. Dashboards load ConfigMaps and Secrets with these
+// labels from all namespaces.
 func RefusedLabels() []string { return []string{"grafana_*"} }
 
 // acceptMetadata removes the labels and annotations that a copy of a resource must not have. The last two arguments are additional accepted keys.
@@ -86,9 +89,9 @@ func AcceptEndpointSliceMetadata(labels, annotations map[string]string) {
 	acceptMetadata(resourceEndpointSlices, labels, annotations, nil, nil)
 }
 
-// AcceptPodAnnotations removes the annotations that the Pod of a consumer must not have in the provider. more are additional keys that an administrator
-// accepts. Container runtimes also act on keys that look like a domain but have no prefix (io.kubernetes.cri-o.Devices). So a key with a dot and no prefix
-// does not count as private to the user.
+// AcceptPodAnnotations removes the annotations that the Pod of a consumer must not have in the provider. more are additional keys that an
+// administrator accepts. Container runtimes also act on keys that look like a domain but have no prefix (io.kubernetes.cri-o.Devices). So a key with
+// a dot and no prefix does not count as private to the user.
 func AcceptPodAnnotations(annotations map[string]string, more []string) {
 	acceptMetadata(resourcePods, nil, annotations, nil, more)
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
@@ -96,9 +99,9 @@ func AcceptPodAnnotations(annotations map[string]string, more []string) {
 	})
 }
 
-// RefusedPodLabels returns the labels that a Pod of a consumer must not have by default: domains of prefixes, including their subdomains, and keys without
-// a prefix. Webhooks and controllers select pods in all namespaces by these labels: they inject a container, grant a cloud identity, or add the pod to a
-// queue.
+// RefusedPodLabels returns the labels that a Pod of a consumer must not have by default: domains of prefixes, including their subdomains, and keys
+// without a prefix. Webhooks and controllers select pods in all namespaces by these labels: they inject a container, grant a cloud identity, or add
+// the pod to a queue.
 func RefusedPodLabels() (domains, keys []string) {
 	return []string{
 		"istio.io", "linkerd.io", "kuma.io", "hashicorp.com", "dapr.io", // service meshes, and agents that inject Secrets
@@ -109,23 +112,24 @@ func RefusedPodLabels() (domains, keys []string) {
 	}, []string{"aadpodidbinding"} // Azure identities, before azure.workload.identity
 }
 
-// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys of RefusedPodLabels that an administrator
-// allows, refused are additional keys; a trailing * matches any suffix. Labels of Liqo itself stay, except those of its components: with them the Pod would pass
-// for a gateway or a virtual kubelet of the provider, for example with the provider's monitoring, and nobody can accept them.
+// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys of RefusedPodLabels that an
+// administrator allows, refused are additional keys; a trailing * matches any suffix. Labels of Liqo itself stay, except those of its components,
+// which an administrator can't accept either: with them, the provider's monitoring, for example, would take the Pod for a gateway or a virtual
+// kubelet.
 func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 	domains, keys := RefusedPodLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		domain, _, prefixed := strings.Cut(key, "/")
 		within := func(other string) bool { return prefixed && (domain == other || strings.HasSuffix(domain, "."+other)) }
 		if within("liqo.io") {
-			return key == offv1.LabelComponent || within(netv1.GroupVersion.Group)
+			return key == offloadingv1beta1.LabelComponent || within(networkingv1beta1.GroupVersion.Group)
 		}
 		obeyed := slices.ContainsFunc(domains, within) || slices.Contains(keys, key)
 		return matches(key, refused) || obeyed && !matches(key, accepted)
 	})
 }
 
-// matches tells whether one of the patterns matches key.
+// matches reports whether one of the patterns matches key.
 func matches(key string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, wild := strings.CutSuffix(pattern, "*")

@@ -14,7 +14,8 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// TestMetadataIsCopiedByAnAllowList: an annotation or label with a prefix that no list names may drive a controller of the provider, so it is not copied.
+// TestMetadataIsCopiedByAnAllowList: an annotation or label with a prefix that no list names may drive a controller of the provider, so it is not
+// copied.
 func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 	local := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	local.Labels = map[string]string{
@@ -87,7 +88,7 @@ func TestExternalNames(t *testing.T) {
 		"svc.example.org":                   {want: "svc.example.org."},
 		"a.svc.example.org":                 {want: "a.svc.example.org."},
 		"db.example.org.":                   {want: "db.example.org."},
-		"vault.vault":                       {want: "vault.vault."}, // no Service there: the dot makes of it a name of the world
+		"vault.vault":                       {want: "vault.vault."}, // the trailing dot makes the name absolute, so it can't resolve to a Service
 		"store.db.svc.cluster.local":        {want: "store.db-rome.svc.cluster.local"},
 		"store.shop.svc":                    {want: "store.shop-rome.svc"},
 		"store.shop.svc.rome.example":       {want: "store.shop-rome.svc.rome.example"},
@@ -95,8 +96,8 @@ func TestExternalNames(t *testing.T) {
 		"STORE.db.svc.cluster.local.":       {want: "store.db-rome.svc.cluster.local"},
 		"store.other.svc.cluster.local":     {says: "liqoctl offload namespace other"},
 		"kubernetes.default.svc":            {says: "it is the API server"},
-		"x.shop.svc.other.svc.x":            {says: "svc is in it twice"},
-		"10-0-0-1.db.pod.rome.example":      {says: "the name of an address"},
+		"x.shop.svc.other.svc.x":            {says: "it contains svc twice"},
+		"10-0-0-1.db.pod.rome.example":      {says: "name of a pod's address"},
 		"169.254.169.254":                   {says: "with an EndpointSlice for the address"},
 		"127.1":                             {says: "it is an address"},
 		"2130706433":                        {says: "it is an address"},

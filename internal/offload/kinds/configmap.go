@@ -4,11 +4,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// ConfigMapName returns the name of a local ConfigMap's copy in the remote namespace; empty if there can be no copy. Every namespace of every cluster has a
-// ConfigMap with the CA of its own API server, so the copy of the local one gets another name.
+// ConfigMapName returns the name of a local ConfigMap's copy in the remote namespace; empty if there can be no copy. Every namespace of every cluster
+// has a ConfigMap with the CA of its own API server, so the copy of the local one gets another name.
 func ConfigMapName(local string, o CopyOptions) string {
 	switch local {
 	case rootCA:
@@ -35,7 +35,7 @@ func LocalConfigMapName(remote string, o CopyOptions) string {
 // ConfigMap returns the copy of local, or why it has none.
 func ConfigMap(local *corev1.ConfigMap, namespace string, o CopyOptions) (*corev1.ConfigMap, string) {
 	// Kubernetes creates kube-root-ca.crt, so no user can annotate it for an AllowList. It is copied nevertheless, since pods depend on it.
-	if why := Kept(local.Annotations, o); why != "" && (local.Name != rootCA || o.Type != offv1.AllowList) {
+	if why := Kept(local.Annotations, o); why != "" && (local.Name != rootCA || o.Type != offloadingv1beta1.AllowList) {
 		return nil, why
 	}
 	in := local.DeepCopy()
@@ -59,5 +59,5 @@ func MergeConfigMap(have, want *corev1.ConfigMap) (*corev1.ConfigMap, Change) {
 	return merged(have, out)
 }
 
-// frozen tells whether a ConfigMap or Secret is immutable.
+// frozen reports whether a ConfigMap or Secret is immutable.
 func frozen(immutable *bool) bool { return immutable != nil && *immutable }

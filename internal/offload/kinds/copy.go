@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Annotations for the reflection of all kinds except pods.
@@ -35,7 +35,7 @@ type CopyOptions struct {
 	// LabelsReflected and AnnotationsReflected are keys that are copied in addition to those of AcceptedMetadata.
 	LabelsReflected, AnnotationsReflected []string
 	// Type decides which objects are reflected; empty means DenyList.
-	Type offv1.ReflectionType
+	Type offloadingv1beta1.ReflectionType
 	// Waiting, if not empty, is the reason why no decision is possible at the moment.
 	Waiting string
 	// Now is the current time of this cluster's clock, for Events. The zero time leaves timestamps of the provider unchanged.
@@ -55,7 +55,7 @@ const (
 	Replace
 )
 
-// Owns tells whether a remote object is a copy that this consumer created in this provider. Other objects must not be changed.
+// Owns reports whether a remote object is a copy that this consumer created in this provider. Other objects must not be changed.
 func Owns(remote metav1.Object, o CopyOptions) bool {
 	labels := remote.GetLabels()
 	return labels[api.LabelOrigin] == o.Origin && labels[api.LabelDestination] == o.Destination
@@ -66,9 +66,9 @@ func Kept(annotations map[string]string, o CopyOptions) string {
 	_, skip := annotations[AnnotationSkip]
 	_, allow := annotations[AnnotationAllow]
 	switch {
-	case o.Type == offv1.AllowList && !allow:
+	case o.Type == offloadingv1beta1.AllowList && !allow:
 		return "it has no annotation " + AnnotationAllow
-	case o.Type != offv1.AllowList && skip:
+	case o.Type != offloadingv1beta1.AllowList && skip:
 		return "it has annotation " + AnnotationSkip
 	default:
 		return ""
@@ -88,8 +88,8 @@ func copyMetadata(resource string, local metav1.Object, namespace string, o Copy
 	return metav1.ObjectMeta{Name: local.GetName(), Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
-// silent lists annotations that request nothing from controllers for load balancers and Ingresses. Controllers, tools and clouds record their own state
-// in them.
+// silent lists annotations that request nothing from the controllers of load balancers and Ingresses. Controllers, tools and clouds use them to
+// record their own state.
 var silent = []string{
 	"cloud.google.com/neg-status", "ingress.kubernetes.io/*", "kubernetes.digitalocean.com/load-balancer-id", "loadbalancer.openstack.org/load-balancer-id",
 	"metallb.universe.tf/ip-allocated-from-pool", "metallb.io/ip-allocated-from-pool",
@@ -97,10 +97,10 @@ var silent = []string{
 	"argocd.argoproj.io/*", "kustomize.toolkit.fluxcd.io/*", "helm.toolkit.fluxcd.io/*", "config.kubernetes.io/*", "field.cattle.io/*",
 }
 
-// unasked returns an error about annotations of a local Service or Ingress that its controller may act on, and that are not copied; nil if there are
+// uncopied returns an error about annotations of a local Service or Ingress that its controller may act on, and that are not copied; nil if there are
 // none. Such an object opens the cluster to outside traffic. Without these annotations, its copy may lack protection: a load balancer that should be
 // internal may be public, and an Ingress that should require a password may be open.
-func unasked(resource string, local metav1.Object, o CopyOptions) error {
+func uncopied(resource string, local metav1.Object, o CopyOptions) error {
 	asked := without(local.GetAnnotations(), annotationIngressClass)
 	drop(asked, silent)
 	copied := without(asked)
@@ -110,7 +110,7 @@ func unasked(resource string, local metav1.Object, o CopyOptions) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	return fmt.Errorf("annotations %s are not copied, and what they ask for does not hold in cluster %s: if it must, keep the object here with annotation %s, or have the "+
+	return fmt.Errorf("annotations %s are not copied, so they have no effect in cluster %s: if they must have effect, keep the object here with annotation %s, or have the "+
 		"administrators of both clusters accept them (chart values offloading.reflection.include.annotations here, offloading.acceptedMetadata.annotations.%s there)",
 		strings.Join(slices.Sorted(maps.Keys(asked)), ", "), o.Destination, AnnotationSkip, resource)
 }

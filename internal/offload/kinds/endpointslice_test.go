@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 var sliceOptions = EndpointSliceOptions{
@@ -92,8 +92,8 @@ func TestEveryFieldOfAnEndpointHasARule(t *testing.T) {
 	}
 }
 
-// TestAnEmptySliceIsCopied: a Service without pods has no endpoints in the provider either. If all its pods are there, the provider has EndpointSlices of its
-// own.
+// TestAnEmptySliceIsCopied: a Service without pods has no endpoints in the provider either. If all its pods are there, the provider has
+// EndpointSlices of its own.
 func TestAnEmptySliceIsCopied(t *testing.T) {
 	got, why, err := EndpointSlice(slice(func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }), "shop-rome", sliceOptions)
 	if err != nil || got == nil || len(got.Spec.Template.Endpoints) != 0 || len(got.Spec.Template.Ports) != 1 {
@@ -111,7 +111,7 @@ func TestEndpointSlice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &offv1.ShadowEndpointSlice{
+	want := &offloadingv1beta1.ShadowEndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop-rome", Name: "web-abcde",
 			Labels: map[string]string{
@@ -123,7 +123,7 @@ func TestEndpointSlice(t *testing.T) {
 				AnnotationLabels: discoveryv1.LabelManagedBy + "," + discoveryv1.LabelServiceName,
 			},
 		},
-		Spec: offv1.ShadowEndpointSliceSpec{Template: offv1.EndpointSliceTemplate{
+		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: offloadingv1beta1.EndpointSliceTemplate{
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Endpoints: []discoveryv1.Endpoint{{
 				Addresses: []string{"10.0.0.5"}, NodeName: new("rome"),
@@ -179,8 +179,10 @@ func TestEndpointsThatStay(t *testing.T) {
 		"one here, one there": {func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints = append(s.Endpoints, endpoint("10.9.0.5", "milan-node"))
 		}, sliceOptions, []string{"10.0.0.5"}, nil},
-		"one at a third":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0] = endpoint("10.9.0.5", "naples-node") }, sliceOptions, []string{"10.9.0.5"}, nil},
-		"a reflected slice":     {func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = offv1.EndpointSliceManager }, sliceOptions, nil, nil},
+		"one at a third": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0] = endpoint("10.9.0.5", "naples-node") }, sliceOptions, []string{"10.9.0.5"}, nil},
+		"a reflected slice": {func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelManagedBy] = offloadingv1beta1.EndpointSliceManager
+		}, sliceOptions, nil, nil},
 		"of no service":         {func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }, sliceOptions, nil, nil},
 		"names":                 {func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN }, sliceOptions, nil, nil},
 		"a pod, translated":     {nil, translated, []string{"10.0.0.5"}, nil},

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 var (
 	eventsBegin = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	eventPod    = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "local"}}
-	eventShadow = &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+	eventShadow = &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-rome", Name: "web", CreationTimestamp: eventsBegin, Annotations: map[string]string{AnnotationLocalUID: "local"},
 	}}
 )
@@ -84,16 +84,16 @@ func TestEvent(t *testing.T) {
 	for name, row := range map[string]struct {
 		event               *corev1.Event
 		about, remoteObject metav1.Object
-		kind                offv1.ReflectionType
+		kind                offloadingv1beta1.ReflectionType
 		says                string
 	}{
-		"of nothing here":          {remoteEvent(nil), nil, eventShadow, "", "nothing of ours"},
-		"of what is not our copy":  {remoteEvent(nil), eventPod, nil, "", "nothing of ours"},
-		"of another pod there":     {remoteEvent(nil), eventPod, &offv1.ShadowPod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: later}}, "", "earlier object"},
+		"of nothing here":          {remoteEvent(nil), nil, eventShadow, "", "no counterpart"},
+		"of what is not our copy":  {remoteEvent(nil), eventPod, nil, "", "no counterpart"},
+		"of another pod there":     {remoteEvent(nil), eventPod, &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: later}}, "", "earlier object"},
 		"of another pod here":      {remoteEvent(nil), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "second"}}, eventShadow, "", "earlier pod"},
 		"of another kind of thing": {remoteEvent(nil), &corev1.Service{}, eventShadow, "", "earlier pod"},
 		"skipped":                  {remoteEvent(func(e *corev1.Event) { e.Annotations = map[string]string{AnnotationSkip: ""} }), eventPod, eventShadow, "", AnnotationSkip},
-		"not allowed":              {remoteEvent(nil), eventPod, eventShadow, offv1.AllowList, AnnotationAllow},
+		"not allowed":              {remoteEvent(nil), eventPod, eventShadow, offloadingv1beta1.AllowList, AnnotationAllow},
 	} {
 		o := plainOptions
 		o.Type = row.kind

@@ -31,13 +31,13 @@ func externalName(name, destination string, remoteNamespace func(namespace strin
 		return refuse("a name without a domain is another host in each cluster; use the name with its domain")
 	}
 	if slices.Index(labels, "svc") != lastIndex(labels, "svc") {
-		return refuse("it is no name of a Service: svc is in it twice")
+		return refuse("it is not the name of a Service: it contains svc twice")
 	}
 	service := false
 	for i := 2; i < len(labels); i++ {
 		switch namespace := labels[i-1]; labels[i] {
 		case "pod":
-			return refuse("it is the name of an address; use the name of a Service")
+			return refuse("it is the DNS name of a pod's address; use the name of a Service")
 		case "svc":
 			if namespace == "default" && labels[i-2] == "kubernetes" {
 				return refuse("it is the API server; pods reach that of their own cluster as " + OriginAPIServer)
@@ -57,8 +57,8 @@ func externalName(name, destination string, remoteNamespace func(namespace strin
 		return refuse("names below ." + last + " are private to each cluster and its network; use a public name, or keep the Service here with annotation " + AnnotationSkip)
 	}
 	if !service {
-		// The trailing dot makes the name absolute. Without it, proxies try the search domains of their own cluster first, where vault.vault could be a
-		// Service.
+		// The trailing dot makes the name absolute. Without it, proxies try the search domains of their own cluster first, where vault.vault could be
+		// a Service.
 		return strings.TrimSuffix(name, ".") + ".", nil
 	}
 	return strings.Join(labels, "."), nil

@@ -41,8 +41,8 @@ func MergeIngress(have, want *networkingv1.Ingress) (*networkingv1.Ingress, Chan
 	return merged(have, out)
 }
 
-// UncopiedAnnotationsOfIngress returns an error that lists the annotations of an Ingress that are not copied although its controller obeys them. It
-// returns nil if there are none.
+// UncopiedAnnotationsOfIngress returns an error that lists the annotations of an Ingress that are not copied although its controller may act on them.
+// It returns nil if there are none.
 func UncopiedAnnotationsOfIngress(local *networkingv1.Ingress, o CopyOptions) error {
-	return unasked(resourceIngresses, local, o)
+	return uncopied(resourceIngresses, local, o)
 }

@@ -20,16 +20,17 @@ type NetworkPolicyOptions struct {
 	CopyOptions
 	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none in this provider.
 	RemoteNamespace func(namespace string) (string, bool)
-	// Ours returns a range of this cluster that overlaps block and whose addresses differ in the provider, false if there is none. If Ours is nil, all
+	// Ours returns a range of this cluster that overlaps block and has other addresses in the provider, false if there is none. If Ours is nil, all
 	// addresses are the same in the provider.
 	Ours func(block netip.Prefix) (netip.Prefix, bool)
 }
 
 // NetworkPolicy returns the copy of local, or why it has none, and a problem that lists peers left out, for the user.
 //
-// Peers that can't be expressed in the provider are left out, so that the copy never allows more than the policy. A rule that has lost all its peers is
-// left out as well, since a rule without peers allows everybody. Pod selectors are copied, and select the pods that run in the provider. Peers that name a label
-// which pods do not have there are left out too. Where the policy itself names such a label, it is copied, and the problem says that it selects other pods.
+// Peers that can't be expressed in the provider are left out, so that the copy never allows more than the policy. A rule that has lost all its peers
+// is left out as well, since a rule without peers allows everybody. Pod selectors are copied, and select the pods that run in the provider. Peers
+// that name a label which pods do not have there are left out too. If spec.podSelector itself names such a label, the policy is copied nevertheless,
+// and the problem reports the label.
 func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o NetworkPolicyOptions) (out *networkingv1.NetworkPolicy, why string, problem error) {
 	if why := Kept(local.Annotations, o.CopyOptions); why != "" {
 		return nil, why, nil
@@ -48,15 +49,15 @@ func NetworkPolicy(local *networkingv1.NetworkPolicy, namespace string, o Networ
 			out.Spec.Egress = append(out.Spec.Egress, networkingv1.NetworkPolicyEgressRule{Ports: in.Egress[i].Ports, To: peers})
 		}
 	}
-	var told []string
+	var messages []string
 	if key := o.missing(&in.PodSelector); key != "" {
-		told = append(told, "spec.podSelector names label "+key+", which pods do not have in cluster "+o.Destination+": select them by another label")
+		messages = append(messages, "spec.podSelector names label "+key+", which pods do not have in cluster "+o.Destination+": select them by another label")
 	}
 	if len(problems) > 0 {
-		told = append(told, "left out in cluster "+o.Destination+", so that the policy lets less through there: "+strings.Join(problems, "; "))
+		messages = append(messages, "left out in cluster "+o.Destination+", where the policy therefore permits less traffic: "+strings.Join(problems, "; "))
 	}
-	if len(told) > 0 {
-		problem = errors.New(strings.Join(told, ". Besides, "))
+	if len(messages) > 0 {
+		problem = errors.New(strings.Join(messages, ". Besides, "))
 	}
 	return out, "", problem
 }
@@ -130,15 +131,15 @@ func (o *NetworkPolicyOptions) block(b *networkingv1.IPBlock) error {
 			continue
 		}
 		if ours, is := o.Ours(prefix.Masked()); is {
-			return fmt.Errorf("block %s has addresses of %s, which has others there", text, ours)
+			return fmt.Errorf("block %s overlaps range %s, which has other addresses there", text, ours)
 		}
 	}
 	return nil
 }
 
-// namespaces translates a selector of local namespaces into a selector of their remote namespaces; nil if it selects none. Labels of namespaces are not
-// copied. So a selector can only select all namespaces, or some by name. The name kube-system is kept: it exists in every cluster, and pods use the DNS
-// server of the cluster that they run in.
+// namespaces translates a selector of local namespaces into a selector of their remote namespaces; nil if it selects none. Labels of namespaces are
+// not copied. So a selector can only select all namespaces, or some by name. The name kube-system is kept: it exists in every cluster, and pods use
+// the DNS server of the cluster that they run in.
 func (o *NetworkPolicyOptions) namespaces(in *metav1.LabelSelector) (*metav1.LabelSelector, error) {
 	var names []string
 	all := true

@@ -75,8 +75,8 @@ func TestPeersOfNetworkPolicies(t *testing.T) {
 	type peers = []networkingv1.NetworkPolicyPeer
 	for name, row := range map[string]struct {
 		in, want peers
-		gone     bool   // the rule
-		says     string // to the user
+		gone     bool   // the whole rule is left out
+		says     string // expected text of the problem reported to the user
 	}{
 		"everybody":             {nil, nil, false, ""},
 		"pods":                  {peers{of(nil, pods)}, peers{of(nil, pods)}, false, ""},
@@ -101,9 +101,9 @@ func TestPeersOfNetworkPolicies(t *testing.T) {
 		"the world":                     {peers{block("0.0.0.0/0")}, peers{block("0.0.0.0/0")}, false, ""},
 		"the world of IPv6":             {peers{block("::/0", "fd00::/8")}, peers{block("::/0", "fd00::/8")}, false, ""},
 		"a block outside":               {peers{block("203.0.113.0/24")}, peers{block("203.0.113.0/24")}, false, ""},
-		"a block of ours":               {peers{block("10.200.1.0/24")}, nil, true, "block 10.200.1.0/24 has addresses of 10.200.0.0/16"},
-		"a block around ours":           {peers{block("10.0.0.0/8")}, nil, true, "block 10.0.0.0/8 has addresses of"},
-		"the world but ours":            {peers{block("0.0.0.0/0", "192.0.2.0/24", "10.0.0.0/8")}, nil, true, "block 10.0.0.0/8 has addresses of"},
+		"a block of ours":               {peers{block("10.200.1.0/24")}, nil, true, "block 10.200.1.0/24 overlaps range 10.200.0.0/16"},
+		"a block around ours":           {peers{block("10.0.0.0/8")}, nil, true, "block 10.0.0.0/8 overlaps range"},
+		"the world but ours":            {peers{block("0.0.0.0/0", "192.0.2.0/24", "10.0.0.0/8")}, nil, true, "block 10.0.0.0/8 overlaps range"},
 		"the world but somewhere else":  {peers{block("0.0.0.0/0", "192.0.2.0/24")}, peers{block("0.0.0.0/0", "192.0.2.0/24")}, false, ""},
 		"what is no block, of all days": {peers{block("x")}, nil, true, "reading block x"},
 	} {

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 var plainOptions = CopyOptions{Origin: "rome", Destination: "milan"}
 
-// everyField walks over all fields of a struct, those of later Kubernetes releases included: of each one that is set in, copied tells
-// whether it is found in what forward makes of it, where no other one may be.
+// everyField sets each field of a struct alone, including fields of later Kubernetes releases. For each field, copied determines whether the result
+// of forward must contain it. The result must contain no other field.
 func everyField[T any](t *testing.T, copied map[string]bool, forward func(*T) *T) {
 	t.Helper()
 	for field := range reflect.TypeFor[T]().Fields() {
@@ -95,16 +95,16 @@ func TestConfigMap(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		name        string
-		kind        offv1.ReflectionType
+		kind        offloadingv1beta1.ReflectionType
 		annotations map[string]string
 		want        string // name of the copy
 	}{
 		"any":                          {name: "web", want: "web"},
 		"skipped":                      {name: "web", annotations: map[string]string{AnnotationSkip: ""}},
-		"not allowed":                  {name: "web", kind: offv1.AllowList},
-		"allowed":                      {name: "web", kind: offv1.AllowList, annotations: map[string]string{AnnotationAllow: ""}, want: "web"},
+		"not allowed":                  {name: "web", kind: offloadingv1beta1.AllowList},
+		"allowed":                      {name: "web", kind: offloadingv1beta1.AllowList, annotations: map[string]string{AnnotationAllow: ""}, want: "web"},
 		"the root CA":                  {name: "kube-root-ca.crt", want: "kube-root-ca.crt.rome"},
-		"the root CA, which no list":   {name: "kube-root-ca.crt", kind: offv1.AllowList, want: "kube-root-ca.crt.rome"},
+		"the root CA, which no list":   {name: "kube-root-ca.crt", kind: offloadingv1beta1.AllowList, want: "kube-root-ca.crt.rome"},
 		"the root CA, skipped":         {name: "kube-root-ca.crt", annotations: map[string]string{AnnotationSkip: ""}},
 		"one that has its copy's name": {name: "kube-root-ca.crt.rome"},
 		"the root CA of another one":   {name: "kube-root-ca.crt.paris", want: "kube-root-ca.crt.paris"},
@@ -214,7 +214,7 @@ func TestMergePlain(t *testing.T) {
 	}
 }
 
-// try merges, and what was merged once more.
+// try checks the result of merge, and that a second merge changes nothing.
 func try[T interface {
 	comparable
 	DeepCopy() T

@@ -1,5 +1,5 @@
-// Package kinds holds the rules of reflection, one file per kind, as pure functions. They compute the remote object for a local one, the remote state to
-// copy back, and the differences between two objects. Nothing here reads or writes a cluster.
+// Package kinds holds the rules of reflection, one file per kind, as pure functions. They compute the remote object for a local one, the remote state
+// to copy back, and the differences between two objects. Nothing here reads or writes a cluster.
 package kinds
 
 import (
@@ -12,25 +12,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Annotations by which a Pod configures its offloading.
 const (
-	// AnnotationAPIServerSupport selects the API server that the Pod may use: APIServerRemote, APIServerDisabled, or by default that of the origin cluster.
+	// AnnotationAPIServerSupport selects the API server that the Pod may use: APIServerRemote, APIServerDisabled, or by default that of the origin
+	// cluster.
 	AnnotationAPIServerSupport = "liqo.io/api-server-support"
 	// APIServerRemote gives the Pod access to the provider's API server with a service account of the provider.
 	APIServerRemote = "remote"
 	// APIServerDisabled gives the Pod no credentials for any API server.
 	APIServerDisabled = "disabled"
-	// AnnotationRemoteServiceAccount names the provider's service account for APIServerRemote. Without it, the name of the local service account is used.
+	// AnnotationRemoteServiceAccount names the provider's service account for APIServerRemote. Without it, the name of the local service account is
+	// used.
 	AnnotationRemoteServiceAccount = "liqo.io/remote-service-account-name"
 	// AnnotationRemoteRuntimeClass names the RuntimeClass of the Pod in the provider.
 	AnnotationRemoteRuntimeClass = "liqo.io/remote-runtime-class-name"
-	// AnnotationLocalUID, on a ShadowPod, is the UID of the local Pod that it was created for. It distinguishes that Pod from a later Pod of the same name.
+	// AnnotationLocalUID, on a ShadowPod, is the UID of the local Pod that it was created for. It distinguishes that Pod from a later Pod of the same
+	// name.
 	AnnotationLocalUID = "offloading.liqo.io/local-uid"
-	// AnnotationLabels, on a ShadowPod, lists the keys of the labels that came from the local Pod, separated by commas. By this list, a stateless process
-	// distinguishes a label that was removed from the local Pod from one that the provider added.
+	// AnnotationLabels, on a ShadowPod, lists the keys of the labels that came from the local Pod, separated by commas. By this list, a stateless
+	// process distinguishes a label that was removed from the local Pod from one that the provider added.
 	AnnotationLabels = "offloading.liqo.io/labels"
 	// DefaultRuntimeClass is the default of PodOptions.RuntimeClass.
 	DefaultRuntimeClass = "liqo"
@@ -53,47 +56,47 @@ type PodOptions struct {
 	// AnnotationsReflected are keys that are copied in addition to those of AcceptedMetadata.
 	AnnotationsReflected []string
 	// Patch is the VirtualNode's offloading patch, applied to every pod; may be nil.
-	Patch *offv1.OffloadingPatch
-	// TranslateIP maps the address of a remote Pod to its address in this cluster's network. It returns an empty string while the mapping is unknown, and
-	// an error for an address that the provider may not use. nil leaves addresses unchanged.
+	Patch *offloadingv1beta1.OffloadingPatch
+	// TranslateIP maps the address of a remote Pod to its address in this cluster's network. It returns an empty string while the mapping is unknown,
+	// and an error for an address that the provider may not use. nil leaves addresses unchanged.
 	TranslateIP func(string) (string, error)
 	// Now is the current time of this cluster's clock. The zero time leaves timestamps of the provider unchanged.
 	Now time.Time
-	// Unavailable tells whether the provider, or the network to it, is unreachable.
+	// Unavailable reports whether the provider, or the network to it, is unreachable.
 	Unavailable bool
 	// APIServer describes how pods reach the API server of this cluster.
 	APIServer APIServer
-	// VirtualStorageClass is Liqo's StorageClass in this cluster, which creates volumes in the cluster of their pods. It has no meaning in the provider.
-	// Empty means StorageClass.
+	// VirtualStorageClass is Liqo's StorageClass in this cluster, which creates volumes in the cluster of their pods. It has no meaning in the
+	// provider. Empty means StorageClass.
 	VirtualStorageClass string
-	// ConfigMapsReflected tells whether the copy of the root CA will exist in the provider, so that pods may depend on it.
+	// ConfigMapsReflected reports whether the copy of the root CA will exist in the provider, so that pods may depend on it.
 	ConfigMapsReflected bool
 	// Secret and ConfigMap return an object of a local namespace, nil if it does not exist or is unknown; may be nil.
 	Secret    func(namespace, name string) *corev1.Secret
 	ConfigMap func(namespace, name string) *corev1.ConfigMap
 	// SecretType and ConfigMapType decide which of them are reflected; empty means DenyList.
-	SecretType, ConfigMapType offv1.ReflectionType
+	SecretType, ConfigMapType offloadingv1beta1.ReflectionType
 	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none; may be nil.
 	RemoteNamespace func(namespace string) (string, bool)
 }
 
-// ShadowPod returns the ShadowPod that makes the provider run local. Its spec is computed at creation. Later, only labels and annotations follow the local
-// Pod (ShadowPodMetadata), and the fields that Kubernetes lets change in a Pod (ChangeSpec).
-func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offv1.ShadowPod {
+// ShadowPod returns the ShadowPod that makes the provider run local. Its spec is computed at creation. Later, only labels and annotations follow the
+// local Pod (ShadowPodMetadata), and the fields that Kubernetes lets change in a Pod (ChangeSpec).
+func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offloadingv1beta1.ShadowPod {
 	labels, annotations := podMetadata(local, o)
 	made := *local
 	made.Spec.EphemeralContainers = nil // a new Pod can't have any: they are added later
 	annotations[AnnotationSpec] = specNotes(&made.Spec)
-	return &offv1.ShadowPod{
+	return &offloadingv1beta1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: namespace, Labels: labels, Annotations: annotations},
-		Spec:       offv1.ShadowPodSpec{Pod: podSpec(local, namespace, labels, o)},
+		Spec:       offloadingv1beta1.ShadowPodSpec{Pod: podSpec(local, namespace, labels, o)},
 	}
 }
 
 func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
-	// The local Pod, or the manifest it was created from, may carry labels and annotations of an offloaded Pod. They are not copied: the provider would
-	// take them for this node's, or it has to set them itself.
-	labels = without(local.Labels, offv1.LabelShadowPod, LabelRemoteUnavailable, offv1.LabelCreatorUser, offv1.LabelManagedBy)
+	// The local Pod may carry labels and annotations of an offloaded Pod, for example because its manifest was exported from one. They are not
+	// copied. Some of them would tell the provider that this virtual node set them, and the provider must set the others itself.
+	labels = without(local.Labels, offloadingv1beta1.LabelShadowPod, LabelRemoteUnavailable, offloadingv1beta1.LabelCreatorUser, offloadingv1beta1.LabelManagedBy)
 	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	WithoutBinding(labels)
 	drop(annotations, admissionAnnotations)
@@ -106,30 +109,30 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	}
 	annotations[AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
-	labels[offv1.LabelNodeName] = o.Node
+	labels[offloadingv1beta1.LabelNodeName] = o.Node
 	annotations[AnnotationLocalUID] = string(local.UID)
 	return labels, annotations
 }
 
-// OwnsShadowPod tells whether the virtual node that o describes created the ShadowPod. Other ShadowPods must not be changed.
-func OwnsShadowPod(shadow *offv1.ShadowPod, o PodOptions) bool {
-	return shadow.Labels[api.LabelOrigin] == o.Origin && shadow.Labels[offv1.LabelNodeName] == o.Node
+// OwnsShadowPod reports whether the virtual node that o describes created the ShadowPod. Other ShadowPods must not be changed.
+func OwnsShadowPod(shadow *offloadingv1beta1.ShadowPod, o PodOptions) bool {
+	return shadow.Labels[api.LabelOrigin] == o.Origin && shadow.Labels[offloadingv1beta1.LabelNodeName] == o.Node
 }
 
-// MadeFor tells whether the ShadowPod belongs to this very Pod, and not to an earlier Pod of the same name. A ShadowPod without the UID annotation, created
-// by another release, belongs to the Pod of its name.
-func MadeFor(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
+// MadeFor reports whether the ShadowPod belongs to this very Pod, and not to an earlier Pod of the same name. A ShadowPod without the UID annotation,
+// created by another release, belongs to the Pod of its name.
+func MadeFor(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 	uid, said := shadow.Annotations[AnnotationLocalUID]
 	return !said || uid == string(local.UID)
 }
 
-// ShadowPodMetadata returns shadow with the present labels and annotations of local, and with the readiness gates to report to the provider. It tells
-// whether that changes anything. The argument remote is the Pod in the provider; it may be nil. Labels and annotations that the provider added stay.
-// Labels that were reflected and no longer exist on local are removed.
-func ShadowPodMetadata(shadow *offv1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offv1.ShadowPod, bool) {
+// ShadowPodMetadata returns shadow with the present labels and annotations of local, and with the readiness gates to report to the provider. It
+// reports whether that changes anything. The argument remote is the Pod in the provider; it may be nil. Labels and annotations that the provider
+// added stay. Labels that were reflected and no longer exist on local are removed.
+func ShadowPodMetadata(shadow *offloadingv1beta1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offloadingv1beta1.ShadowPod, bool) {
 	labels, annotations := podMetadata(local, o)
 	former := slices.DeleteFunc(strings.Split(shadow.Annotations[AnnotationLabels], ","), func(key string) bool {
-		return key == offv1.LabelCreatorUser || key == offv1.LabelManagedBy // earlier releases listed them as labels of the local Pod
+		return key == offloadingv1beta1.LabelCreatorUser || key == offloadingv1beta1.LabelManagedBy // earlier releases listed them as labels of the local Pod
 	})
 	newLabels := without(shadow.Labels, former...)
 	maps.Copy(newLabels, labels)
@@ -201,6 +204,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 	}
 	for i := range out.Volumes {
 		ephemeral(&out.Volumes[i], o.VirtualStorageClass)
+		remoteClaim(&out.Volumes[i], local.Annotations[api.AnnotationRemoteClaim])
 	}
 	if useRemoteAPI {
 		out.ServiceAccountName = in.ServiceAccountName
@@ -230,7 +234,7 @@ func containers(in []corev1.Container) []corev1.Container {
 	return in
 }
 
-func tolerations(in []corev1.Toleration, patch *offv1.OffloadingPatch) []corev1.Toleration {
+func tolerations(in []corev1.Toleration, patch *offloadingv1beta1.OffloadingPatch) []corev1.Toleration {
 	out := slices.DeleteFunc(in, func(t corev1.Toleration) bool { return t.Key == api.TaintVirtualNode })
 	if patch != nil {
 		out = append(out, patch.DeepCopy().Tolerations...)

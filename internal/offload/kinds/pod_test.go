@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 var options = PodOptions{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1", RuntimeClass: "elsewhere"}
@@ -27,8 +27,8 @@ func pod(change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// TestEveryFieldOfASpecHasARule walks over all fields of a PodSpec, those of later Kubernetes releases included: each is copied, given
-// another value, or dropped, and says so here.
+// TestEveryFieldOfASpecHasARule checks all fields of a PodSpec, including those of later Kubernetes releases: the table below must list each as
+// copied, replaced or dropped.
 func TestEveryFieldOfASpecHasARule(t *testing.T) {
 	const copied, changed, dropped = "copied", "changed", "dropped"
 	rules := map[string]string{
@@ -84,7 +84,7 @@ func TestEveryFieldOfASpecHasARule(t *testing.T) {
 	}
 }
 
-// fill sets v to something that is not its zero value, as deep as it goes without coming back to the same types.
+// fill sets v to a value that is not its zero value, recursively, but not into types that it has already entered.
 func fill(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -126,28 +126,28 @@ func TestShadowPod(t *testing.T) {
 	}
 	propagated := &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}}}
 	nodeAffinity := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
-	ours := map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan", offv1.LabelNodeName: "milan-node"}
+	ours := map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan", offloadingv1beta1.LabelNodeName: "milan-node"}
 	with := func(m map[string]string) map[string]string { out := maps.Clone(ours); maps.Copy(out, m); return out }
 
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
-		patch  *offv1.OffloadingPatch
+		patch  *offloadingv1beta1.OffloadingPatch
 		tune   func(*PodOptions)
-		got    func(*offv1.ShadowPod) any
+		got    func(*offloadingv1beta1.ShadowPod) any
 		want   any
 	}{
 		"labels": {
 			change: func(p *corev1.Pod) {
-				p.Labels[offv1.LabelShadowPod] = "true"
+				p.Labels[offloadingv1beta1.LabelShadowPod] = "true"
 				p.Labels[LabelRemoteUnavailable] = "true"
 			},
-			got: func(s *offv1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
+			got: func(s *offloadingv1beta1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
 		},
 		"labels that stay here": {
 			change: func(p *corev1.Pod) { p.Labels["a.b/c"] = "1"; p.Labels["a.b/d"] = "2"; p.Labels["team"] = "x" },
 			tune:   func(o *PodOptions) { o.LabelsNotReflected = []string{"a.b/*"} },
-			patch:  &offv1.OffloadingPatch{LabelsNotReflected: []string{"team"}},
-			got:    func(s *offv1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
+			patch:  &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"team"}},
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
 		},
 		"annotations": {
 			change: func(p *corev1.Pod) {
@@ -158,39 +158,39 @@ func TestShadowPod(t *testing.T) {
 			tune: func(o *PodOptions) {
 				o.AnnotationsNotReflected, o.AnnotationsReflected = []string{"secret"}, []string{"prometheus.io/*"}
 			},
-			got:  func(s *offv1.ShadowPod) any { return s.Annotations },
+			got:  func(s *offloadingv1beta1.ShadowPod) any { return s.Annotations },
 			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specNotes(&pod(nil).Spec)},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {
 				p.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}, {Key: "mine"}}
 			},
-			patch: &offv1.OffloadingPatch{Tolerations: []corev1.Toleration{{Key: "theirs"}}},
-			got:   func(s *offv1.ShadowPod) any { return s.Spec.Pod.Tolerations }, want: []corev1.Toleration{{Key: "mine"}, {Key: "theirs"}},
+			patch: &offloadingv1beta1.OffloadingPatch{Tolerations: []corev1.Toleration{{Key: "theirs"}}},
+			got:   func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Tolerations }, want: []corev1.Toleration{{Key: "mine"}, {Key: "theirs"}},
 		},
 		"node selector": {
 			change: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"here": "only"} },
-			patch:  &offv1.OffloadingPatch{NodeSelector: map[string]string{"disk": "ssd"}},
-			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.NodeSelector }, want: map[string]string{"disk": "ssd"},
+			patch:  &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"disk": "ssd"}},
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.NodeSelector }, want: map[string]string{"disk": "ssd"},
 		},
 		"anti-affinity soft": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinitySoft}
 				p.Labels["pod-template-hash"] = "h"
 			},
-			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(with(map[string]string{"app": "web"})),
+			got: func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(with(map[string]string{"app": "web"})),
 		},
 		"anti-affinity of listed labels": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinitySoft, AnnotationAntiAffinityLabels: "app, absent"}
 			},
-			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(map[string]string{"app": "web"}),
+			got: func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(map[string]string{"app": "web"}),
 		},
 		"anti-affinity of labels that there are none of": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinitySoft, AnnotationAntiAffinityLabels: "absent"}
 			},
-			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(with(map[string]string{"app": "web"})),
+			got: func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Affinity }, want: soft(with(map[string]string{"app": "web"})),
 		},
 		"anti-affinity propagated, namespaces": {
 			change: func(p *corev1.Pod) {
@@ -201,7 +201,7 @@ func TestShadowPod(t *testing.T) {
 					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: term()}},
 				}}
 			},
-			got: func(s *offv1.ShadowPod) any {
+			got: func(s *offloadingv1beta1.ShadowPod) any {
 				a := s.Spec.Pod.Affinity.PodAntiAffinity
 				return append(a.RequiredDuringSchedulingIgnoredDuringExecution[0].Namespaces, a.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.Namespaces...)
 			},
@@ -209,27 +209,33 @@ func TestShadowPod(t *testing.T) {
 		},
 		"volume of its own, class of virtual storage": {
 			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume(StorageClass, nil)} },
-			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
-			want:   corev1.PersistentVolumeClaimSpec{},
+			got: func(s *offloadingv1beta1.ShadowPod) any {
+				return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec
+			},
+			want: corev1.PersistentVolumeClaimSpec{},
 		},
 		"volume of its own, renamed class of virtual storage": {
 			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume("spread", nil)} },
 			tune:   func(o *PodOptions) { o.VirtualStorageClass = "spread" },
-			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
-			want:   corev1.PersistentVolumeClaimSpec{},
+			got: func(s *offloadingv1beta1.ShadowPod) any {
+				return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec
+			},
+			want: corev1.PersistentVolumeClaimSpec{},
 		},
 		"volume of its own, by annotation": {
 			change: func(p *corev1.Pod) {
 				p.Spec.Volumes = []corev1.Volume{ownVolume("local", map[string]string{api.AnnotationRemoteStorageClass: "ssd", api.AnnotationRemoteAccessModes: "ReadWriteMany, ReadOnlyMany"})}
 			},
-			got:  func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec },
+			got: func(s *offloadingv1beta1.ShadowPod) any {
+				return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec
+			},
 			want: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany, corev1.ReadOnlyMany}},
 		},
 		"anti-affinity hard": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityHard, AnnotationAntiAffinityLabels: "app"}
 			},
-			got: func(s *offv1.ShadowPod) any {
+			got: func(s *offloadingv1beta1.ShadowPod) any {
 				return s.Spec.Pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 			},
 			want: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname,
@@ -240,38 +246,38 @@ func TestShadowPod(t *testing.T) {
 				p.Annotations = map[string]string{AnnotationAntiAffinity: AntiAffinityPropagate}
 				p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: propagated, NodeAffinity: &corev1.NodeAffinity{}}
 			},
-			patch: &offv1.OffloadingPatch{Affinity: &offv1.Affinity{NodeAffinity: nodeAffinity}},
-			got:   func(s *offv1.ShadowPod) any { return s.Spec.Pod.Affinity },
+			patch: &offloadingv1beta1.OffloadingPatch{Affinity: &offloadingv1beta1.Affinity{NodeAffinity: nodeAffinity}},
+			got:   func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Affinity },
 			want:  &corev1.Affinity{PodAntiAffinity: propagated, NodeAffinity: nodeAffinity},
 		},
 		"runtime class of virtual nodes": {
 			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("elsewhere") },
-			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.RuntimeClassName }, want: (*string)(nil),
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.RuntimeClassName }, want: (*string)(nil),
 		},
 		"runtime class of the provider's pods": {
 			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("elsewhere") },
-			patch:  &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
-			got:    func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "gvisor",
+			patch:  &offloadingv1beta1.OffloadingPatch{RuntimeClassName: new("gvisor")},
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "gvisor",
 		},
 		"another runtime class": {
 			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new(DefaultRuntimeClass) },
-			patch:  &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
-			got:    func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: DefaultRuntimeClass,
+			patch:  &offloadingv1beta1.OffloadingPatch{RuntimeClassName: new("gvisor")},
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: DefaultRuntimeClass,
 		},
 		"runtime class by annotation": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationRemoteRuntimeClass: "kata"}
 				p.Spec.RuntimeClassName = new("local")
 			},
-			patch: &offv1.OffloadingPatch{RuntimeClassName: new("gvisor")},
-			got:   func(s *offv1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "kata",
+			patch: &offloadingv1beta1.OffloadingPatch{RuntimeClassName: new("gvisor")},
+			got:   func(s *offloadingv1beta1.ShadowPod) any { return *s.Spec.Pod.RuntimeClassName }, want: "kata",
 		},
 		"service account in the provider": {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerRemote}
 				p.Spec.ServiceAccountName = "app"
 			},
-			got: func(s *offv1.ShadowPod) any {
+			got: func(s *offloadingv1beta1.ShadowPod) any {
 				return []any{s.Spec.Pod.ServiceAccountName, *s.Spec.Pod.AutomountServiceAccountToken}
 			}, want: []any{"app", true},
 		},
@@ -279,15 +285,15 @@ func TestShadowPod(t *testing.T) {
 			change: func(p *corev1.Pod) {
 				p.Annotations = map[string]string{AnnotationAPIServerSupport: APIServerRemote, AnnotationRemoteServiceAccount: "other"}
 			},
-			got: func(s *offv1.ShadowPod) any { return s.Spec.Pod.ServiceAccountName }, want: "other",
+			got: func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.ServiceAccountName }, want: "other",
 		},
 		"device claims": {
 			change: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}} },
-			got:    func(s *offv1.ShadowPod) any { return len(s.Spec.Pod.Containers[0].Resources.Claims) }, want: 0,
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return len(s.Spec.Pod.Containers[0].Resources.Claims) }, want: 0,
 		},
 		"credentials of a projected volume": {
 			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{apiAccess()} },
-			got:    func(s *offv1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Projected.Sources },
+			got:    func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Volumes[0].Projected.Sources },
 			want: []corev1.VolumeProjection{
 				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}, Optional: new(true)}},
 				{DownwardAPI: &corev1.DownwardAPIProjection{}},
@@ -330,13 +336,13 @@ func TestProblemsAreReported(t *testing.T) {
 		`annotation liqo.io/api-server-support is "" and has no effect: use one of remote, disabled`: func(p *corev1.Pod) {
 			p.Annotations = map[string]string{AnnotationAPIServerSupport: ""}
 		},
-		"spec.hostPID is true and has no effect: the pod has none of the provider's nodes; keep it on a node of this cluster if it needs one": func(p *corev1.Pod) {
+		"spec.hostPID is true and has no effect: offloaded pods do not share host namespaces of the provider's nodes; keep it on a node of this cluster if it needs one": func(p *corev1.Pod) {
 			p.Spec.HostPID = true
 		},
 		"spec.resourceClaims have no effect: devices are not claimed in other clusters; ask for an extended resource of the virtual node instead": func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 		},
-		"spec.resources have no effect: those of the whole pod do not travel; give them to its containers": func(p *corev1.Pod) {
+		"spec.resources have no effect: resources of the whole pod are not copied; set them on its containers": func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{}
 		},
 		"spec.hostUsers is false and has no effect: the pod gets no user namespace of its own there; keep it on a node of this cluster if it needs one": func(p *corev1.Pod) {
@@ -374,7 +380,7 @@ func TestMetadataFollows(t *testing.T) {
 	if _, changed := ShadowPodMetadata(shadow, local, nil, options); changed {
 		t.Error("a new ShadowPod differs from its pod")
 	}
-	shadow.Labels[offv1.LabelCreatorUser], shadow.Annotations["theirs"] = "u", "x"
+	shadow.Labels[offloadingv1beta1.LabelCreatorUser], shadow.Annotations["theirs"] = "u", "x"
 	if _, changed := ShadowPodMetadata(shadow, local, nil, options); changed {
 		t.Error("what the provider adds counts as a difference")
 	}
@@ -382,7 +388,7 @@ func TestMetadataFollows(t *testing.T) {
 	local.Labels["new"] = "1"
 	out, changed := ShadowPodMetadata(shadow, local, nil, options)
 	_, old := out.Labels["old"]
-	if !changed || old || out.Labels["new"] != "1" || out.Labels[offv1.LabelCreatorUser] != "u" || out.Annotations["theirs"] != "x" {
+	if !changed || old || out.Labels["new"] != "1" || out.Labels[offloadingv1beta1.LabelCreatorUser] != "u" || out.Annotations["theirs"] != "x" {
 		t.Errorf("changed %v: %v %v", changed, out.Labels, out.Annotations)
 	}
 	if _, again := ShadowPodMetadata(out, local, nil, options); again {

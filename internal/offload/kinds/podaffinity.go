@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // affinity returns the affinity of the remote Pod: the anti-affinity that the Pod requests by annotation, and the node affinity of the VirtualNode's
 // offloading patch. All other affinity of the Pod refers to local nodes and is not copied.
-func affinity(local *corev1.Pod, namespace string, labels map[string]string, patch *offv1.OffloadingPatch) *corev1.Affinity {
+func affinity(local *corev1.Pod, namespace string, labels map[string]string, patch *offloadingv1beta1.OffloadingPatch) *corev1.Affinity {
 	out := corev1.Affinity{PodAntiAffinity: antiAffinity(local, namespace, labels)}
 	if patch != nil && patch.Affinity != nil {
 		out.NodeAffinity = patch.Affinity.NodeAffinity.DeepCopy()
@@ -81,8 +81,9 @@ func propagated(a *corev1.PodAntiAffinity, local *corev1.Pod, to string) *corev1
 	return a
 }
 
-// workload returns the labels that select the pods of one workload in the provider: those of the annotation's keys that the Pod has. Without any, it
-// returns all labels except those that differ between pods of one workload. An empty selector would match every pod.
+// workload returns the labels that select the pods of one workload in the provider. These are the Pod's labels with the keys in
+// AnnotationAntiAffinityLabels. If it has none of them, workload returns all its labels, except labels that differ between pods of one workload. An
+// empty selector would match every pod.
 func workload(local *corev1.Pod, labels map[string]string) map[string]string {
 	listed := map[string]string{}
 	for _, key := range commaList(local.Annotations[AnnotationAntiAffinityLabels]) {

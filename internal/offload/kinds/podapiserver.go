@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// OriginAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for it, and
-// host aliases of the pods resolve it.
+// OriginAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for
+// it, and host aliases of the pods resolve it.
 const OriginAPIServer = "kubernetes.default"
 
 // APIServer describes how pods in the provider reach the API server of this cluster, their origin cluster.
@@ -25,7 +25,7 @@ type APIServer struct {
 	Waiting string
 }
 
-// usesOriginAPIServer tells whether a Pod uses the API server of this cluster, with service account tokens of its own.
+// usesOriginAPIServer reports whether a Pod uses the API server of this cluster, with service account tokens of its own.
 func usesOriginAPIServer(local *corev1.Pod, o PodOptions) bool {
 	switch local.Annotations[AnnotationAPIServerSupport] {
 	case APIServerRemote, APIServerDisabled:
@@ -35,7 +35,7 @@ func usesOriginAPIServer(local *corev1.Pod, o PodOptions) bool {
 	}
 }
 
-// WaitsForAPIServer returns what a Pod has to wait for before it can be offloaded, empty for nothing.
+// WaitsForAPIServer returns why a Pod has to wait before it can be offloaded, empty if it need not wait.
 func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
 	support := local.Annotations[AnnotationAPIServerSupport]
 	if support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
@@ -61,16 +61,16 @@ func withAPIServerEnv(list []corev1.Container, s APIServer) {
 	env := apiServerEnv(s)
 	for i := range list {
 		own := list[i].Env
-		// They come first, so that the container's own variables can refer to them.
+		// These variables come first, so that the container's own variables can refer to them.
 		list[i].Env = append(slices.DeleteFunc(slices.Clone(env), func(e corev1.EnvVar) bool {
 			return slices.ContainsFunc(own, func(have corev1.EnvVar) bool { return have.Name == e.Name })
 		}), own...)
 	}
 }
 
-// apiServerNames returns the names by which a Pod finds its origin API server. These are the names of its Service without a domain, with this cluster's
-// domain, with cluster.local, and with the search domains of the Pod. Pods of the Service's own namespace find it without a namespace, too. Without an
-// alias, the name with cluster.local would resolve to the provider's API server.
+// apiServerNames returns the names by which a Pod finds its origin API server. These are the names of its Service without a domain, with this
+// cluster's domain, with cluster.local, and with the search domains of the Pod. Pods of the Service's own namespace find it without a namespace, too.
+// Without an alias, the name with cluster.local would resolve to the provider's API server.
 func apiServerNames(local *corev1.Pod, domain string) []string {
 	const service, usual = OriginAPIServer + ".svc", "cluster.local"
 	out := []string{OriginAPIServer, service, service + "." + usual}
@@ -127,9 +127,9 @@ func nameServiceAccount(list []corev1.Container, name string) {
 	}
 }
 
-// projectTokens replaces the service account tokens in a projected volume by those in the Secret of TokenSecret: the provider's kubelet would request them
-// from its own API server. It also replaces metadata.namespace in that volume by the local namespace, since the origin API server does not know the remote
-// one.
+// projectTokens replaces the service account tokens in a projected volume by those in the Secret of TokenSecret: the provider's kubelet would request
+// them from its own API server. It also replaces metadata.namespace in that volume by the local namespace, since the origin API server does not know
+// the remote one.
 func projectTokens(v *corev1.Volume, local *corev1.Pod) {
 	if v.Projected == nil || !slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
 		return
@@ -161,9 +161,9 @@ func projectTokens(v *corev1.Volume, local *corev1.Pod) {
 	v.Projected.Sources = out
 }
 
-// tokenMode returns the mode of a token file, nil for the default mode of its volume. For a projected token, a kubelet sets the file's owner to the user
-// that all containers run as, with mode 0600 (0640 with fsGroup). A file from a Secret always belongs to root. So if that user is not root, the file has to
-// be readable for every user in the pod.
+// tokenMode returns the mode of a token file, nil for the default mode of its volume. For a projected token, a kubelet sets the file's owner to the
+// user that all containers run as, with mode 0600 (0640 with fsGroup). A file from a Secret always belongs to root. So if that user is not root, the
+// file has to be readable for every user in the pod.
 func tokenMode(spec *corev1.PodSpec) *int32 {
 	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
 		return new(int32(0o600)) // the kubelet adds read access for the group, and every container is in that group

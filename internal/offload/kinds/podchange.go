@@ -13,13 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Annotations that report changes of an existing Pod to the provider.
 const (
-	// AnnotationSpec, on a ShadowPod and its Pod, holds hashes of the mutable parts of the specification that were last applied: part=hash, separated by
-	// commas. It shows that a change is pending without access to the specification. It also keeps changes that others made to a part from being reverted.
+	// AnnotationSpec, on a ShadowPod and its Pod, holds hashes of the mutable parts of the specification that were last applied: part=hash, separated
+	// by commas. A comparison with it shows which parts have changed, without the earlier specification. Only changed parts are applied, so a change
+	// that another program made to an unchanged part is not reverted.
 	AnnotationSpec = "offloading.liqo.io/spec-hash"
 	// AnnotationGates, on a ShadowPod, holds the conditions for readiness gates that are set in the consumer: type=status, separated by commas.
 	AnnotationGates = "offloading.liqo.io/readiness-gates"
@@ -27,8 +28,8 @@ const (
 	AnnotationGrace = "offloading.liqo.io/deletion-grace-period-seconds"
 )
 
-// SpecPart is a part of a Pod's specification that can be changed separately. A part is the unit of refusal: if the API server refuses one part, the others
-// are still applied. That matters because some changes can't be reverted, such as an added ephemeral container.
+// SpecPart is a part of a Pod's specification that can be changed separately. If the API server refuses one part, the others are still applied. That
+// matters because some changes can't be reverted, such as an added ephemeral container.
 type SpecPart struct {
 	// Field is the name of the part: the field of the Pod's spec, for an ephemeral container followed by its name.
 	Field string
@@ -49,7 +50,8 @@ type changing struct {
 	Resources corev1.ResourceRequirements `json:",omitzero"`
 }
 
-// SpecParts returns the mutable parts of a specification. A part that the specification does not set is left out, since none of them can be removed again.
+// SpecParts returns the mutable parts of a specification. Parts that the specification does not set are left out, since Kubernetes does not allow to
+// remove a part again.
 func SpecParts(from *corev1.PodSpec) []SpecPart {
 	var images, resources []changing
 	sized := false
@@ -62,11 +64,11 @@ func SpecParts(from *corev1.PodSpec) []SpecPart {
 		}
 	}
 	parts := []SpecPart{{Field: "image", asked: images, take: func(to *corev1.PodSpec) {
-		each(to, from, func(to, from *corev1.Container) { to.Image = from.Image })
+		eachPair(to, from, func(to, from *corev1.Container) { to.Image = from.Image })
 	}}}
 	if sized {
 		parts = append(parts, SpecPart{Field: PartResources, Subresource: SubresourceResize, asked: resources, take: func(to *corev1.PodSpec) {
-			each(to, from, func(to, from *corev1.Container) {
+			eachPair(to, from, func(to, from *corev1.Container) {
 				overlay(&to.Resources.Requests, from.Resources.Requests)
 				overlay(&to.Resources.Limits, from.Resources.Limits)
 			})
@@ -92,8 +94,8 @@ func SpecParts(from *corev1.PodSpec) []SpecPart {
 	return parts
 }
 
-// each calls take for all containers of to that have a container of the same name in from.
-func each(to, from *corev1.PodSpec, take func(to, from *corev1.Container)) {
+// eachPair calls take for all containers of to that have a container of the same name in from.
+func eachPair(to, from *corev1.PodSpec, take func(to, from *corev1.Container)) {
 	for _, lists := range [][2][]corev1.Container{{to.InitContainers, from.InitContainers}, {to.Containers, from.Containers}} {
 		for i := range lists[0] {
 			if j := slices.IndexFunc(lists[1], func(c corev1.Container) bool { return c.Name == lists[0][i].Name }); j >= 0 {
@@ -103,7 +105,7 @@ func each(to, from *corev1.PodSpec, take func(to, from *corev1.Container)) {
 	}
 }
 
-// overlay sets in have the amounts that want names. Other amounts stay, such as those that admission set.
+// overlay copies the amounts in want into have. It keeps the other amounts in have, such as those that admission set.
 func overlay(have *corev1.ResourceList, want corev1.ResourceList) {
 	if *have == nil && len(want) > 0 {
 		*have = corev1.ResourceList{}
@@ -124,7 +126,7 @@ func (p SpecPart) hash() string { return hash(p.asked) }
 func hash(state any) string {
 	text, err := json.Marshal(state)
 	if err != nil {
-		panic(fmt.Sprintf("marshalling what changes of a pod: %v", err)) // API types always marshal
+		panic(fmt.Sprintf("marshalling the mutable parts of a pod: %v", err)) // API types always marshal
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -139,7 +141,8 @@ func specNotes(spec *corev1.PodSpec) string {
 	return strings.Join(notes, ",")
 }
 
-// Noted returns the hash that a value of AnnotationSpec holds for a part; empty if it holds none. Up to v0.1 the value was a single hash for all parts.
+// Noted returns the hash that a value of AnnotationSpec holds for a part; empty if it holds none. Up to v0.1 the value was a single hash for all
+// parts.
 func Noted(text, field string) string {
 	if !strings.Contains(text, "=") {
 		return text
@@ -152,8 +155,8 @@ func Noted(text, field string) string {
 	return ""
 }
 
-// NotedBut returns the value of AnnotationSpec after all parts of wanted were applied except those in but. For these it contains the hash given in but, and
-// no entry if that is empty.
+// NotedBut returns the value of AnnotationSpec after all parts of wanted were applied except those in but. For each of these it contains the hash
+// given in but, or no entry if that hash is empty.
 func NotedBut(wanted string, but map[string]string) string {
 	if len(but) == 0 {
 		return wanted
@@ -171,8 +174,8 @@ func NotedBut(wanted string, but map[string]string) string {
 	return strings.Join(notes, ",")
 }
 
-// SpecChanged tells whether a change of the local Pod's specification has to be applied to the ShadowPod.
-func SpecChanged(shadow *offv1.ShadowPod, local *corev1.Pod) bool {
+// SpecChanged reports whether a change of the local Pod's specification has to be applied to the ShadowPod.
+func SpecChanged(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 	noted := shadow.Annotations[AnnotationSpec]
 	if !strings.Contains(noted, "=") { // an upgrade does not rewrite the annotation of an unchanged specification
 		return noted != formerHash(&local.Spec)
@@ -204,14 +207,14 @@ type SpecChange struct {
 	// Part is the Field of the applied part; empty if only AnnotationSpec had to be updated.
 	Part string
 	// Shadow is the ShadowPod with the part applied.
-	Shadow *offv1.ShadowPod
-	// More tells whether other parts remain to be applied.
+	Shadow *offloadingv1beta1.ShadowPod
+	// More reports whether other parts remain to be applied.
 	More bool
 }
 
 // ChangeSpec applies to shadow the first changed part of local's specification that AnnotationSpec does not record. Parts in leftOut are skipped. The
 // result is false if nothing else has changed. shadow and local must be complete objects if the result is to be written.
-func ChangeSpec(shadow *offv1.ShadowPod, local *corev1.Pod, leftOut []string, o PodOptions) (SpecChange, bool) {
+func ChangeSpec(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod, leftOut []string, o PodOptions) (SpecChange, bool) {
 	out, in := shadow.DeepCopy(), local.DeepCopy()
 	adaptEphemeral(in, o)
 	change := SpecChange{Shadow: out}
@@ -263,11 +266,11 @@ func adaptEphemeral(local *corev1.Pod, o PodOptions) {
 	}
 }
 
-// readinessGates returns the value of AnnotationGates: the conditions of local readiness gates to set on the remote Pod. A gate once reported stays with
-// the consumer. Another gate becomes the consumer's if its condition is set on the local Pod, and is missing on the remote Pod that the local Pod shows.
-// The provider's own controllers set the remaining gates.
-func readinessGates(shadow *offv1.ShadowPod, local, remote *corev1.Pod) string {
-	told := ParseGates(shadow.Annotations[AnnotationGates])
+// readinessGates returns the value of AnnotationGates: the conditions of readiness gates that are set in the consumer. The provider's controllers set
+// the conditions of the other gates. A gate that is already in the annotation stays there. Another gate is added if its condition is set on the local
+// Pod but not on the remote Pod, provided that the status of this remote Pod was copied to the local Pod.
+func readinessGates(shadow *offloadingv1beta1.ShadowPod, local, remote *corev1.Pod) string {
+	reported := ParseGates(shadow.Annotations[AnnotationGates])
 	shown := remote != nil && local.Annotations[AnnotationRemoteUID] == string(remote.UID)
 	gates := map[corev1.PodConditionType]corev1.ConditionStatus{}
 	for _, gate := range local.Spec.ReadinessGates {
@@ -275,7 +278,7 @@ func readinessGates(shadow *offv1.ShadowPod, local, remote *corev1.Pod) string {
 		if here == nil {
 			continue
 		}
-		if _, ours := told[gate.ConditionType]; ours || shown && condition(remote, gate.ConditionType) == nil {
+		if _, ours := reported[gate.ConditionType]; ours || shown && condition(remote, gate.ConditionType) == nil {
 			gates[gate.ConditionType] = here.Status
 		}
 	}
@@ -324,13 +327,13 @@ func RequestedGrace(local *corev1.Pod) (int64, bool) {
 }
 
 // Grace returns the grace period, in seconds, with which the Pod of a ShadowPod has to be deleted, false if it does not have to be deleted.
-func Grace(shadow *offv1.ShadowPod) (int64, bool) {
+func Grace(shadow *offloadingv1beta1.ShadowPod) (int64, bool) {
 	seconds, err := strconv.ParseInt(shadow.Annotations[AnnotationGrace], 10, 64)
 	return seconds, err == nil && seconds >= 0
 }
 
-// WithGrace returns a copy of shadow annotated to have its Pod deleted with that grace period, in seconds.
-func WithGrace(shadow *offv1.ShadowPod, seconds int64) *offv1.ShadowPod {
+// WithGrace returns a copy of shadow with an annotation that makes the provider delete the Pod with that grace period, in seconds.
+func WithGrace(shadow *offloadingv1beta1.ShadowPod, seconds int64) *offloadingv1beta1.ShadowPod {
 	out := shadow.DeepCopy()
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}

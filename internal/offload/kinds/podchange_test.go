@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 func debugging(name string) corev1.EphemeralContainer {
@@ -32,28 +32,28 @@ func TestChangesOfASpecificationAreCopied(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
-		got    func(*offv1.ShadowPod) any
+		got    func(*offloadingv1beta1.ShadowPod) any
 		want   any
 	}{
 		"image": {
 			func(p *corev1.Pod) { p.Spec.Containers[0].Image = "i:2" },
-			func(s *offv1.ShadowPod) any { return s.Spec.Pod.Containers[0].Image }, "i:2",
+			func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Containers[0].Image }, "i:2",
 		},
 		"image of an init container": {
 			func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "s:2" },
-			func(s *offv1.ShadowPod) any { return s.Spec.Pod.InitContainers[0].Image }, "s:2",
+			func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.InitContainers[0].Image }, "s:2",
 		},
 		"resize": {
 			func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("2") },
-			func(s *offv1.ShadowPod) any { return s.Spec.Pod.Containers[0].Resources }, cpu("2"),
+			func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.Containers[0].Resources }, cpu("2"),
 		},
 		"deadline": {
 			func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) },
-			func(s *offv1.ShadowPod) any { return s.Spec.Pod.ActiveDeadlineSeconds }, new(int64(5)),
+			func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.ActiveDeadlineSeconds }, new(int64(5)),
 		},
 		"debug": {
 			func(p *corev1.Pod) { p.Spec.EphemeralContainers = []corev1.EphemeralContainer{debugging("d")} },
-			func(s *offv1.ShadowPod) any { return s.Spec.Pod.EphemeralContainers }, []corev1.EphemeralContainer{debugging("d")},
+			func(s *offloadingv1beta1.ShadowPod) any { return s.Spec.Pod.EphemeralContainers }, []corev1.EphemeralContainer{debugging("d")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 		if changed := SpecChanged(shadow, local); changed != (refused != 0) {
 			t.Errorf("%04b: it is to be tried again: %v", refused, changed)
 		}
-		for range leftOut { // by now all of it is allowed
+		for range leftOut { // the provider now accepts all parts
 			change, found := ChangeSpec(shadow, local, nil, options)
 			if !found {
 				t.Fatalf("%04b: what was refused is not tried again", refused)
@@ -129,7 +129,8 @@ func TestNoPartWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestChangesByAdmissionOfTheProviderStay: changes of ShadowPods or Pods by others in the provider are not reverted, neither at once nor with a later change.
+// TestChangesByAdmissionOfTheProviderStay: changes of ShadowPods or Pods by others in the provider are not reverted, neither at once nor with a later
+// change.
 func TestChangesByAdmissionOfTheProviderStay(t *testing.T) {
 	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
 	local := made.DeepCopy()
@@ -159,8 +160,8 @@ func TestChangesByAdmissionOfTheProviderStay(t *testing.T) {
 	}
 }
 
-// TestSpecificationsOfTheFormerRelease: a specification recorded by the former release causes no write while nothing changes. After a change, its parts are
-// compared.
+// TestSpecificationsOfTheFormerRelease: a specification recorded by the former release causes no write while nothing changes. After a change, its
+// parts are compared.
 func TestSpecificationsOfTheFormerRelease(t *testing.T) {
 	made := pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("1") })
 	shadow := ShadowPod(made, "shop-rome", options)
@@ -182,7 +183,7 @@ func TestSpecificationsOfTheFormerRelease(t *testing.T) {
 	if got := NotedBut("image=a,resources=b", map[string]string{"resources": "word"}); got != "image=a,resources=word" {
 		t.Errorf("noted %q", got)
 	}
-	for wanted, want := range map[string]string{"image=a,resources=b": "resources=b", "word": ""} { // nobody knows whether the image is taken over
+	for wanted, want := range map[string]string{"image=a,resources=b": "resources=b", "word": ""} { // unknown whether the image was applied: no hash is recorded
 		if got := NotedBut(wanted, map[string]string{"image": ""}); got != want {
 			t.Errorf("noted %q of %q", got, wanted)
 		}
@@ -225,7 +226,7 @@ func TestReadinessGates(t *testing.T) {
 		"shown, of the remote pod before":                {"", corev1.ConditionTrue, remote("p2", ""), ""},
 		"told, and the remote pod is another one by now": {here, corev1.ConditionTrue, remote("p2", ""), here},
 	} {
-		shadow := &offv1.ShadowPod{}
+		shadow := &offloadingv1beta1.ShadowPod{}
 		shadow.Annotations = map[string]string{AnnotationGates: test.told}
 		if got := readinessGates(shadow, pod(gated(test.local)), test.remote); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -269,7 +270,7 @@ func TestRequestedGracePeriod(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, got, ok)
 		}
 	}
-	shadow := &offv1.ShadowPod{}
+	shadow := &offloadingv1beta1.ShadowPod{}
 	if _, ok := Grace(shadow); ok {
 		t.Error("a ShadowPod that nobody ends is to end")
 	}

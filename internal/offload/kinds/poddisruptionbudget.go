@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// BudgetObserved tells whether the status of a PodDisruptionBudget is that of its present specification. If not, its numbers must not be used.
+// BudgetObserved reports whether the status of a PodDisruptionBudget describes its current specification. If not, its numbers must not be used.
 func BudgetObserved(local *policyv1.PodDisruptionBudget) bool {
 	return local.Status.ObservedGeneration >= local.Generation && local.Generation > 0
 }
@@ -36,9 +36,9 @@ func HealthyPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (int3
 // PodDisruptionBudget returns the copy of local, or why it has none, and a problem for the user. The argument elsewhere is the number of its healthy
 // Pods that do not run in the provider. The status of local must be up to date (BudgetObserved).
 //
-// The copy's minAvailable is computed in the origin cluster, which knows all Pods and the controllers that own them. There, status.desiredHealthy is the
-// result of percentages, minAvailable and maxUnavailable. The provider has to keep that number minus the healthy Pods elsewhere. The result does not
-// depend on the Pods in the provider, so it stays valid while the clusters can't reach each other.
+// The copy's minAvailable is computed in the origin cluster, which knows all Pods and the controllers that own them. There, status.desiredHealthy is
+// the result of percentages, minAvailable and maxUnavailable. The provider has to keep that number minus the healthy Pods elsewhere. The result does
+// not depend on the Pods in the provider, so it stays valid while the clusters can't reach each other.
 func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, elsewhere int32, o CopyOptions) (out *policyv1.PodDisruptionBudget, why string, problem error) {
 	if why := Kept(local.Annotations, o); why != "" {
 		return nil, why, nil
@@ -51,7 +51,7 @@ func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, 
 		return c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason
 	}); i >= 0 { // the origin cluster allows no disruption then, either
 		keep = math.MaxInt32
-		problem = fmt.Errorf("no pod of it may be evicted, here or in cluster %s, since its numbers can't be computed: %s; use minAvailable with a number, or give the pods "+
+		problem = fmt.Errorf("none of its pods may be evicted, here or in cluster %s, since the number of healthy pods cannot be computed: %s; use minAvailable with a number, or give the pods "+
 			"a controller that can be scaled", o.Destination, local.Status.Conditions[i].Message)
 	}
 	out = &policyv1.PodDisruptionBudget{ObjectMeta: copyMetadata(resourcePodDisruptionBudgets, local, namespace, o)}

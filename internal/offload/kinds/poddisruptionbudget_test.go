@@ -13,7 +13,7 @@ import (
 )
 
 func TestEveryFieldOfAPodDisruptionBudgetHasARule(t *testing.T) {
-	// MinAvailable is made of the status.
+	// MinAvailable is computed from the status, so it is not copied.
 	everyField(t, map[string]bool{"Selector": true, "UnhealthyPodEvictionPolicy": true, "MinAvailable": false, "MaxUnavailable": false}, func(in *policyv1.PodDisruptionBudgetSpec) *policyv1.PodDisruptionBudgetSpec {
 		if in.Selector == nil {
 			in.Selector = &metav1.LabelSelector{}

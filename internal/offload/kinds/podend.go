@@ -7,16 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Finished tells whether a Pod is in a final phase, which must never change.
+// Finished reports whether a Pod is in a final phase, which must never change.
 func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// Conclusive tells whether the final phase of a remote Pod counts even if it results from the Pod's deletion. With policy Never, a Pod has ended, whatever
-// the cause, and must not run again. With OnFailure, it has ended only if it succeeded. With Always, the Pod is recreated.
+// Conclusive reports whether the final phase of a remote Pod counts even if it results from the Pod's deletion. With policy Never, a Pod must not run
+// again after any end. With OnFailure, it has ended only if it succeeded. With Always, the Pod is recreated.
 func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
 	switch policy {
 	case corev1.RestartPolicyNever:
@@ -31,21 +31,22 @@ func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
 // Refused returns local as Pending, with a message for the user why it is not offloaded.
 func Refused(local *corev1.Pod, message string) *corev1.Pod {
 	out := local.DeepCopy()
-	out.Status.Phase, out.Status.Reason, out.Status.Message = corev1.PodPending, offv1.PodOffloadingBackOff, message
+	out.Status.Phase, out.Status.Reason, out.Status.Message = corev1.PodPending, offloadingv1beta1.PodOffloadingBackOff, message
 	return out
 }
 
 // Aborted returns local as Failed. The provider has ended its offloading, or its namespace is no longer offloaded.
 func Aborted(local *corev1.Pod, message string) *corev1.Pod {
-	return ended(local, corev1.PodFailed, 1, offv1.PodOffloadingAborted, message)
+	return ended(local, corev1.PodFailed, 1, offloadingv1beta1.PodOffloadingAborted, message)
 }
 
-// exitKilled is the exit code of a container that was killed: 128 and the number of SIGKILL. A kubelet reports it of each container whose end it did not see.
+// exitKilled is the exit code of a container that was killed: 128 and the number of SIGKILL. A kubelet reports it for each container whose
+// termination it did not observe.
 const exitKilled = 137
 
-// Removed returns local as Failed. It was deleted, and nothing of it is left in the provider.
+// Removed returns local as Failed. It is for a Pod that a user deleted, and of which nothing is left in the provider.
 func Removed(local *corev1.Pod) *corev1.Pod {
-	return ended(local, corev1.PodFailed, exitKilled, offv1.PodRemoteTerminated, "the pod was deleted, and nothing of it runs in the provider")
+	return ended(local, corev1.PodFailed, exitKilled, offloadingv1beta1.PodRemoteTerminated, "the pod was deleted, and nothing of it runs in the provider")
 }
 
 // End returns the part of a finished Pod's status that a ShadowPod keeps: the fields that controllers act on. It is nil for other Pods.
@@ -75,9 +76,9 @@ func End(pod *corev1.Pod) *corev1.PodStatus {
 	return out
 }
 
-// RemoteTerminated returns local in the final phase that its ShadowPod reports for a remote Pod that is gone. It includes the status that the ShadowPod
+// RemoteTerminated returns local in the final phase that its ShadowPod reports for a deleted remote Pod. It includes the status that the ShadowPod
 // kept. A ShadowPod of an earlier release kept only the phase.
-func RemoteTerminated(local *corev1.Pod, shadow *offv1.ShadowPod, o PodOptions) *corev1.Pod {
+func RemoteTerminated(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, o PodOptions) *corev1.Pod {
 	phase := shadow.Status.Phase
 	if end := shadow.Status.Pod; end != nil && end.Phase == phase {
 		remote := &corev1.Pod{Status: *end.DeepCopy()}
@@ -88,7 +89,7 @@ func RemoteTerminated(local *corev1.Pod, shadow *offv1.ShadowPod, o PodOptions) 
 	if phase == corev1.PodFailed {
 		exitCode = 1
 	}
-	return ended(offloaded(local), phase, exitCode, offv1.PodRemoteTerminated, "the remote pod had finished before it was removed")
+	return ended(offloaded(local), phase, exitCode, offloadingv1beta1.PodRemoteTerminated, "the remote pod had finished before it was removed")
 }
 
 // ended returns a copy of local in a final phase: not ready, and with no running container. Containers without an observed end get exitCode.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // TestUnobservedEnds: a pod ends while the provider is unreachable, and only its ShadowPod is left there.
@@ -31,7 +31,7 @@ func TestUnobservedEnds(t *testing.T) {
 	if End(remote) != nil {
 		t.Error("a pod that runs has an end")
 	}
-	shadow := &offv1.ShadowPod{Status: offv1.ShadowPodStatus{Phase: corev1.PodFailed, Pod: End(drained)}}
+	shadow := &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodFailed, Pod: End(drained)}}
 	got, seen := RemoteTerminated(local, shadow, options), PodStatus(local, drained, options)
 	if diff := cmp.Diff(seen, got); diff != "" {
 		t.Errorf("it is not what one that looked on had seen: %s", diff)

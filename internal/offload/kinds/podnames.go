@@ -14,20 +14,20 @@ var serviceName = regexp.MustCompile(`([-a-z0-9]+)\.([-a-z0-9]+)\.svc((?:\.[-a-z
 // maxNames is the maximum number of names in a message.
 const maxNames = 5
 
-// ForeignNames returns one sentence, with fields, values and cure, about names of Services in a Pod that lead elsewhere in the provider: their namespace has
-// another name there, or is not offloaded there. Values of variables and arguments are the user's, so they are not changed.
+// ForeignNames returns one sentence, with fields, values and cure, about names of Services in a Pod that lead elsewhere in the provider: their
+// namespace has another name there, or is not offloaded there. Values of variables and arguments are the user's, so they are not changed.
 func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 	if o.RemoteNamespace == nil {
 		return nil
 	}
 	var found []string
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	add := func(field, name, namespace string) {
 		remote, offloaded := o.RemoteNamespace(namespace)
-		if told[name] || offloaded && remote == namespace {
+		if reported[name] || offloaded && remote == namespace {
 			return
 		}
-		told[name] = true
+		reported[name] = true
 		why := "namespace " + namespace + " is " + remote + " there"
 		if !offloaded {
 			why = "namespace " + namespace + " is not offloaded there"
@@ -75,7 +75,7 @@ func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 		"or offload the namespaces under their own names (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, strings.Join(found, ", "))}
 }
 
-// clusterDomain tells whether the part of a Service's name after svc belongs to a cluster, and not to a public domain.
+// clusterDomain reports whether the part of a Service's name after svc belongs to a cluster, and not to a public domain.
 func (o *PodOptions) clusterDomain(domain string) bool {
 	return domain == "" || domain == "cluster.local" || domain == o.APIServer.Domain
 }
@@ -86,16 +86,56 @@ func (o *PodOptions) searchNamespace(domain string) (namespace, rest string, ok 
 	return namespace, ".svc" + rest, ok && !strings.Contains(namespace, ".") && (rest == "" || rest[0] == '.') && o.clusterDomain(strings.TrimPrefix(rest, "."))
 }
 
-// searches replaces, in a remote DNS configuration, the local namespaces in search domains by the remote ones.
-func searches(in *corev1.PodDNSConfig, o PodOptions) *corev1.PodDNSConfig {
-	if in == nil || o.RemoteNamespace == nil {
-		return in
-	}
-	for i, domain := range in.Searches {
+// Kubernetes' limits for the search domains of a pod. The API server rejects a pod that exceeds them.
+const (
+	searchesLength = 2048 // of all domains, with a space between them
+	searchLength   = 253  // of one domain
+)
+
+// remoteSearches replaces the local namespaces in search domains by the remote ones, whose names may be longer. The domains in dropped can't be in
+// the remote Pod: those that are too long, and the last ones beyond the limit of the whole list.
+func (o *PodOptions) remoteSearches(domains []string) (kept, dropped []string) {
+	length := 0
+	for _, domain := range domains {
 		namespace, rest, ok := o.searchNamespace(domain)
 		if remote, offloaded := o.RemoteNamespace(namespace); ok && offloaded {
-			in.Searches[i] = remote + rest
+			domain = remote + rest
 		}
+		next := length + len(domain)
+		if len(kept) > 0 {
+			next++
+		}
+		if len(strings.TrimSuffix(domain, ".")) > searchLength || next > searchesLength {
+			dropped = append(dropped, domain)
+			continue
+		}
+		kept, length = append(kept, domain), next
+	}
+	return kept, dropped
+}
+
+// searches translates the search domains of a remote DNS configuration.
+func searches(in *corev1.PodDNSConfig, o PodOptions) *corev1.PodDNSConfig {
+	if in != nil && o.RemoteNamespace != nil {
+		in.Searches, _ = o.remoteSearches(in.Searches)
 	}
 	return in
+}
+
+// LongSearches returns a warning, with field, values and cure, about search domains that are left out of a Pod in the provider. With the names of the
+// remote namespaces, they exceed the limits of Kubernetes.
+func LongSearches(local *corev1.Pod, o PodOptions) []string {
+	if local.Spec.DNSConfig == nil || o.RemoteNamespace == nil {
+		return nil
+	}
+	_, dropped := o.remoteSearches(local.Spec.DNSConfig.Searches)
+	if len(dropped) == 0 {
+		return nil
+	}
+	if more := len(dropped) - maxNames; more > 0 {
+		dropped = append(dropped[:maxNames], fmt.Sprintf("%d more", more))
+	}
+	return []string{fmt.Sprintf("in cluster %s, spec.dnsConfig.searches contains the names of remote namespaces and exceeds the limits of Kubernetes (%d characters in all, %d in "+
+		"one domain). These domains are left out there: %s. Remove search domains, or offload the namespaces under their own names (liqoctl offload namespace "+
+		"--namespace-mapping-strategy EnforceSameName)", o.Destination, searchesLength, searchLength, strings.Join(dropped, ", "))}
 }

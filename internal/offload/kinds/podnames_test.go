@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,5 +73,45 @@ func TestSearchDomainsAreTranslated(t *testing.T) {
 	}
 	if got := strings.Join(ForeignNames(local, mapped()), "; "); strings.Count(got, "spec.dnsConfig") != 1 || !strings.Contains(got, "other.svc.cluster.local in spec.dnsConfig.searches[7] (namespace other is not offloaded there)") {
 		t.Errorf("reported: %q", got)
+	}
+}
+
+// TestLongSearchDomains: search domains that are too long with the names of the remote namespaces are left out and reported, so that the provider
+// accepts the pod.
+func TestLongSearchDomains(t *testing.T) {
+	o := mapped()
+	o.APIServer.Domain = strings.Repeat("long.", 39) + "example"
+	o.RemoteNamespace = func(namespace string) (string, bool) { return namespace + "-" + strings.Repeat("x", 20), true }
+	domain := func(i, length int) string {
+		name := fmt.Sprintf("n%d.svc.cluster.local", i)
+		return strings.Repeat("a", length-len(name)) + name
+	}
+	list := func(count, length int) (out []string) {
+		for i := range count {
+			out = append(out, domain(i%10, length))
+		}
+		return out
+	}
+	for name, row := range map[string]struct {
+		searches []string
+		left     int
+	}{
+		"few":                       {list(32, 40), 32},
+		"too long":                  {list(32, 60), 24},
+		"one domain that is long":   {[]string{strings.Repeat("d", 40) + ".svc." + o.APIServer.Domain, "db.svc.cluster.local"}, 1},
+		"a domain that is not ours": {[]string{"example.org"}, 1},
+	} {
+		local := pod(func(p *corev1.Pod) { p.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: slices.Clone(row.searches)} })
+		got := ShadowPod(local, "shop-rome", o).Spec.Pod.DNSConfig.Searches
+		if len(strings.Join(got, " ")) > 2048 || slices.ContainsFunc(got, func(s string) bool { return len(s) > 253 }) {
+			t.Errorf("%s: the provider refuses %d domains of %d characters", name, len(got), len(strings.Join(got, " ")))
+		}
+		reported := strings.Join(LongSearches(local, o), "; ")
+		if missing := len(row.searches) - len(got); (missing > 0) != strings.Contains(reported, "spec.dnsConfig.searches") || missing > 0 && !strings.Contains(reported, "EnforceSameName") {
+			t.Errorf("%s: %d domains are left out, reported: %q", name, missing, reported)
+		}
+		if len(got) != row.left {
+			t.Errorf("%s: %d domains, want %d", name, len(got), row.left)
+		}
 	}
 }

@@ -5,10 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// need is a Secret or ConfigMap that a Pod refers to, and the field that does.
+// need is a Secret or ConfigMap that a Pod refers to, and the referring field.
 type need struct{ field, kind, name string }
 
 const (
@@ -16,7 +16,8 @@ const (
 	kindConfigMap = "ConfigMap"
 )
 
-// needs returns the Secrets and ConfigMaps without which the containers of a Pod do not start, each once. A kubelet starts them without pull secrets, too.
+// needs returns the Secrets and ConfigMaps without which the containers of a Pod do not start, without duplicates. It leaves out image pull secrets:
+// a kubelet starts the containers without them.
 func needs(spec *corev1.PodSpec) (out []need) {
 	seen := map[need]bool{}
 	add := func(field, kind, name string, optional *bool) {
@@ -74,8 +75,8 @@ func needs(spec *corev1.PodSpec) (out []need) {
 	return out
 }
 
-// MissingObjects returns one sentence, with field, value and cure, for each Secret and ConfigMap that a Pod needs and that stays in this cluster. The
-// Events of the provider say only that it does not exist.
+// MissingObjects returns one sentence, with field, value and cure, for each Secret and ConfigMap that a Pod needs and that is not copied to the
+// provider. The Events of the provider report only that the object does not exist.
 func MissingObjects(local *corev1.Pod, o PodOptions) []string {
 	var out []string
 	for _, n := range needs(&local.Spec) {
@@ -86,8 +87,8 @@ func MissingObjects(local *corev1.Pod, o PodOptions) []string {
 	return out
 }
 
-// stays returns why a Secret or ConfigMap of a local namespace is not copied to the provider, and what to do. It returns nil if the object is copied, or
-// is unknown.
+// stays returns why a Secret or ConfigMap of a local namespace is not copied to the provider, and what to do. It returns nil if the object is copied,
+// or is unknown.
 func (o *PodOptions) stays(namespace string, n need) error {
 	switch {
 	case n.kind == kindSecret && o.Secret != nil:
@@ -100,7 +101,7 @@ func (o *PodOptions) stays(namespace string, n need) error {
 		}
 		return SecretProblem(secret, CopyOptions{Destination: o.Destination})
 	case n.kind == kindConfigMap && n.name == RootCA(o.Origin):
-		return fmt.Errorf("in cluster %s, that is the name of the copy of %s, which the pod gets instead: rename the ConfigMap", o.Destination, rootCA)
+		return fmt.Errorf("cluster %s uses this name for the copy of ConfigMap %s, so the pod would mount that copy: create the ConfigMap under another name and use that one in the pod", o.Destination, rootCA)
 	case n.kind == kindConfigMap && o.ConfigMap != nil && n.name != rootCA:
 		if configMap := o.ConfigMap(namespace, n.name); configMap != nil {
 			return o.kept(configMap.Annotations, o.ConfigMapType)
@@ -109,13 +110,13 @@ func (o *PodOptions) stays(namespace string, n need) error {
 	return nil
 }
 
-// kept returns why an object with these annotations stays in this cluster, with the cure, nil if it may be copied.
-func (o *PodOptions) kept(annotations map[string]string, of offv1.ReflectionType) error {
+// kept returns why an object with these annotations is not copied to the provider, with the cure; nil if it may be copied.
+func (o *PodOptions) kept(annotations map[string]string, of offloadingv1beta1.ReflectionType) error {
 	why := Kept(annotations, CopyOptions{Type: of})
 	switch {
 	case why == "":
 		return nil
-	case of == offv1.AllowList:
+	case of == offloadingv1beta1.AllowList:
 		return fmt.Errorf("it is not copied to cluster %s, and the pod does not start there, since %s: annotate it", o.Destination, why)
 	default:
 		return fmt.Errorf("it is not copied to cluster %s, and the pod does not start there, since %s: remove the annotation", o.Destination, why)

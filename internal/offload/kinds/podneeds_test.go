@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestObjectsThatStayAreReported: a pod that needs a Secret or ConfigMap that is not copied gets a warning with the field, the object and the cure. The
-// Events of the provider would only say that the object does not exist, though it does.
+// TestObjectsThatStayAreReported: a pod that needs a Secret or ConfigMap that is not copied gets a warning with the field, the object and the cure.
+// The Events of the provider would only say that the object does not exist, though it does.
 func TestObjectsThatStayAreReported(t *testing.T) {
 	ref := corev1.LocalObjectReference{Name: "settings"}
 	volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
@@ -43,14 +43,14 @@ func TestObjectsThatStayAreReported(t *testing.T) {
 	} {
 		for _, of := range []struct {
 			annotation string
-			kind       offv1.ReflectionType
+			kind       offloadingv1beta1.ReflectionType
 			cure       string
 		}{
-			{AnnotationSkip, offv1.DenyList, "since it has annotation liqo.io/skip-reflection: remove the annotation"},
+			{AnnotationSkip, offloadingv1beta1.DenyList, "since it has annotation liqo.io/skip-reflection: remove the annotation"},
 			{AnnotationSkip, "", "since it has annotation liqo.io/skip-reflection: remove the annotation"},
-			{"note", offv1.AllowList, "since it has no annotation liqo.io/allow-reflection: annotate it"},
-			{AnnotationAllow, offv1.AllowList, ""},
-			{"note", offv1.DenyList, ""},
+			{"note", offloadingv1beta1.AllowList, "since it has no annotation liqo.io/allow-reflection: annotate it"},
+			{AnnotationAllow, offloadingv1beta1.AllowList, ""},
+			{"note", offloadingv1beta1.DenyList, ""},
 		} {
 			o := options
 			o.SecretType, o.ConfigMapType = of.kind, of.kind
@@ -81,11 +81,11 @@ func TestObjectsThatStayAreReported(t *testing.T) {
 	}
 	// The user's ConfigMap has the name of the copy of the root CA, which the pod would get in its place.
 	taken := volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}}})
-	if got := strings.Join(MissingObjects(pod(taken), o), "; "); !strings.Contains(got, "needs ConfigMap kube-root-ca.crt.rome") || !strings.HasSuffix(got, "rename the ConfigMap") {
+	if got := strings.Join(MissingObjects(pod(taken), o), "; "); !strings.Contains(got, "needs ConfigMap kube-root-ca.crt.rome") || !strings.HasSuffix(got, "create the ConfigMap under another name and use that one in the pod") {
 		t.Errorf("a taken name: %q", got)
 	}
 	// The root CA itself is copied in any case.
-	o.ConfigMap, o.ConfigMapType = func(string, string) *corev1.ConfigMap { return &corev1.ConfigMap{} }, offv1.AllowList
+	o.ConfigMap, o.ConfigMapType = func(string, string) *corev1.ConfigMap { return &corev1.ConfigMap{} }, offloadingv1beta1.AllowList
 	if got := MissingObjects(pod(access), o); len(got) > 0 {
 		t.Errorf("the root CA: %q", got)
 	}

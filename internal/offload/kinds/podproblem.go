@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Problems returns the features of a Pod that have no effect in the provider although the user may rely on them: one sentence each, with field, value and
-// cure.
+// Problems returns the features of a Pod that have no effect in the provider although the user may rely on them: one sentence each, with field, value
+// and cure.
 func Problems(local *corev1.Pod) []string {
 	var out []string
 	for _, a := range []struct {
@@ -29,14 +29,14 @@ func Problems(local *corev1.Pod) []string {
 		set   bool
 	}{{"hostNetwork", local.Spec.HostNetwork}, {"hostPID", local.Spec.HostPID}, {"hostIPC", local.Spec.HostIPC}} {
 		if host.set {
-			out = append(out, fmt.Sprintf("spec.%s is true and has no effect: the pod has none of the provider's nodes; keep it on a node of this cluster if it needs one", host.field))
+			out = append(out, fmt.Sprintf("spec.%s is true and has no effect: offloaded pods do not share host namespaces of the provider's nodes; keep it on a node of this cluster if it needs one", host.field))
 		}
 	}
 	if len(local.Spec.ResourceClaims) > 0 {
 		out = append(out, "spec.resourceClaims have no effect: devices are not claimed in other clusters; ask for an extended resource of the virtual node instead")
 	}
 	if local.Spec.Resources != nil {
-		out = append(out, "spec.resources have no effect: those of the whole pod do not travel; give them to its containers")
+		out = append(out, "spec.resources have no effect: resources of the whole pod are not copied; set them on its containers")
 	}
 	if local.Spec.HostUsers != nil && !*local.Spec.HostUsers {
 		out = append(out, "spec.hostUsers is false and has no effect: the pod gets no user namespace of its own there; keep it on a node of this cluster if it needs one")
@@ -44,11 +44,11 @@ func Problems(local *corev1.Pod) []string {
 	if local.Spec.HostnameOverride != nil {
 		out = append(out, fmt.Sprintf("spec.hostnameOverride is %q and has no effect: use spec.hostname and spec.subdomain", *local.Spec.HostnameOverride))
 	}
-	return slices.Concat(out, schedulingProblems(local), trustProblems(local), twoTruths(local))
+	return slices.Concat(out, schedulingProblems(local), trustProblems(local), downwardProblems(local))
 }
 
-// AnnotationProblems returns one sentence, with fields and cure, about annotations that a Pod reads through the downward API and that are not copied, and
-// one about those that protect it from eviction.
+// AnnotationProblems returns up to two sentences, with fields and cure, about annotations that are not copied: annotations that the Pod reads through
+// the downward API, and annotations that protect it from eviction.
 func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 	_, copied := podMetadata(local, o)
 	var missing []string
@@ -109,17 +109,17 @@ func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
 	return out
 }
 
-// protections are annotations of Pods, with the value by which they keep a program from evicting the Pod: autoscalers of nodes and the descheduler.
+// protections are annotations of Pods, with the value that keeps node autoscalers and the descheduler from evicting the Pod.
 var protections = map[string]string{
 	"cluster-autoscaler.kubernetes.io/safe-to-evict":     "false",
 	"karpenter.sh/do-not-disrupt":                        "true",
 	"descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
 }
 
-// twoTruths returns a warning for a Pod that uses the origin API server with a service account of its own. It lists environment variables and files from
-// the downward API whose values are those of the provider, such as namespace and node. The origin API server does not know these values. The variables keep
-// them, since pods in the provider need them to find Services there.
-func twoTruths(local *corev1.Pod) []string {
+// downwardProblems returns a warning for a Pod that uses the origin API server with a service account of its own. It lists environment variables and
+// files from the downward API whose values are those of the provider, such as namespace and node. The origin API server does not know these values.
+// The variables keep the values, since pods in the provider need them to find Services there.
+func downwardProblems(local *corev1.Pod) []string {
 	support := local.Annotations[AnnotationAPIServerSupport]
 	if account := local.Spec.ServiceAccountName; account == "" || account == "default" || support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
 		return nil
@@ -144,12 +144,12 @@ func twoTruths(local *corev1.Pod) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: the values are those of the provider, which the API server of this cluster does not know: read the namespace for requests from file "+
-		"/var/run/secrets/kubernetes.io/serviceaccount/namespace, or give the variables a value; a pod that makes no requests says so with annotation %s: %s",
+		"/var/run/secrets/kubernetes.io/serviceaccount/namespace, or give the variables a value; if the pod makes no requests, set annotation %s: %s",
 		strings.Join(asked, ", "), AnnotationAPIServerSupport, APIServerDisabled)}
 }
 
-// filesOfTheProvider lists the files of a volume from the downward API whose values are those of the provider. A volume with a service account token has
-// the local namespace (projectTokens).
+// filesOfTheProvider lists the files of a volume from the downward API whose values are those of the provider. A volume with a service account token
+// has the local namespace (projectTokens).
 func filesOfTheProvider(v *corev1.Volume) (out []string) {
 	add := func(items []corev1.DownwardAPIVolumeFile, paths ...string) {
 		for _, item := range items {

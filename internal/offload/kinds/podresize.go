@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // PartResources is the Field of the SpecPart for the resources of containers.
@@ -14,21 +14,21 @@ const PartResources = "resources"
 // resizeRefused is the prefix of a condition's message if the provider's API server refused the change that this virtual node requested.
 const resizeRefused = "the provider refused the change of resources: "
 
-// ResizeRefused returns the condition, as a kubelet would report it, of a Pod whose change of resources was refused. It shows programs that the resources
-// in the specification are not granted. The reason is PodReasonInfeasible, or PodReasonDeferred if the change may be accepted later.
+// ResizeRefused returns the condition, as a kubelet would report it, of a Pod whose change of resources was refused. The condition shows that the pod
+// does not have the resources in its specification. The reason is PodReasonInfeasible, or PodReasonDeferred if the change may be accepted later.
 func ResizeRefused(reason, message string) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// withResize adds the PodResizePending condition to want, for a change of resources that never reached the remote Pod's kubelet. There are two sources.
-// Either the provider's controller reports the condition in the ShadowPod. Or the provider's API server refused to change the ShadowPod, in this
-// reconciliation (refusal) or earlier, and the change is still pending.
-func withResize(want, local *corev1.Pod, shadow *offv1.ShadowPod, refusal string) {
+// withResize adds the PodResizePending condition to want, for a change of resources that never reached the remote Pod's kubelet. There are two
+// sources. Either the provider's controller reports the condition in the ShadowPod. Or the provider's API server refused to change the ShadowPod, in
+// this reconciliation (refusal) or earlier, and the change is still pending.
+func withResize(want, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, refusal string) {
 	if shadow == nil || Finished(want) || condition(want, corev1.PodResizePending) != nil {
 		return
 	}
-	if told := shadow.Status.Pod; told != nil {
-		for _, c := range told.Conditions {
+	if reported := shadow.Status.Pod; reported != nil {
+		for _, c := range reported.Conditions {
 			if c.Type == corev1.PodResizePending {
 				c.ObservedGeneration = 0
 				want.Status.Conditions = append(want.Status.Conditions, c)

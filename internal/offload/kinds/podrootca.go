@@ -18,13 +18,13 @@ func RootCA(origin string) string {
 	return name
 }
 
-// ofAPIServer tells whether a projected ClusterTrustBundle is the CA of the API server.
+// ofAPIServer reports whether a projected ClusterTrustBundle is the CA of the API server.
 func ofAPIServer(bundle *corev1.ClusterTrustBundleProjection) bool {
 	return bundle.SignerName != nil && *bundle.SignerName == apiServerSigner
 }
 
-// trustProblems returns one sentence for each ClusterTrustBundle that a Pod needs. These objects belong to a cluster and are not copied, so the Pod would
-// trust the authorities of the provider.
+// trustProblems returns one sentence for each ClusterTrustBundle that a Pod needs. These objects belong to a cluster and are not copied, so the Pod
+// would trust the certificate authorities of the provider.
 func trustProblems(local *corev1.Pod) (out []string) {
 	if local.Annotations[AnnotationAPIServerSupport] == APIServerRemote {
 		return nil
@@ -52,7 +52,8 @@ func trustProblems(local *corev1.Pod) (out []string) {
 	return out
 }
 
-// renameRootCA changes every reference to the root CA in a remote spec to the name of its reflected copy. The original name is the provider's own root CA.
+// renameRootCA changes every reference to the root CA in a remote spec to the name of its reflected copy. The original name is the provider's own
+// root CA.
 func renameRootCA(spec *corev1.PodSpec, o PodOptions) {
 	rename := func(name *string, optional **bool) {
 		if *name != rootCA {

@@ -8,18 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bindingLabels are labels that admission or the binding at the origin sets on a Pod: the topology labels of its node there, the virtual node. The provider
-// sets its own.
+// bindingLabels are labels that admission in the origin cluster sets on a Pod at its binding: the topology labels of the virtual node. They are not
+// copied, because the provider sets the topology labels of its own node.
 var bindingLabels = []string{"topology.kubernetes.io/*", "topology.k8s.io/*"}
 
-// admissionAnnotations are annotations in which admission at the origin records its changes of a Pod. The provider's own admission sets its own.
+// admissionAnnotations are annotations in which admission in the origin cluster records its changes of a Pod. They are not copied, because the
+// provider's admission records its own changes.
 var admissionAnnotations = []string{"kubernetes.io/limit-ranger", "openshift.io/scc", "kubernetes.io/psp"}
 
 // WithoutBinding removes from labels, in place, the labels that admission or a binding sets.
 func WithoutBinding(labels map[string]string) { drop(labels, bindingLabels) }
 
-// unmerge removes from a selector, in place, the requirements that an API server derived from keys and the labels of the Pod when it stored the Pod. The
-// provider's API server derives them again, and refuses keys that the selector already contains.
+// unmerge removes from a selector, in place, the requirements that an API server derived from keys and the labels of the Pod when it stored the Pod.
+// The provider's API server derives them again, and refuses keys that the selector already contains.
 func unmerge(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
 	if selector == nil || len(keys) == 0 {
 		return
@@ -36,8 +37,8 @@ func unmergeTerm(term *corev1.PodAffinityTerm, labels map[string]string) {
 	unmerge(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
 }
 
-// ofOrigin tells whether a topology spread constraint can be enforced only in the origin cluster. Nodes of the provider need not have the label of its
-// topologyKey, and a node without the label is not eligible. All nodes have the host name label.
+// ofOrigin reports whether a topology spread constraint can be enforced only in the origin cluster. Nodes of the provider need not have the label of
+// its topologyKey, and a node without the label is not eligible. All nodes have the host name label.
 func ofOrigin(c *corev1.TopologySpreadConstraint) bool {
 	return c.WhenUnsatisfiable == corev1.DoNotSchedule && c.TopologyKey != corev1.LabelHostname
 }

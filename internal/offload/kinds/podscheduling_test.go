@@ -17,7 +17,7 @@ func requirement(key string, operator metav1.LabelSelectorOperator, values ...st
 	return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
 }
 
-// TestDerivedSelectors copies objects with values that the API server derived, and the other API server derives the same ones.
+// TestDerivedSelectors: values that the API server derived are not copied, and the provider's API server derives the same ones.
 func TestDerivedSelectors(t *testing.T) {
 	tier := requirement("tier", metav1.LabelSelectorOpIn, "a", "b")
 	stored := pod(func(p *corev1.Pod) {
@@ -118,7 +118,7 @@ func TestFieldsOfTheOriginAreNotCopied(t *testing.T) {
 	if shadow.Annotations["note"] != "mine" || shadow.Annotations["kubernetes.io/limit-ranger"]+shadow.Annotations["openshift.io/scc"] != "" {
 		t.Errorf("annotations %v", shadow.Annotations)
 	}
-	// One of a release before, which sent them.
+	// The ShadowPod was created by an earlier release, which copied such labels.
 	shadow.Labels[corev1.LabelTopologyZone] = "north"
 	shadow.Annotations[AnnotationLabels] += "," + corev1.LabelTopologyZone
 	if out, changed := ShadowPodMetadata(shadow, local, nil, options); !changed || out.Labels[corev1.LabelTopologyZone] != "" {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -19,8 +19,8 @@ import (
 const (
 	// LabelRemoteUnavailable ("true"), on a local Pod, means that it is not ready because its provider, or the network to it, is unreachable.
 	LabelRemoteUnavailable = "liqo.io/remote-unavailable"
-	// AnnotationRestarts, on a local Pod whose remote Pod was recreated, holds the restart counts of its containers in the former remote Pods: name=count,
-	// separated by commas.
+	// AnnotationRestarts, on a local Pod whose remote Pod was recreated, holds the restart counts of its containers in the former remote Pods:
+	// name=count, separated by commas.
 	AnnotationRestarts = "offloading.liqo.io/restarts"
 	// AnnotationRemoteUID, on a local Pod, is the UID of the remote Pod whose status it shows. It distinguishes that Pod from a recreated one.
 	AnnotationRemoteUID = "offloading.liqo.io/remote-uid"
@@ -29,14 +29,14 @@ const (
 	AnnotationOffloaded = "offloading.liqo.io/offloaded"
 )
 
-// PodStatus returns local with the status of remote, its Pod in the provider, and with the label and annotation of an offloaded Pod. One patch can write
-// both.
+// PodStatus returns local with the status of remote, its Pod in the provider, and with the label and annotation of an offloaded Pod. One patch can
+// write both.
 //
 // The remote status is copied as a whole, except for fields that only the local cluster knows. These are QoS class, nominated node, resource claims,
 // generation, and conditions that others set on the local Pod.
 //
-// If the remote Pod is being deleted and the local Pod is not, the provider will recreate the remote Pod, unless its end is conclusive. The phase of the
-// remote Pod is ignored then; the local Pod only becomes not ready.
+// If the remote Pod is being deleted and the local Pod is not, the provider will recreate the remote Pod, unless its phase is conclusive
+// (Conclusive). The phase of the remote Pod is ignored then; the local Pod only becomes not ready.
 func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	out := offloaded(local)
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
@@ -61,14 +61,14 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 	if unavailable {
 		notReady(&out.Status, local, reasons.RemoteUnavailable)
 	}
-	localTimes(out, local, another(local, remote), o.Now)
+	localTimes(out, local, showsAnother(local, remote), o.Now)
 	mark(out, unavailable)
 	return out
 }
 
 // ShownStatus returns PodStatus together with the resize condition that the ShadowPod reports. If the provider refused a change of resources in this
 // reconciliation, refusal is its reason, otherwise it is empty.
-func ShownStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod, refusal string, o PodOptions) *corev1.Pod {
+func ShownStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, refusal string, o PodOptions) *corev1.Pod {
 	out := PodStatus(local, remote, o)
 	withResize(out, local, shadow, refusal)
 	if !o.Now.IsZero() {
@@ -82,8 +82,8 @@ func ShownStatus(local *corev1.Pod, shadow *offv1.ShadowPod, remote *corev1.Pod,
 	return out
 }
 
-// another tells whether the local Pod shows the status of a remote Pod other than remote.
-func another(local, remote *corev1.Pod) bool {
+// showsAnother reports whether the local Pod shows the status of a remote Pod other than remote.
+func showsAnother(local, remote *corev1.Pod) bool {
 	shown := local.Annotations[AnnotationRemoteUID]
 	return Offloaded(local) && shown != "" && shown != string(remote.UID)
 }
@@ -117,7 +117,7 @@ func AddressProblem(remote *corev1.Pod, o PodOptions) error {
 	return err
 }
 
-// Offloaded tells whether a ShadowPod was created for this very Pod.
+// Offloaded reports whether a ShadowPod was created for this very Pod.
 func Offloaded(local *corev1.Pod) bool {
 	return local.UID != "" && local.Annotations[AnnotationOffloaded] == string(local.UID)
 }
@@ -128,12 +128,12 @@ func offloaded(local *corev1.Pod) *corev1.Pod {
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
-	out.Labels[offv1.LabelShadowPod] = "true"
+	out.Labels[offloadingv1beta1.LabelShadowPod] = "true"
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
 	if !Offloaded(local) {
-		// They belong to the Pod whose manifest local was created from.
+		// These annotations describe another Pod: local was created from the manifest of that Pod.
 		delete(out.Annotations, AnnotationRestarts)
 		delete(out.Annotations, AnnotationRemoteUID)
 	}
@@ -164,13 +164,14 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 	}
 }
 
-// conditions returns the remote conditions, without the readiness gates that this cluster reports to the provider. It appends conditions that exist only on
-// the local Pod: readiness gates of local controllers, and conditions such as the record of an eviction. Conditions of a former remote Pod are dropped.
+// conditions returns the remote conditions, without the readiness gates that this cluster reports to the provider. It appends conditions that exist
+// only on the local Pod: readiness gates of local controllers, and conditions such as the record of an eviction. Conditions of a former remote Pod
+// are dropped.
 func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(remote.Status.Conditions)+1)
-	told := ParseGates(remote.Annotations[AnnotationGates])
+	reported := ParseGates(remote.Annotations[AnnotationGates])
 	for _, c := range remote.Status.Conditions {
-		if _, ours := told[c.Type]; ours && condition(local, c.Type) != nil {
+		if _, ours := reported[c.Type]; ours && condition(local, c.Type) != nil {
 			continue
 		}
 		var before int64
@@ -183,10 +184,10 @@ func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 		}
 		out = append(out, c)
 	}
-	another := another(local, remote)
+	another := showsAnother(local, remote)
 	for _, c := range local.Status.Conditions {
 		known := slices.ContainsFunc(out, func(have corev1.PodCondition) bool { return have.Type == c.Type })
-		_, ours := told[c.Type]
+		_, ours := reported[c.Type]
 		gate := slices.ContainsFunc(local.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == c.Type })
 		if !known && !kubelets(c.Type) && (ours || !gate || !another) {
 			out = append(out, c)
@@ -195,8 +196,8 @@ func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
 	return out
 }
 
-// observed returns the observed generation for a local status or condition: the local generation if the remote one is set. Otherwise it keeps the previous
-// value: API servers do not let it be reset, so each write would be followed by another attempt.
+// observed returns the observed generation for a local status or condition. It is the local generation if the remote one is set. Otherwise observed
+// keeps the previous value: an API server ignores an attempt to reset it, so the status would be written again and again.
 func observed(remote, local, before int64) int64 {
 	if remote == 0 {
 		return before
@@ -204,7 +205,7 @@ func observed(remote, local, before int64) int64 {
 	return local
 }
 
-// kubelets tells whether a condition belongs to the kubelet.
+// kubelets reports whether a condition belongs to the kubelet.
 func kubelets(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
@@ -233,14 +234,14 @@ func notReady(s *corev1.PodStatus, local *corev1.Pod, reason string) {
 	}
 }
 
-// restarts adds the restart counts of former remote Pods to s, the status of remote. If remote is another Pod than the one shown so far, the former counts
-// are kept, and the end of the former Pod counts as one restart of every container that ran. UIDs distinguish the remote Pods, since the clocks of nodes
-// and API servers differ.
+// restarts adds the restart counts of former remote Pods to s, the status of remote. If remote is another Pod than the one shown so far, the former
+// counts are kept, and the end of the former Pod counts as one restart of every container that ran. UIDs distinguish the remote Pods, since the
+// clocks of nodes and API servers differ.
 //
 // A recreated Pod has no container statuses until a node accepts it. Containers with counted restarts that always restart get a status even then, so
 // that their counts never decrease. Other containers can't leave the terminated state: the API server refuses such a status update. But it accepts a
-// status without the container, and later a new one. So the first status of a recreated Pod omits a container that terminated in the former Pod and has
-// not terminated in this one.
+// status without the container, and later a new one. So the first status of a recreated Pod omits a container that terminated in the former Pod and
+// has not terminated in this one.
 func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	base := parseRestarts(out.Annotations[AnnotationRestarts])
 	before := slices.Concat(out.Status.InitContainerStatuses, out.Status.ContainerStatuses)
@@ -276,8 +277,8 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 		}
 		for i := range of.containers {
 			c := &of.containers[i]
-			told := slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
-			if count := base[c.Name]; count > 0 && !told && alwaysRestarts(out, c) && !Finished(remote) {
+			reported := slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+			if count := base[c.Name]; count > 0 && !reported && alwaysRestarts(out, c) && !Finished(remote) {
 				*of.statuses = append(*of.statuses, corev1.ContainerStatus{
 					Name: c.Name, Image: c.Image, RestartCount: count, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
 				})
@@ -286,7 +287,7 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 	}
 }
 
-// alwaysRestarts tells whether a container is restarted however it terminated.
+// alwaysRestarts reports whether a container is restarted however it terminated.
 func alwaysRestarts(pod *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -294,7 +295,7 @@ func alwaysRestarts(pod *corev1.Pod, c *corev1.Container) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
-// ran tells whether a container was started at least once.
+// ran reports whether a container was started at least once.
 func ran(c *corev1.ContainerStatus) bool {
 	return c.ContainerID != "" || c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
 }
@@ -318,7 +319,8 @@ func parseRestarts(s string) map[string]int32 {
 	return base
 }
 
-// Starting tells whether a status belongs to a Pod that starts normally and is not ready yet. Its intermediate states need not be written one by one.
+// Starting reports whether a status belongs to a Pod that starts normally and is not ready yet. Its intermediate states need not be written one by
+// one.
 func Starting(s *corev1.PodStatus) bool {
 	if s.Phase != corev1.PodPending && s.Phase != corev1.PodRunning || s.Reason != "" {
 		return false

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// TestEveryFieldOfAStatusHasARule walks over all fields of a PodStatus: each comes from the provider, stays as it is here, or is made.
+// TestEveryFieldOfAStatusHasARule checks all fields of a PodStatus: each is copied from the provider, kept from the local Pod, or computed.
 func TestEveryFieldOfAStatusHasARule(t *testing.T) {
 	const remote, local, made = "remote", "local", "made"
 	rules := map[string]string{
@@ -28,7 +28,7 @@ func TestEveryFieldOfAStatusHasARule(t *testing.T) {
 	for field := range reflect.TypeFor[corev1.PodStatus]().Fields() {
 		t.Run(field.Name, func(t *testing.T) {
 			theirs, ours := pod(nil), pod(nil)
-			if field.Name == "Conditions" { // what they say of the remote generation is true of the local one
+			if field.Name == "Conditions" { // the observed generations in the conditions become the local generation
 				ours.Generation = 7
 			}
 			fill(reflect.ValueOf(&theirs.Status).Elem().FieldByName(field.Name), 0)
@@ -80,7 +80,7 @@ func TestPodStatus(t *testing.T) {
 	remote := running(0, t0, t0.Add(time.Second))
 
 	out := PodStatus(pod(nil), remote, options)
-	if out.Labels[offv1.LabelShadowPod] != "true" || !Offloaded(out) || out.Status.HostIP != "10.0.0.1" || len(out.Status.PodIPs) != 2 || ready(out) != corev1.ConditionTrue {
+	if out.Labels[offloadingv1beta1.LabelShadowPod] != "true" || !Offloaded(out) || out.Status.HostIP != "10.0.0.1" || len(out.Status.PodIPs) != 2 || ready(out) != corev1.ConditionTrue {
 		t.Errorf("labels %v, status %+v", out.Labels, out.Status)
 	}
 	if again := PodStatus(out, remote, options); !reflect.DeepEqual(out, again) {
@@ -120,7 +120,7 @@ func TestPodStatus(t *testing.T) {
 		told.Status.ObservedGeneration, told.Status.Conditions[0].ObservedGeneration = 1, 1
 		local := pod(func(p *corev1.Pod) { p.Generation = 3 })
 		local.Status = PodStatus(local, told, options).Status
-		for name, again := range map[string]*corev1.Pod{"told": told, "not told": remote} { // an API server keeps them in both
+		for name, again := range map[string]*corev1.Pod{"told": told, "not told": remote} { // an API server keeps observed generations that a later status omits
 			if s := PodStatus(local, again, options).Status; s.ObservedGeneration != 3 || s.Conditions[0].ObservedGeneration != 3 || s.Conditions[1].ObservedGeneration != 0 {
 				t.Errorf("%s: %d, conditions %+v", name, s.ObservedGeneration, s.Conditions)
 			}
@@ -166,7 +166,7 @@ func TestPodStatus(t *testing.T) {
 		if got.Status.Phase != corev1.PodRunning || ready(got) != corev1.ConditionFalse {
 			t.Errorf("while it is replaced: %+v", got.Status)
 		}
-		next := running(1, t0, t0) // by a clock that goes wrong
+		next := running(1, t0, t0) // the start time is not later than before, because the node's clock is wrong
 		next.UID = "p2"
 		got = PodStatus(got, next, options)
 		if n := got.Status.ContainerStatuses[0].RestartCount; n != 4 || got.Annotations[AnnotationRestarts] != "c=3" {
@@ -186,7 +186,7 @@ func TestPodStatus(t *testing.T) {
 			}
 			local = PodStatus(local, next, options)
 			want := int32(i + 1)
-			if uid == "p4" { // of p3 nothing was seen that could have ended
+			if uid == "p4" { // the former Pod p3 never had a running container, so its end is no restart
 				want--
 			}
 			if s := local.Status.ContainerStatuses; len(s) != 1 || s[0].Name != "c" || s[0].RestartCount != want || s[0].Ready != (uid != "p3") {
@@ -223,7 +223,7 @@ func TestPodStatus(t *testing.T) {
 				t.Errorf("%+v, want %d init containers", local.Status, want)
 			}
 		}
-		// A container's own policy is the one that counts.
+		// A container's own restart policy overrides that of the Pod.
 		other := local.DeepCopy()
 		other.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		other.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: new(corev1.ContainerRestartPolicyNever)}}
@@ -266,9 +266,9 @@ func TestPodStatus(t *testing.T) {
 	})
 }
 
-// endedShadow is the ShadowPod of a release that kept nothing of the end but the phase.
-func endedShadow(phase corev1.PodPhase) *offv1.ShadowPod {
-	return &offv1.ShadowPod{Status: offv1.ShadowPodStatus{Phase: phase}}
+// endedShadow is the ShadowPod of an earlier release that recorded only the final phase.
+func endedShadow(phase corev1.PodPhase) *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{Status: offloadingv1beta1.ShadowPodStatus{Phase: phase}}
 }
 
 func TestEnds(t *testing.T) {
@@ -283,7 +283,7 @@ func TestEnds(t *testing.T) {
 		{Aborted(local, "m"), corev1.PodFailed, "OffloadingAborted", 1},
 		{RemoteTerminated(local, endedShadow(corev1.PodSucceeded), options), corev1.PodSucceeded, "RemotePodTerminated", 0},
 		{RemoteTerminated(local, endedShadow(corev1.PodFailed), options), corev1.PodFailed, "RemotePodTerminated", 1},
-		{Aborted(pod(nil), "m"), corev1.PodFailed, "OffloadingAborted", 1}, // nothing was ever seen of its containers
+		{Aborted(pod(nil), "m"), corev1.PodFailed, "OffloadingAborted", 1}, // a pod without any reported container status
 	} {
 		s := test.got.Status
 		if s.Phase != test.phase || s.Reason != test.reason || ready(test.got) == corev1.ConditionTrue || !Finished(test.got) {

@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// localTimes replaces, in the status for a local Pod, timestamps of the provider's clock by timestamps of this cluster's clock, since local controllers
-// compare them with their own clock. A state that the local Pod (shown) has already keeps its time, so that no write is caused by a timestamp alone.
+// localTimes replaces, in the status for a local Pod, timestamps of the provider's clock by timestamps of this cluster's clock, since local
+// controllers compare them with their own clock. A state that the local Pod (shown) has already keeps its time, so that no write is caused by a
+// timestamp alone.
 //
 // A condition gets the time when it was first observed here. Times of containers stay, but are limited to the lifetime of the local Pod.
 func localTimes(pod, shown *corev1.Pod, anotherPod bool, now time.Time) {

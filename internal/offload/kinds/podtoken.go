@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Labels, annotations and limits of the Secret with the tokens of a Pod.
@@ -30,8 +30,8 @@ const (
 	maxSecretName = 253
 	// namespaceKey holds the local namespace, since the downward API of the remote Pod returns the remote namespace.
 	namespaceKey = "namespace"
-	// tokenLifetime is the longest lifetime of a token, in seconds. Tokens are stored in another cluster, so they live no longer than those of a kubelet by
-	// default. The value differs from 3607 s, which API servers may extend to a year.
+	// tokenLifetime is the longest lifetime of a token, in seconds. Tokens are stored in another cluster, so they live no longer than those of a
+	// kubelet by default. The value differs from 3607 s, which API servers may extend to a year.
 	tokenLifetime = 3600
 	minLifetime   = 600
 	// tokenLimit is the maximum number of tokens of a Pod.
@@ -48,19 +48,21 @@ type Token struct {
 	Seconds int64
 }
 
-// TokenSecret returns the name of the Secret with the tokens of a Pod. The name ends in a hash of the Pod's name: the namespace contains the user's Secrets
-// as well, and a user may have a Secret named POD-token.
+// TokenSecret returns the name of the Secret with the tokens of a Pod. The name ends in a hash of the Pod's name: the namespace contains the user's
+// Secrets as well, and a user may have a Secret named POD-token.
 func TokenSecret(pod string) string {
 	sum := sha256.Sum256([]byte("tokens of pod " + pod))
 	suffix := tokenSuffix + "-" + hex.EncodeToString(sum[:4])
 	return strings.TrimRight(pod[:min(len(pod), maxSecretName-len(suffix))], "-.") + suffix
 }
 
-// FormerTokenSecret returns the name that earlier releases gave to that Secret. Pods that they offloaded read their tokens from it.
+// FormerTokenSecret returns the name that earlier releases gave to the Secret with the tokens of a Pod. Pods that those releases offloaded still use
+// it.
 func FormerTokenSecret(pod string) string { return pod + tokenSuffix }
 
-// PodOfTokens returns the name of the Pod whose tokens a Secret holds, an empty string if it holds none. The name comes from the annotation, since the
-// Secret's name may be truncated. It counts only if the Secret has a name of TokenSecret or FormerTokenSecret: anyone with access there can edit annotations.
+// PodOfTokens returns the name of the Pod whose tokens a Secret holds, an empty string if it holds none. The name comes from the annotation, since
+// the Secret's name may be truncated. The annotation counts only if the Secret has a name of TokenSecret or FormerTokenSecret, because every user
+// with access to the namespace can edit annotations.
 func PodOfTokens(secret metav1.Object) string {
 	pod, name := secret.GetAnnotations()[AnnotationTokenPod], secret.GetName()
 	if pod == "" || name != TokenSecret(pod) && name != FormerTokenSecret(pod) {
@@ -75,8 +77,8 @@ func tokenKey(volume, path string) string {
 	return volume + "-" + hex.EncodeToString(sum[:3])
 }
 
-// Tokens returns the tokens that a Pod gets in the provider, in the order of its volumes. It returns none if the Pod does not use the API server of this
-// cluster, or can't reach it.
+// Tokens returns the tokens that a Pod gets in the provider, in the order of its volumes. It returns none if the Pod does not use the API server of
+// this cluster, or can't reach it.
 func Tokens(local *corev1.Pod, o PodOptions) []Token {
 	if !usesOriginAPIServer(local, o) {
 		return nil
@@ -105,7 +107,7 @@ func Tokens(local *corev1.Pod, o PodOptions) []Token {
 	return out
 }
 
-// RequestsTokens tells whether a Pod requests service account tokens in its volumes.
+// RequestsTokens reports whether a Pod requests service account tokens in its volumes.
 func RequestsTokens(local *corev1.Pod) bool {
 	return slices.ContainsFunc(local.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
@@ -136,13 +138,14 @@ func TokenVolumes(volumes []corev1.Volume) []corev1.Volume {
 	return out
 }
 
-// TokensSecret returns the Secret for the tokens of a Pod, in a namespace of the provider. It has no tokens yet; FillTokens adds them before the write.
+// TokensSecret returns the Secret for the tokens of a Pod, in a namespace of the provider. It has no tokens yet; FillTokens adds them before the
+// write.
 func TokensSecret(local *corev1.Pod, namespace string, o PodOptions) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: TokenSecret(local.Name),
 			// Without a destination label: it is no copy of a Secret.
-			Labels:      map[string]string{api.LabelOrigin: o.Origin, offv1.LabelNodeName: o.Node, LabelServiceAccount: labelValue(local.Spec.ServiceAccountName)},
+			Labels:      map[string]string{api.LabelOrigin: o.Origin, offloadingv1beta1.LabelNodeName: o.Node, LabelServiceAccount: labelValue(local.Spec.ServiceAccountName)},
 			Annotations: map[string]string{AnnotationTokenPod: local.Name, AnnotationTokenPodUID: string(local.UID)},
 		},
 		Type: corev1.SecretTypeOpaque,
@@ -158,14 +161,14 @@ func labelValue(name string) string {
 	return name
 }
 
-// OwnsTokens tells whether a Secret of the provider holds tokens of this node's pods.
+// OwnsTokens reports whether a Secret of the provider holds tokens of this node's pods.
 func OwnsTokens(secret *corev1.Secret, o PodOptions) bool {
 	_, tokens := secret.Labels[LabelServiceAccount]
-	return tokens && secret.Labels[api.LabelOrigin] == o.Origin && secret.Labels[offv1.LabelNodeName] == o.Node
+	return tokens && secret.Labels[api.LabelOrigin] == o.Origin && secret.Labels[offloadingv1beta1.LabelNodeName] == o.Node
 }
 
-// FillTokens adds tokens, by key, to a Secret that TokensSecret returned. now is the current time, and expires is when the first token expires. The tokens
-// have to be replaced when a fifth of their lifetime is left, as a kubelet does, but no sooner than after a minute.
+// FillTokens adds tokens, by key, to a Secret that TokensSecret returned. now is the current time, and expires is when the first token expires. The
+// tokens have to be replaced when a fifth of their lifetime is left, as a kubelet does, but no sooner than after a minute.
 func FillTokens(secret *corev1.Secret, tokens map[string]string, now, expires time.Time) {
 	for key, token := range tokens {
 		secret.Data[key] = []byte(token)

@@ -36,7 +36,7 @@ func access(p *corev1.Pod) {
 	}
 }
 
-// namespaceOfRemotePod stays a question to the provider: Services there are found by the namespace that the pod has there.
+// namespaceOfRemotePod stays a reference, which the provider resolves to the remote namespace: pods find Services in the provider by that namespace.
 var namespaceOfRemotePod = corev1.EnvVar{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}
 
 func TestPodsUseTheOriginAPIServer(t *testing.T) {
@@ -154,7 +154,7 @@ func TestTokensAreReplacedInTime(t *testing.T) {
 	if TokensDue(secret, local, append(wanted, Token{Key: "more"}), now) != 0 {
 		t.Error("one of two tokens serves")
 	}
-	FillTokens(secret, nil, now, now.Add(-time.Hour)) // by a clock that goes wrong
+	FillTokens(secret, nil, now, now.Add(-time.Hour)) // the token expired an hour ago, because a clock is wrong
 	if due := TokensDue(secret, local, wanted, now); due != time.Minute {
 		t.Errorf("they are replaced all the time: due in %s", due)
 	}
@@ -172,7 +172,7 @@ func TestLongNamesOfServiceAccounts(t *testing.T) {
 	}
 }
 
-// tokensOf returns a Secret of that name that says it holds the tokens of a pod.
+// tokensOf returns a Secret of that name, with the annotation that it holds the tokens of a pod.
 func tokensOf(pod, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{AnnotationTokenPod: pod}}}
 }

@@ -82,7 +82,8 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 	}
 }
 
-// TestTrustBundlesOfTheOrigin: the CA of the origin's API server follows a pod that reads it from a ClusterTrustBundle. Other bundles are reported.
+// TestTrustBundlesOfTheOrigin: a pod that reads the CA of the origin's API server from a ClusterTrustBundle gets that CA in the provider. Other bundles are
+// reported.
 func TestTrustBundlesOfTheOrigin(t *testing.T) {
 	needs := func(name, signer *string) *corev1.Pod {
 		return pod(func(p *corev1.Pod) {
@@ -119,7 +120,8 @@ func TestTrustBundlesOfTheOrigin(t *testing.T) {
 	}
 }
 
-// TestTokensAreReadableAsAKubeletHasThem: a kubelet makes a token readable for the user that all containers run as, which a Secret cannot.
+// TestTokensAreReadableAsAKubeletHasThem: a kubelet makes the file of a token readable for the user that all containers run as. A Secret can't set the owner of
+// a file, so the mode of the file grants access instead.
 func TestTokensAreReadableAsAKubeletHasThem(t *testing.T) {
 	user := func(id int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &id} }
 	for name, row := range map[string]struct {
@@ -180,7 +182,8 @@ func TestTheAPIServerHasAllItsNames(t *testing.T) {
 	}
 }
 
-// TestDebuggingContainersAreAdapted: an ephemeral container that was added to an offloaded pod gets the same API server, CA and account as the others.
+// TestDebuggingContainersAreAdapted: an ephemeral container that was added to an offloaded pod gets the same API server, CA and service account as the other
+// containers.
 func TestDebuggingContainersAreAdapted(t *testing.T) {
 	local := pod(access)
 	shadow := ShadowPod(local, "shop-rome", withOriginAPIServer())
@@ -188,7 +191,7 @@ func TestDebuggingContainersAreAdapted(t *testing.T) {
 	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "c", EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "debug", Image: "shell", Env: []corev1.EnvVar{
 			{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: "ca.crt"}}},
-			local.Spec.Containers[0].Env[0], // the account
+			local.Spec.Containers[0].Env[0], // the local name of the service account
 		}, EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref}}},
 	}}}
 	before := local.DeepCopy()
@@ -221,8 +224,8 @@ func TestDebuggingContainersAreAdapted(t *testing.T) {
 	}
 }
 
-// TestNodeAndNamespaceOfTheProviderAreReported: a pod that reads its namespace or node, and uses the origin API server, gets a warning that the values are the
-// provider's.
+// TestNodeAndNamespaceOfTheProviderAreReported: a pod that reads its namespace or node, and uses the origin API server, gets a warning that the
+// values are the provider's.
 func TestNodeAndNamespaceOfTheProviderAreReported(t *testing.T) {
 	node := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}
 	asks := func(p *corev1.Pod) { access(p); p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, node) }

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"cmp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,8 +12,8 @@ import (
 // StorageClass is the default of PodOptions.VirtualStorageClass.
 const StorageClass = "liqo"
 
-// ephemeral adapts the claim template of a generic ephemeral volume to the provider. Its annotation may name the storage class. Otherwise the template's
-// own class stays, except for Liqo's class, which is left out: the provider gives such a claim its default class.
+// ephemeral adapts the claim template of a generic ephemeral volume to the provider. Its annotation may name the storage class. Otherwise the
+// template's own class stays, except for Liqo's class, which is left out: the provider gives such a claim its default class.
 func ephemeral(v *corev1.Volume, virtualClass string) {
 	if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
 		return
@@ -32,4 +33,13 @@ func ephemeral(v *corev1.Volume, virtualClass string) {
 		}
 	}
 	claim.Spec.VolumeName = "" // it would refer to a volume of this cluster
+}
+
+// remoteClaim makes a volume mount a claim that exists only in the remote namespace. An annotation of the pod names it, as PLACEHOLDER=CLAIM. In this
+// cluster, the pod mounts only the placeholder claim, so that it does not delay the deletion of any other claim.
+func remoteClaim(v *corev1.Volume, annotation string) {
+	placeholder, claim, found := strings.Cut(annotation, "=")
+	if found && claim != "" && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == placeholder {
+		v.PersistentVolumeClaim.ClaimName = claim
+	}
 }

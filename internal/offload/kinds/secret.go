@@ -23,7 +23,7 @@ func Secret(local *corev1.Secret, namespace string, o CopyOptions) (*corev1.Secr
 	return &corev1.Secret{ObjectMeta: copyMetadata(resourceSecrets, local, namespace, o), Type: in.Type, Data: in.Data, Immutable: in.Immutable}, ""
 }
 
-// letOut tells whether the user explicitly allows a Secret with a service account token to be copied. Such a token never expires.
+// letOut reports whether the user explicitly allows a Secret with a service account token to be copied. Such a token never expires.
 func letOut(local *corev1.Secret) bool {
 	_, allowed := local.Annotations[AnnotationAllow]
 	return allowed
@@ -34,7 +34,7 @@ func SecretProblem(local *corev1.Secret, o CopyOptions) error {
 	if _, skip := local.Annotations[AnnotationSkip]; skip || local.Type != corev1.SecretTypeServiceAccountToken || letOut(local) {
 		return nil
 	}
-	return fmt.Errorf("type %s is not copied to cluster %s, since its token never ends, and pods there that use the Secret do not start: give them a token of their own by a projected volume with "+
+	return fmt.Errorf("type %s is not copied to cluster %s, since its token never expires, and pods there that use the Secret do not start: give them a token of their own by a projected volume with "+
 		"serviceAccountToken, or annotate the Secret with %s to have it copied as type %s", local.Type, o.Destination, AnnotationAllow, corev1.SecretTypeOpaque)
 }
 

@@ -13,7 +13,7 @@ const AnnotationForceNodePort = "liqo.io/force-remote-node-port"
 // ServiceOptions holds the facts that the rules for Services depend on.
 type ServiceOptions struct {
 	CopyOptions
-	// LoadBalancerClass replaces the class of Services of type LoadBalancer. Empty, for a provider that offers no class, keeps the class.
+	// LoadBalancerClass replaces the class of Services of type LoadBalancer. If it is empty, because the provider offers no class, the class is kept.
 	LoadBalancerClass string
 	// RemoteNamespace returns the remote namespace of a local namespace, false if it has none.
 	RemoteNamespace func(namespace string) (string, bool)
@@ -113,13 +113,14 @@ func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	return out, Update
 }
 
-// nodePorts tells whether the ports of a Service may have node ports.
+// nodePorts reports whether the ports of a Service may have node ports.
 func nodePorts(s *corev1.ServiceSpec) bool {
 	return s.Type == corev1.ServiceTypeNodePort ||
 		s.Type == corev1.ServiceTypeLoadBalancer && (s.AllocateLoadBalancerNodePorts == nil || *s.AllocateLoadBalancerNodePorts)
 }
 
-// ServiceProblem returns a message for the user about the copy of a Service, or about why there is none; nil for nothing to report.
+// ServiceProblem returns what the user should know about the copy of a Service: what the copy lacks, or why there is no copy. It returns nil if there is
+// nothing to report.
 func ServiceProblem(local *corev1.Service, o ServiceOptions) error {
 	if Kept(local.Annotations, o.CopyOptions) != "" {
 		return nil
@@ -129,7 +130,7 @@ func ServiceProblem(local *corev1.Service, o ServiceOptions) error {
 		_, err := externalName(local.Spec.ExternalName, o.Destination, o.RemoteNamespace)
 		return err
 	case corev1.ServiceTypeLoadBalancer:
-		return unasked(resourceServices, local, o.CopyOptions)
+		return uncopied(resourceServices, local, o.CopyOptions)
 	default:
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 var serviceOptions = ServiceOptions{CopyOptions: CopyOptions{Origin: "rome", Destination: "milan"}}
@@ -168,16 +168,16 @@ func TestObjectsThatAreNotReflected(t *testing.T) {
 	skip, allow := map[string]string{AnnotationSkip: ""}, map[string]string{AnnotationAllow: "no matter what"}
 	for name, row := range map[string]struct {
 		annotations map[string]string
-		kind        offv1.ReflectionType
+		kind        offloadingv1beta1.ReflectionType
 		stays       bool
 	}{
 		"by default":               {nil, "", false},
-		"deny list":                {nil, offv1.DenyList, false},
-		"deny list, skipped":       {skip, offv1.DenyList, true},
-		"deny list, allowed":       {allow, offv1.DenyList, false},
-		"allow list":               {nil, offv1.AllowList, true},
-		"allow list, allowed":      {allow, offv1.AllowList, false},
-		"allow list, skipped only": {skip, offv1.AllowList, true},
+		"deny list":                {nil, offloadingv1beta1.DenyList, false},
+		"deny list, skipped":       {skip, offloadingv1beta1.DenyList, true},
+		"deny list, allowed":       {allow, offloadingv1beta1.DenyList, false},
+		"allow list":               {nil, offloadingv1beta1.AllowList, true},
+		"allow list, allowed":      {allow, offloadingv1beta1.AllowList, false},
+		"allow list, skipped only": {skip, offloadingv1beta1.AllowList, true},
 	} {
 		o := serviceOptions
 		o.Type = row.kind
@@ -224,8 +224,8 @@ func TestMergeService(t *testing.T) {
 		return func(s *corev1.Service) { s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, class }
 	}
 	for name, row := range map[string]struct {
-		before, after func(*corev1.Service) // of the local service
-		theirs        func(*corev1.Service) // what the provider did to the copy meanwhile
+		before, after func(*corev1.Service) // changes of the local Service before and after the first copy
+		theirs        func(*corev1.Service) // changes that the provider made to the copy in between
 		want          Change
 		check         func(*corev1.Service) bool
 	}{

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How long answers of the API server are cached, with the defaults of a kubelet, and how often at most the client CA is re-read.
+// Lifetimes of cached API server responses, with the defaults of a kubelet, and the minimum interval between two reads of the client CA.
 const (
 	allowTTL  = 5 * time.Minute
 	denyTTL   = 30 * time.Second
@@ -33,9 +33,9 @@ const (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// Authorizer authenticates and authorizes requests to this node's kubelet API, with the rules of a kubelet. A client needs a certificate of the cluster's
-// client CA or a bearer token that the API server accepts. It also needs permission for the subresource of this node that the path requires (see
-// subresources).
+// Authorizer authenticates and authorizes requests to this node's kubelet API, with the rules of a kubelet. A client needs a certificate of the
+// cluster's client CA or a bearer token that the API server accepts. It also needs permission for the subresource of this node that the path requires
+// (see subresources).
 type Authorizer struct {
 	client client.Client
 	node   string
@@ -48,7 +48,7 @@ type Authorizer struct {
 	rights map[string]verdict
 }
 
-// verdict is a cached answer of the API server.
+// verdict is a cached response of the API server.
 type verdict struct {
 	user    authenticationv1.UserInfo
 	ok      bool
@@ -77,7 +77,7 @@ func (g *Authorizer) Wrap(next http.Handler) http.Handler {
 		}
 		switch {
 		case err != nil:
-			http.Error(w, "asking for the rights of "+user.Username+": "+err.Error(), http.StatusInternalServerError)
+			http.Error(w, "checking the rights of "+user.Username+": "+err.Error(), http.StatusInternalServerError)
 		case !allowed:
 			text := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb(r.Method), about)
 			http.Error(w, text, http.StatusForbidden)
@@ -180,7 +180,7 @@ func subresources(path string) []string {
 	return []string{"proxy"}
 }
 
-// authorize tells whether the user may use that subresource of this node.
+// authorize reports whether the user may use that subresource of this node.
 func (g *Authorizer) authorize(ctx context.Context, user authenticationv1.UserInfo, method, about string) (bool, error) {
 	key := strings.Join(append([]string{verb(method), about, user.Username, user.UID, fmt.Sprint(user.Extra)}, user.Groups...), "\x00")
 	known, found := recall(g, g.rights, key)

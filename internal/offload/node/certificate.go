@@ -2,16 +2,11 @@ package node
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -24,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/pki"
 )
 
 // Limits for certificate signing requests. signingTimeout is how long to wait for approval and signature, as a kubelet does. signingRetry is the
@@ -33,9 +29,9 @@ const (
 	signingTimeout   = 15 * time.Minute
 	signingRetry     = 5 * time.Second
 	signingLastRetry = 30 * time.Minute
-	// signingPatience is how long TLS handshakes wait for the first signed certificate. It is usually signed within a second. Without the wait, a
+	// signingWait is how long TLS handshakes wait for the first signed certificate. It is usually signed within a second. Without the wait, a
 	// client that verifies the certificate would fail.
-	signingPatience = 5 * time.Second
+	signingWait = 5 * time.Second
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;watch
@@ -43,7 +39,7 @@ const (
 // Certificate is the serving certificate of the kubelet API. The cluster's signer for kubelet serving certificates issues it, it is renewed after two
 // thirds of its lifetime, and its key never leaves this process.
 //
-// If it is not signed within signingPatience, a self-signed certificate serves in the meantime, as with any kubelet. An API server that does not verify
+// If it is not signed within signingWait, a self-signed certificate serves in the meantime, as with any kubelet. An API server that does not verify
 // kubelets can then fetch logs; an API server that verifies them has to wait.
 type Certificate struct {
 	node    *Node
@@ -56,16 +52,16 @@ type Certificate struct {
 
 // NewCertificate returns the Certificate of a Node, self-signed until Run obtains a signed one.
 func NewCertificate(n *Node) (*Certificate, error) {
-	c := &Certificate{node: n, certified: make(chan struct{}), deadline: n.opts.Clock.Now().Add(signingPatience)}
+	c := &Certificate{node: n, certified: make(chan struct{}), deadline: n.opts.Clock.Now().Add(signingWait)}
 	own, err := c.selfSigned()
 	if err != nil {
-		return nil, fmt.Errorf("making a self-signed certificate: %w", err)
+		return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
 	}
 	c.current.Store(own)
 	return c, nil
 }
 
-// Get returns the current certificate; use it as tls.Config.GetCertificate. During the first signingPatience it waits for a signed certificate.
+// Get returns the current certificate; use it as tls.Config.GetCertificate. During the first signingWait it waits for a signed certificate.
 func (c *Certificate) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.serving(hello.Context())
 }
@@ -103,8 +99,7 @@ func (c *Certificate) Run(ctx context.Context) error {
 			opts.Log.Error("Failed to request a serving certificate", "node", opts.Name, "error", err)
 		case err == nil:
 			c.take(signed)
-			life := signed.Leaf.NotAfter.Sub(signed.Leaf.NotBefore)
-			delay = max(signed.Leaf.NotBefore.Add(life*2/3).Sub(opts.Clock.Now()), time.Minute)
+			delay = max(pki.RenewAt(signed.Leaf.NotBefore, signed.Leaf.NotAfter).Sub(opts.Clock.Now()), time.Minute)
 			opts.Log.Info("Received a serving certificate", "node", opts.Name, "expires", signed.Leaf.NotAfter)
 		}
 		failures++
@@ -138,20 +133,24 @@ func signingDelay(failures int) time.Duration {
 func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, signingTimeout)
 	defer cancel()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := pki.NewKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("generating a key: %w", err)
+		return nil, err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+	request, err := pki.Request(rand.Reader, key, &x509.CertificateRequest{
 		Subject: c.subject(), IPAddresses: c.addresses(), DNSNames: []string{c.node.opts.Name},
-	}, key)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("signing a request: %w", err)
+		return nil, err
+	}
+	private, err := pki.PrivateKey(key)
+	if err != nil {
+		return nil, err
 	}
 	csr := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqo-kubelet-", Labels: map[string]string{api.LabelManaged: api.True}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Request:    request,
 			SignerName: certificatesv1.KubeletServingSignerName,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 		},
@@ -166,7 +165,11 @@ func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pair(chain, key)
+	pair, err := tls.X509KeyPair(chain, private)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate: %w", err)
+	}
+	return &pair, nil
 }
 
 // signed waits until the request is approved and signed, and returns the certificate chain in PEM.
@@ -215,43 +218,12 @@ func (c *Certificate) addresses() []net.IP {
 }
 
 func (c *Certificate) selfSigned() (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	own, err := pki.NewServer(rand.Reader, &x509.Certificate{
+		Subject: c.subject(), IPAddresses: c.addresses(), DNSNames: []string{c.node.opts.Name},
+	}, c.node.opts.Clock.Now(), 365*24*time.Hour, nil)
 	if err != nil {
 		return nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	now := c.node.opts.Clock.Now()
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: c.subject(), IPAddresses: c.addresses(), DNSNames: []string{c.node.opts.Name},
-		NotBefore: now.Add(-time.Minute), NotAfter: now.Add(365 * 24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	return pair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key)
-}
-
-// pair combines a certificate chain in PEM with its key. It returns an error if they do not match.
-func pair(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
-	out := &tls.Certificate{PrivateKey: key}
-	for block, rest := pem.Decode(chain); block != nil; block, rest = pem.Decode(rest) {
-		out.Certificate = append(out.Certificate, block.Bytes)
-	}
-	if len(out.Certificate) == 0 {
-		return nil, errors.New("reading the certificate: there is none")
-	}
-	leaf, err := x509.ParseCertificate(out.Certificate[0])
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate: %w", err)
-	}
-	if !key.PublicKey.Equal(leaf.PublicKey) {
-		return nil, errors.New("reading the certificate: it is for another key")
-	}
-	out.Leaf = leaf
-	return out, nil
+	pair, err := tls.X509KeyPair(own.Certificate, own.Key)
+	return &pair, err
 }

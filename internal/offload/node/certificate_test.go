@@ -54,7 +54,7 @@ func TestFirstClientGetsTheSignedCertificate(t *testing.T) {
 	if _, err := c.serving(gone); err == nil {
 		t.Error("who is gone is waited for")
 	}
-	clock.Step(signingPatience)
+	clock.Step(signingWait)
 	if served := <-ask(); served == nil || served == own || served == signed {
 		t.Error("where nobody signs the self-signed one serves after a while")
 	}

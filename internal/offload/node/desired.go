@@ -18,8 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/excerpt"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -32,7 +35,7 @@ const defaultPods = "110"
 // facts are the inputs from which a Node is derived.
 type facts struct {
 	// virtual is the VirtualNode.
-	virtual *offv1.VirtualNode
+	virtual *offloadingv1beta1.VirtualNode
 	// name is the name of the Node.
 	name string
 	// ip and port are the address of the node's kubelet API.
@@ -42,9 +45,9 @@ type facts struct {
 	version string
 	// problem is why the provider can't run pods, nil if it can.
 	problem error
-	// revoked tells that the provider refuses access to every remote namespace.
+	// revoked means that the provider refuses access to every remote namespace.
 	revoked bool
-	// networkChecked tells that the network affects readiness, networkUp that the network works.
+	// networkChecked means that the network affects readiness, networkUp that the network works.
 	networkChecked, networkUp bool
 	// extraLabels and extraAnnotations come from the options of the virtual kubelet.
 	extraLabels, extraAnnotations map[string]string
@@ -182,18 +185,65 @@ func status(out *corev1.Node, f facts) {
 	if f.problem != nil {
 		want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasons.KubeletNotReady, "the remote cluster does not answer: "+f.problem.Error()
 	}
+	if c := interrupted(f.virtual.Spec.InterruptedNodes); c.Status == corev1.ConditionTrue || slices.ContainsFunc(s.Conditions, isInterruption) {
+		want = append(want, c)
+	}
 	s.Conditions = conditions(s.Conditions, want, f.now)
 }
 
-// conditions merges want into have. A condition with the same status and reason keeps its times and its message: error messages vary between attempts
-// without a change of state. Conditions of types that only others set stay. NodeNetworkUnavailable is ours, so it is removed if want lacks it.
+// ProviderNodesInterrupted is the type of a condition of a virtual node. It is True while nodes of the provider are about to be shut down or do not
+// work. The condition is added when the first such node is reported.
+const ProviderNodesInterrupted corev1.NodeConditionType = "ProviderNodesInterrupted"
+
+func isInterruption(c corev1.NodeCondition) bool { return c.Type == ProviderNodesInterrupted }
+
+// interrupted returns the condition ProviderNodesInterrupted.
+func interrupted(nodes []authv1beta1.InterruptedNode) corev1.NodeCondition {
+	if len(nodes) == 0 {
+		return corev1.NodeCondition{
+			Type: ProviderNodesInterrupted, Status: corev1.ConditionFalse, Reason: reasons.NoNodeInterrupted,
+			Message: "the remote cluster reports no interrupted node",
+		}
+	}
+	nodes = nodes[:min(len(nodes), authv1beta1.MaxInterruptedNodes)] // the provider chooses what it reports
+	texts := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		texts = append(texts, fmt.Sprintf("%s (%s)", excerpt.Of(n.Name, kinds.MaxName), excerpt.Of(n.Cause, kinds.MaxName)))
+	}
+	return corev1.NodeCondition{
+		Type: ProviderNodesInterrupted, Status: corev1.ConditionTrue, Reason: reasons.NodesInterrupted,
+		Message: "nodes of the remote cluster are about to be shut down or do not work: " + strings.Join(texts, ", "),
+	}
+}
+
+// interruptionChange returns the Event about a change of the condition ProviderNodesInterrupted, with an empty reason if there is none.
+func interruptionChange(have, want *corev1.Node) (kind, reason, message string) {
+	of := func(n *corev1.Node) (c corev1.NodeCondition) {
+		if i := slices.IndexFunc(n.Status.Conditions, isInterruption); i >= 0 {
+			c = n.Status.Conditions[i]
+		}
+		return c
+	}
+	before, after := of(have), of(want)
+	switch {
+	case after.Status == corev1.ConditionTrue && after.Message != before.Message:
+		return corev1.EventTypeWarning, reasons.NodesInterrupted, after.Message
+	case after.Status == corev1.ConditionFalse && before.Status == corev1.ConditionTrue:
+		return corev1.EventTypeNormal, reasons.NoNodeInterrupted, after.Message
+	}
+	return "", "", ""
+}
+
+// conditions merges want into have. A condition with the same status and reason keeps its times and its message, because error messages vary between
+// attempts although the state is the same. Only the message of ProviderNodesInterrupted is part of the state. Conditions of types that only others
+// set stay. NodeNetworkUnavailable is ours, so it is removed if want lacks it.
 func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	out := make([]corev1.NodeCondition, 0, len(want))
 	find := func(list []corev1.NodeCondition, t corev1.NodeConditionType) int {
 		return slices.IndexFunc(list, func(c corev1.NodeCondition) bool { return c.Type == t })
 	}
 	for _, c := range want {
-		if i := find(have, c.Type); i >= 0 && have[i].Status == c.Status && have[i].Reason == c.Reason {
+		if i := find(have, c.Type); i >= 0 && have[i].Status == c.Status && have[i].Reason == c.Reason && (!isInterruption(c) || have[i].Message == c.Message) {
 			out = append(out, have[i])
 			continue
 		}
@@ -211,7 +261,7 @@ func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeC
 	return out
 }
 
-// foreign tells whether a Node with our name is not a virtual node.
+// foreign reports whether a Node with our name is not a virtual node.
 func foreign(n *corev1.Node) bool { return n.Labels[api.LabelType] != api.TypeVirtualNode }
 
 // leadsTo returns nil if the Node of that name is a virtual node whose kubelet API is at that address and port. node is nil if it does not exist.
@@ -220,11 +270,11 @@ func leadsTo(node *corev1.Node, name, ip string, port int32) error {
 	case node == nil:
 		return fmt.Errorf("there is no Node %s yet", name)
 	case foreign(node):
-		return fmt.Errorf("the existing Node %s is not a virtual node: rename one of them", name)
+		return fmt.Errorf("Node %s exists and is not a virtual node: create the VirtualNode under another name", name)
 	}
 	have := net.JoinHostPort(internalIP(node), strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
 	if want := net.JoinHostPort(ip, strconv.Itoa(int(port))); have != want {
-		return fmt.Errorf("the Node %s still has the address %s, not that of this pod, %s", name, have, want)
+		return fmt.Errorf("Node %s still has address %s instead of the address of this pod, %s", name, have, want)
 	}
 	return nil
 }

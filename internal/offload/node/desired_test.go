@@ -14,14 +14,14 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 func someFacts() facts {
 	return facts{
-		virtual: &offv1.VirtualNode{
+		virtual: &offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Name: "milan"},
-			Spec: offv1.VirtualNodeSpec{
+			Spec: offloadingv1beta1.VirtualNodeSpec{
 				ClusterID: "milan-id", Labels: map[string]string{"region": "north"},
 				ResourceQuota:  corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}},
 				StorageClasses: []authv1beta1.StorageType{{StorageClassName: "fast"}},
@@ -147,6 +147,53 @@ func TestNodeFollowsTheProvider(t *testing.T) {
 	f.networkChecked = false
 	if c := condition(desired(n, f), corev1.NodeNetworkUnavailable); c.Type != "" {
 		t.Errorf("the network counts although it is off: %+v", c)
+	}
+}
+
+// TestInterruptionsOfTheProvidersNodes: the condition and the Event name the nodes and the causes. A Node without interruptions has neither.
+func TestInterruptionsOfTheProvidersNodes(t *testing.T) {
+	f := someFacts()
+	node := desired(nil, f)
+	if c := condition(node, ProviderNodesInterrupted); c.Type != "" {
+		t.Errorf("without an interruption: %+v", c)
+	}
+	step := func(what string, status corev1.ConditionStatus, kind, reason string, nodes ...authv1beta1.InterruptedNode) {
+		t.Helper()
+		f.now = f.now.Add(time.Minute)
+		f.virtual.Spec.InterruptedNodes = nodes
+		next := desired(node, f)
+		c := condition(next, ProviderNodesInterrupted)
+		gotKind, gotReason, message := interruptionChange(node, next)
+		if c.Status != status || gotKind != kind || gotReason != reason || reason != "" && message != c.Message {
+			t.Errorf("%s: condition %+v, Event %s %s %q", what, c, gotKind, gotReason, message)
+		}
+		for _, n := range nodes {
+			if !strings.Contains(c.Message, n.Name+" ("+n.Cause+")") {
+				t.Errorf("%s: the message does not name %v: %s", what, n, c.Message)
+			}
+		}
+		if ready := condition(next, corev1.NodeReady); ready.Status != corev1.ConditionTrue {
+			t.Errorf("%s: the virtual node is not ready", what)
+		}
+		node = next
+	}
+	one, two := authv1beta1.InterruptedNode{Name: "gpu-1", Cause: "taint aws-node-termination-handler/spot-itn"}, authv1beta1.InterruptedNode{Name: "gpu-2", Cause: "is not ready"}
+	step("an interruption", corev1.ConditionTrue, corev1.EventTypeWarning, "NodesInterrupted", one)
+	began := condition(node, ProviderNodesInterrupted).LastTransitionTime
+	step("the same", corev1.ConditionTrue, "", "", one)
+	step("one more", corev1.ConditionTrue, corev1.EventTypeWarning, "NodesInterrupted", one, two)
+	if c := condition(node, ProviderNodesInterrupted); !c.LastTransitionTime.Equal(&began) {
+		t.Errorf("one more node is a transition: %+v", c)
+	}
+	step("the end", corev1.ConditionFalse, corev1.EventTypeNormal, "NoNodeInterrupted")
+	step("the same end", corev1.ConditionFalse, "", "")
+	many := make([]authv1beta1.InterruptedNode, 1000)
+	for i := range many {
+		many[i].Name, many[i].Cause = "\x1b[2J"+strings.Repeat("n", 10000), strings.Repeat("c", 10000)
+	}
+	f.virtual.Spec.InterruptedNodes = many
+	if c := condition(desired(node, f), ProviderNodesInterrupted); len(c.Message) > 10000 || strings.Contains(c.Message, "\x1b") {
+		t.Errorf("a provider makes a message of %d bytes: %.100q", len(c.Message), c.Message)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,31 +23,56 @@ type exposition struct {
 	name string
 }
 
-// family begins a metric, to which the next samples belong.
+// family starts a metric. The next samples belong to it.
 func (e *exposition) family(name, kind, help string) {
 	e.name = name
 	fmt.Fprintf(&e.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// sample writes a value. at is the time of its measurement; the zero time stands for the time of the response.
-func (e *exposition) sample(labels string, value float64, at time.Time) {
-	e.text.WriteString(e.name + labels + " " + strconv.FormatFloat(value, 'g', -1, 64))
-	if !at.IsZero() {
-		e.text.WriteString(" " + strconv.FormatInt(at.UnixMilli(), 10))
+// sample writes a value. at is the time of its measurement; the zero time stands for the time of the response. labels alternates names and values.
+func (e *exposition) sample(value float64, at time.Time, labels ...string) {
+	line := append(e.text.AvailableBuffer(), e.name...)
+	for i := 0; i+1 < len(labels); i += 2 {
+		separator := byte(',')
+		if i == 0 {
+			separator = '{'
+		}
+		line = append(append(append(line, separator), labels[i]...), `="`...)
+		if text := labels[i+1]; strings.ContainsAny(text, "\\\n\"") {
+			line = append(line, escaped.Replace(text)...)
+		} else {
+			line = append(line, text...)
+		}
+		line = append(line, '"')
 	}
-	e.text.WriteByte('\n')
+	if len(labels) > 0 {
+		line = append(line, '}')
+	}
+	line = strconv.AppendFloat(append(line, ' '), value, 'g', -1, 64)
+	if !at.IsZero() {
+		line = strconv.AppendInt(append(line, ' '), at.UnixMilli(), 10)
+	}
+	e.text.Write(append(line, '\n'))
 }
 
-// escaped is what a label value has of the format's own characters. Go's quotes would also escape others, which Prometheus does not understand.
+// escaped escapes the characters that have a meaning in the format. Go's quoting would also escape others, which Prometheus does not understand.
 var escaped = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// labels returns labels in the format of a sample, from names and values in turn.
-func labels(pairs ...string) string {
-	var all []string
-	for i := 0; i+1 < len(pairs); i += 2 {
-		all = append(all, pairs[i]+`="`+escaped.Replace(pairs[i+1])+`"`)
+// expositions pools the memory of responses that were sent. A response about a thousand pods takes half a megabyte, and the next response follows
+// soon.
+var expositions = sync.Pool{New: func() any { return &exposition{} }}
+
+// largestKept is the size of the largest response whose memory is reused.
+const largestKept = 4 << 20
+
+func newExposition() *exposition { return expositions.Get().(*exposition) }
+
+// release allows the next response to use the memory of this one.
+func (e *exposition) release() {
+	if e.text.Cap() <= largestKept {
+		e.text.Reset()
+		expositions.Put(e)
 	}
-	return "{" + strings.Join(all, ",") + "}"
 }
 
 func (e *exposition) respond(w http.ResponseWriter) {
@@ -65,50 +91,57 @@ func (s *stats) kubelet(w http.ResponseWriter, _ *http.Request) {
 		if pod.Status.Phase == corev1.PodRunning {
 			running++
 		}
-		for _, c := range statuses(pod) {
-			switch {
-			case c.State.Running != nil:
-				states["running"]++
-			case c.State.Terminated != nil:
-				states["exited"]++
+		for _, all := range statuses(pod) {
+			for i := range all {
+				switch {
+				case all[i].State.Running != nil:
+					states["running"]++
+				case all[i].State.Terminated != nil:
+					states["exited"]++
+				}
 			}
 		}
 	}
-	var out exposition
+	out := newExposition()
+	defer out.release()
 	out.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.")
-	out.sample(labels("node", s.node), 1, time.Time{})
+	out.sample(1, time.Time{}, "node", s.node)
 	out.family("kubelet_running_pods", "gauge", "Number of pods of this node that run in the provider")
-	out.sample("", float64(running), time.Time{})
+	out.sample(float64(running), time.Time{})
 	out.family("kubelet_running_containers", "gauge", "Number of containers of this node's pods, by state")
 	for _, state := range slices.Sorted(maps.Keys(states)) {
-		out.sample(labels("container_state", state), float64(states[state]), time.Time{})
+		out.sample(float64(states[state]), time.Time{}, "container_state", state)
 	}
 	out.respond(w)
 }
 
 // resource serves a kubelet's /metrics/resource.
 func (s *stats) resource(w http.ResponseWriter, r *http.Request) {
-	var out exposition
-	s.look(r.Context(), out.resource)
+	out := newExposition()
+	defer out.release()
+	s.read(r.Context(), out.resource)
 	out.respond(w)
 }
 
-// resource writes the usage of containers, pods and the node, sorted by name. The usage of the node is the sum over its pods, so it is unknown, and left
-// out, if the provider failed to report some of them; and so is that of a pod with an unmeasured container. A pod that the provider's metrics API does not
-// list at all is no failure: it lists a new pod only after the next measurement.
+// resource writes the usage of containers, pods and the node, sorted by name. The usage of the node is the sum over its pods. It is left out if the
+// provider failed to report some of them. The usage of a pod is left out if one of its containers is unmeasured. A pod that the provider's metrics
+// API does not list is no failure: the API lists a new pod only after the next measurement.
 func (e *exposition) resource(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
-	containers := e.containers(u, pods, func(key containerKey) string {
-		return labels("container", key.container, "namespace", key.pod.Namespace, "pod", key.pod.Name)
+	containers := e.containers(u, pods, func(out []string, key containerKey) []string {
+		return append(out, "container", key.container, "namespace", key.pod.Namespace, "pod", key.pod.Name)
 	})
 	containers("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", cpuSeconds)
 	containers("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", memoryBytes)
 	containers("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", nil)
-	totals := u.perPod()
 	perPod := func(name, kind, help string, value func(*reading) float64) {
 		e.family(name, kind, help)
-		for _, pod := range slices.SortedFunc(maps.Keys(totals), comparePods) {
+		for i := 0; i < len(u.keys); {
+			pod, total := u.keys[i].pod, reading{}
+			for ; i < len(u.keys) && u.keys[i].pod == pod; i++ {
+				total.include(u.containers[u.keys[i]])
+			}
 			if !u.partial[pod] {
-				e.sample(labels("namespace", pod.Namespace, "pod", pod.Name), value(totals[pod]), totals[pod].at)
+				e.sample(value(&total), total.at, "namespace", pod.Namespace, "pod", pod.Name)
 			}
 		}
 	}
@@ -116,28 +149,38 @@ func (e *exposition) resource(u *usage, pods map[types.NamespacedName]*corev1.Po
 	perPod("pod_memory_working_set_bytes", "gauge", "Current working set of the pod in bytes", memoryBytes)
 	if !failed {
 		e.family("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds")
-		e.sample("", u.node.seconds, u.node.at)
+		e.sample(u.node.seconds, u.node.at)
 		e.family("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes")
-		e.sample("", u.node.bytes, u.node.at)
+		e.sample(u.node.bytes, u.node.at)
 	}
 	e.failure("resource_scrape_error", failed)
 }
 
 // cadvisor serves a kubelet's /metrics/cadvisor, with the metrics that the provider reports.
 func (s *stats) cadvisor(w http.ResponseWriter, r *http.Request) {
-	var out exposition
-	s.look(r.Context(), out.cadvisor)
+	out := newExposition()
+	defer out.release()
+	s.read(r.Context(), out.cadvisor)
 	out.respond(w)
 }
 
 // cadvisor writes the usage of containers with the labels that cAdvisor gives them, from the status of their pods.
 func (e *exposition) cadvisor(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
-	containers := e.containers(u, pods, func(key containerKey) string {
-		c, _ := statusOf(pods[key.pod], key.container)
-		_, id, _ := strings.Cut(c.ContainerID, "://")
-		return labels("container", key.container, "image", c.Image, "name", id, "namespace", key.pod.Namespace, "pod", key.pod.Name)
+	identity := func(out []string, key containerKey) []string {
+		image, id := "", ""
+		if c := statusOf(pods[key.pod], key.container); c != nil {
+			image = c.Image
+			_, id, _ = strings.Cut(c.ContainerID, "://")
+		}
+		return append(out, "image", image, "name", id, "namespace", key.pod.Namespace, "pod", key.pod.Name)
+	}
+	perCPU := e.containers(u, pods, func(out []string, key containerKey) []string {
+		return identity(append(out, "container", key.container, "cpu", "total"), key)
 	})
-	containers("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", cpuSeconds)
+	containers := e.containers(u, pods, func(out []string, key containerKey) []string {
+		return identity(append(out, "container", key.container), key)
+	})
+	perCPU("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", cpuSeconds)
 	containers("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", memoryBytes)
 	containers("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.", nil)
 	e.failure("container_scrape_error", failed)
@@ -147,20 +190,19 @@ func cpuSeconds(r *reading) float64 { return r.seconds }
 
 func memoryBytes(r *reading) float64 { return r.bytes }
 
-// containers returns a function that writes a metric of the measured containers, sorted by name: the value of their reading or, if value is nil, their start.
+// containers returns a function that writes one metric, with a sample for each measured container. value computes a sample from the reading of the
+// container. If value is nil, the sample is the start time of the container. labelsOf appends the labels of a container.
 func (e *exposition) containers(
-	u *usage, pods map[types.NamespacedName]*corev1.Pod, labelsOf func(containerKey) string,
+	u *usage, pods map[types.NamespacedName]*corev1.Pod, labelsOf func([]string, containerKey) []string,
 ) func(name, kind, help string, value func(*reading) float64) {
-	keys := slices.SortedFunc(maps.Keys(u.containers), func(a, b containerKey) int {
-		return cmp.Or(comparePods(a.pod, b.pod), cmp.Compare(a.container, b.container))
-	})
+	labels := make([]string, 0, 12)
 	return func(name, kind, help string, value func(*reading) float64) {
 		e.family(name, kind, help)
-		for _, key := range keys {
-			if start := started(pods[key.pod], key.container); value != nil {
-				e.sample(labelsOf(key), value(u.containers[key]), u.containers[key].at)
-			} else if !start.IsZero() {
-				e.sample(labelsOf(key), float64(start.Unix()), time.Time{})
+		for _, key := range u.keys {
+			if value != nil {
+				e.sample(value(u.containers[key]), u.containers[key].at, labelsOf(labels, key)...)
+			} else if start := started(pods[key.pod], key.container); !start.IsZero() {
+				e.sample(float64(start.Unix()), time.Time{}, labelsOf(labels, key)...)
 			}
 		}
 	}
@@ -173,34 +215,36 @@ func (e *exposition) failure(name string, failed bool) {
 		value = 1
 	}
 	e.family(name, "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
-	e.sample("", value, time.Time{})
+	e.sample(value, time.Time{})
 }
 
 func comparePods(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// statuses returns the statuses of all containers of a Pod, of any kind.
-func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses)
+// statuses returns the statuses of all containers of a Pod, by kind.
+func statuses(pod *corev1.Pod) [3][]corev1.ContainerStatus {
+	return [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses}
 }
 
-// statusOf returns the status of a container of a Pod, false if there is none.
-func statusOf(pod *corev1.Pod, container string) (corev1.ContainerStatus, bool) {
+// statusOf returns the status of a container of a Pod, nil if there is none.
+func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
 	if pod == nil {
-		return corev1.ContainerStatus{}, false
+		return nil
 	}
-	all := statuses(pod)
-	i := slices.IndexFunc(all, func(c corev1.ContainerStatus) bool { return c.Name == container })
-	if i < 0 {
-		return corev1.ContainerStatus{}, false
+	for _, all := range statuses(pod) {
+		for i := range all {
+			if all[i].Name == container {
+				return &all[i]
+			}
+		}
 	}
-	return all[i], true
+	return nil
 }
 
 // started returns when a container of a Pod was started, the zero time if it is not running.
 func started(pod *corev1.Pod, container string) time.Time {
-	if c, ok := statusOf(pod, container); ok && c.State.Running != nil {
+	if c := statusOf(pod, container); c != nil && c.State.Running != nil {
 		return c.State.Running.StartedAt.Time
 	}
 	return time.Time{}

@@ -19,7 +19,7 @@ const (
 	leaseRetry    = time.Second
 )
 
-// Lost tells that we held the Lease and could not renew it for its whole duration. The cluster then considers this process dead and may run another
+// Lost means that we held the Lease and could not renew it for its whole duration. The cluster then considers this process dead and may run another
 // one in its place.
 func (n *Node) Lost() bool {
 	renewed := n.renewed.Load()

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// TestLostLease: the virtual kubelet knows that its Node may count as failed, from the earliest moment on.
+// TestLostLease: Lost returns true from the moment on when the control plane may consider the Node failed.
 func TestLostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool

@@ -55,8 +55,7 @@ func (twoPods) Local(string) []client.Object {
 	return []client.Object{web, job}
 }
 
-// monitored is the kubelet API of twoPods, without authorization. The provider reports pods of this node and of another one; or, if it is broken,
-// nothing.
+// monitored is the kubelet API of twoPods, without authorization. The provider reports pods of this node and of another node, or fails if broken is true.
 func monitored(t *testing.T, broken bool) http.Handler {
 	t.Helper()
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -69,17 +68,19 @@ func monitored(t *testing.T, broken bool) http.Handler {
 			{"metadata":{"name":"elsewhere"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"7","memory":"1Gi"}}]}]}`)
 	}))
 	t.Cleanup(provider.Close)
-	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL}), twoPods{}, "milan", "Pod", slog.New(slog.DiscardHandler))
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL}), twoPods{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s.Handler()
 }
 
-// TestMonitoringOfANode: what monitoring asks of every kubelet, a virtual node answers for its own pods, with the labels that dashboards select by.
+// TestMonitoringOfANode: a virtual node responds to the requests that monitoring sends to every kubelet. It reports its own pods, with the labels that
+// dashboards use.
 func TestMonitoringOfANode(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	labels := `{container="c",image="example.org/c:1",name="id-of-c",namespace="shop",pod="web"}`
+	identity := `image="example.org/c:1",name="id-of-c",namespace="shop",pod="web"}`
+	labels := `{container="c",` + identity
 	for _, row := range []struct {
 		path   string
 		broken bool
@@ -91,7 +92,7 @@ func TestMonitoringOfANode(t *testing.T) {
 			"kubelet_running_containers{container_state=\"exited\"} 1\n", "kubelet_running_containers{container_state=\"running\"} 2\n",
 		}, nil},
 		{"/metrics/cadvisor", false, []string{
-			fmt.Sprintf("container_cpu_usage_seconds_total%s 3.001 %d\n", labels, at),
+			fmt.Sprintf("container_cpu_usage_seconds_total{container=\"c\",cpu=\"total\",%s 3.001 %d\n", identity, at),
 			fmt.Sprintf("container_memory_working_set_bytes%s 4096 %d\n", labels, at),
 			"container_start_time_seconds" + labels + " 1000\n", "container_scrape_error 0\n",
 		}, []string{"elsewhere"}},
@@ -102,6 +103,7 @@ func TestMonitoringOfANode(t *testing.T) {
 			"container_start_time_seconds{container=\"c\",namespace=\"shop\",pod=\"web\"} 1000\n",
 		}, []string{"elsewhere"}},
 		{"/metrics/probes", true, nil, []string{"prober"}},
+		{"/metrics/slis", true, nil, []string{"kubernetes_healthcheck"}},
 	} {
 		answer := httptest.NewRecorder()
 		monitored(t, row.broken).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, row.path, nil))
@@ -125,7 +127,8 @@ func TestMonitoringOfANode(t *testing.T) {
 	}
 }
 
-// TestHostileNamesBreakNoScrape: a provider chooses the image and the ID that it reports of a container. Whatever they contain, Prometheus reads the same.
+// TestHostileNamesBreakNoScrape: a provider chooses the image and the ID that it reports of a container. Whatever they contain, Prometheus reads the
+// same.
 func TestHostileNamesBreakNoScrape(t *testing.T) {
 	web, _ := twoPods{}.Local("")[0].(*corev1.Pod)
 	key := client.ObjectKeyFromObject(web)
@@ -162,7 +165,7 @@ func TestEphemeralContainersHaveAStatus(t *testing.T) {
 
 // TestMonitoringNeedsItsPermission: each path needs permission for its subresource of this very node. Everybody else is refused.
 func TestMonitoringNeedsItsPermission(t *testing.T) {
-	users := []string{"metrics", "stats", "healthz", "configz", "pods", "log", "proxy", "nothing"} // each may get the subresource that it is called after
+	users := []string{"metrics", "stats", "healthz", "configz", "pods", "log", "proxy", "nothing"} // each user has permission for the subresource that the user is named after
 	reviewer := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			switch review := object.(type) {
@@ -191,6 +194,7 @@ func TestMonitoringNeedsItsPermission(t *testing.T) {
 	}
 	for path, allowed := range map[string][]string{
 		"/metrics": {"metrics"}, "/metrics/cadvisor": {"metrics"}, "/metrics/probes": {"metrics"}, "/metrics/resource": {"metrics"},
+		"/metrics/slis":  {"metrics"},
 		"/stats/summary": {"stats"}, "/healthz": {"healthz", "proxy"}, "/configz": {"configz", "proxy"}, "/pods": {"pods", "proxy"},
 	} {
 		for _, token := range []string{"", "forged"} {

@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload/reflect"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/reflection"
 )
 
 // Options configure a Node.
 type Options struct {
 	// Local is an uncached client of this cluster.
 	Local client.WithWatch
-	// Health tells whether the provider is reachable.
-	Health reflect.Health
+	// Health reports whether the provider is reachable.
+	Health reflection.Health
 	// Name is the name of the Node.
 	Name string
 	// Virtual is the name of the VirtualNode that the Node represents, Namespace its namespace.
@@ -35,7 +35,7 @@ type Options struct {
 	ForeignCluster string
 	// IP and Listen are the node's address and the listen address, host:port, of the kubelet API.
 	IP, Listen string
-	// Create tells whether to create and maintain a Node; if false, only the VirtualNode is read.
+	// Create reports whether to create and maintain a Node; if false, only the VirtualNode is read.
 	Create bool
 	// SkipNetworkCheck keeps the Node ready even if the network does not work.
 	SkipNetworkCheck bool
@@ -47,6 +47,8 @@ type Options struct {
 	AvailabilityChanged func()
 	// LeaseRegained is called when the Lease is renewed after it was Lost; may be nil.
 	LeaseRegained func()
+	// Event emits an Event about the Node; may be nil.
+	Event func(ctx context.Context, node *corev1.Node, kind, reason, message string)
 	// Version returns the version of the provider's API server.
 	Version func(context.Context) (string, error)
 	Log     *slog.Logger
@@ -69,7 +71,7 @@ type Node struct {
 	port    int32
 	version string
 
-	virtuals, nodes, clusters *reflect.View
+	virtuals, nodes, clusters *reflection.View
 	wake                      chan struct{}
 	// exists is closed when the Node object was first observed or created.
 	exists      chan struct{}
@@ -92,18 +94,18 @@ func New(opts Options) (*Node, error) {
 		opts.Clock = clock.RealClock{}
 	}
 	n := &Node{opts: opts, port: port, wake: make(chan struct{}, 1), exists: make(chan struct{}), loaded: make(chan struct{})}
-	named := func(obj client.Object, name string) reflect.Resource {
-		return reflect.Resource{Object: obj, Fields: "metadata.name=" + name}
+	named := func(obj client.Object, name string) reflection.Resource {
+		return reflection.Resource{Object: obj, Fields: "metadata.name=" + name}
 	}
-	n.virtuals = reflect.NewView(named(&offv1.VirtualNode{}, opts.Virtual), n.Check)
-	n.nodes = reflect.NewView(named(&corev1.Node{}, opts.Name), n.Check)
-	n.clusters = reflect.NewView(named(&corev1beta1.ForeignCluster{}, opts.ForeignCluster), n.Check)
+	n.virtuals = reflection.NewView(named(&offloadingv1beta1.VirtualNode{}, opts.Virtual), n.Check)
+	n.nodes = reflection.NewView(named(&corev1.Node{}, opts.Name), n.Check)
+	n.clusters = reflection.NewView(named(&corev1beta1.ForeignCluster{}, opts.ForeignCluster), n.Check)
 	return n, nil
 }
 
 // VirtualNode returns the represented VirtualNode, nil until it was read.
-func (n *Node) VirtualNode() *offv1.VirtualNode {
-	v, _ := n.virtuals.Get(n.opts.Namespace, n.opts.Virtual).(*offv1.VirtualNode)
+func (n *Node) VirtualNode() *offloadingv1beta1.VirtualNode {
+	v, _ := n.virtuals.Get(n.opts.Namespace, n.opts.Virtual).(*offloadingv1beta1.VirtualNode)
 	return v
 }
 
@@ -113,8 +115,8 @@ func (n *Node) Object() *corev1.Node {
 	return have
 }
 
-// Ready returns nil while the Node object leads clients to this process, or if there is none to maintain and the VirtualNode was read. Otherwise the
-// error says what is missing. The conditions of the Node, such as whether the provider is reachable, do not matter.
+// Ready returns nil while the Node object has the address of this process, or if this process maintains no Node and the VirtualNode was read.
+// Otherwise the error says what is missing. The conditions of the Node, such as whether the provider is reachable, do not matter.
 func (n *Node) Ready() error {
 	switch {
 	case n.VirtualNode() == nil:
@@ -124,9 +126,6 @@ func (n *Node) Ready() error {
 	}
 	return leadsTo(n.Object(), n.opts.Name, n.opts.IP, n.port)
 }
-
-// Exists returns a channel that is closed when the Node object exists for the first time.
-func (n *Node) Exists() <-chan struct{} { return n.exists }
 
 // Loaded returns a channel that is closed when the VirtualNode, and the Node object if it exists, were read for the first time.
 func (n *Node) Loaded() <-chan struct{} { return n.loaded }
@@ -140,7 +139,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.clusters.Run(ctx, n.opts.Local, "") })
 	group.Go(func() error {
 		var retry, recheck <-chan time.Time
-		told := ""
+		logged := ""
 		for {
 			select {
 			case <-ctx.Done():
@@ -158,12 +157,12 @@ func (n *Node) Run(ctx context.Context) error {
 			}
 			switch {
 			case err == nil:
-				told = ""
+				logged = ""
 				continue
 			case ctx.Err() != nil:
 				return nil
-			case err.Error() != told: // do not log the same error repeatedly
-				told = err.Error()
+			case err.Error() != logged: // do not log the same error repeatedly
+				logged = err.Error()
 				n.opts.Log.Error("Failed to update the node", "node", n.opts.Name, "error", err)
 			}
 			if !errors.Is(err, errForeign) { // a watch event reports the deletion of the foreign node
@@ -175,10 +174,10 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 // errForeign reports that a Node with our name exists and is not a virtual node.
-var errForeign = errors.New("a node of that name exists and is not a virtual node: it is left alone")
+var errForeign = errors.New("a Node of that name exists and is not a virtual node: Liqo does not change it")
 
-// reconcile compares the Node object with its desired state and writes the difference. It returns after which time to reconcile again, zero if only
-// events matter.
+// reconcile compares the Node object with its desired state and writes the difference. The result again is the time until the next reconciliation,
+// zero if only an event can change the desired state.
 func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	virtual := n.VirtualNode()
 	if virtual != nil && n.nodes.Synced() && !n.read {
@@ -210,7 +209,7 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	} else if n.version == "" {
 		version, err := n.opts.Version(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("asking the provider for its version: %w", err)
+			return 0, fmt.Errorf("requesting the version of the provider: %w", err)
 		}
 		n.version = version
 	}
@@ -238,7 +237,7 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 // revokedTimeout is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
 const revokedTimeout = time.Minute
 
-// revoked tells whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
+// revoked reports whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
 // otherwise zero.
 func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	if n.opts.RefusedSince == nil {
@@ -260,10 +259,10 @@ func (n *Node) Check() {
 	}
 }
 
-// Unavailable tells that the Node is not ready, so that Services must not send traffic to its pods.
+// Unavailable means that the Node is not ready, so that Services must not send traffic to its pods.
 func (n *Node) Unavailable() bool { return n.unavailable.Load() }
 
-// notReady tells whether the status of the Ready condition is among those.
+// notReady reports whether the status of the Ready condition is among those.
 func notReady(node *corev1.Node, those ...corev1.ConditionStatus) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && slices.Contains(those, c.Status)
@@ -298,6 +297,9 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 		return conflict(fmt.Errorf("patching the status of node %s: %w", want.Name, err))
 	}
 	n.nodes.Wrote(patched)
+	if kind, reason, message := interruptionChange(have, patched); reason != "" && n.opts.Event != nil {
+		n.opts.Event(ctx, patched, kind, reason, message)
+	}
 	n.opts.Log.Info("Updated the status of the node", "node", want.Name, "ready", want.Status.Conditions[0].Status, "message", want.Status.Conditions[0].Message)
 	return nil
 }
@@ -313,8 +315,8 @@ func conflict(err error) error {
 // must not cause two status writes per pod.
 const networkGrace = 5 * time.Second
 
-// network tells whether the network to the provider affects readiness, and whether it works. have is the current Node. again is the time after which
-// to check again, zero if that is not necessary.
+// network reports whether the network to the provider affects readiness, and whether it works. have is the current Node. again is the time after
+// which to check again, zero if that is not necessary.
 func (n *Node) network(have *corev1.Node, now time.Time) (checked, up bool, again time.Duration) {
 	cluster, _ := n.clusters.Get("", n.opts.ForeignCluster).(*corev1beta1.ForeignCluster)
 	if n.opts.SkipNetworkCheck || cluster == nil || !cluster.Status.Modules.Networking.Enabled {

@@ -34,13 +34,13 @@ import (
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/remote"
-	liqotesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// link is a provider that answers, or not.
+// link is the health of a provider, as the test sets it.
 type link struct {
 	mu    sync.Mutex
 	state remote.State
@@ -77,8 +77,8 @@ func (l *link) set(up bool) {
 }
 
 func TestNodeOnAPIServer(t *testing.T) {
-	_, config, authority := liqotesting.WithAuthority(t)
-	c := liqotesting.Client(t, config)
+	_, config, authority := apitest.WithAuthority(t)
+	c := apitest.Client(t, config)
 	watching, err := client.NewWithWatch(config, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 		}
 	}
 	must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}}))
-	virtual := &offv1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
 	virtual.Spec.ClusterID = "milan"
 	virtual.Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	must(c.Create(t.Context(), virtual))
@@ -110,7 +110,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 	must(err)
 	certificate, err := NewCertificate(n)
 	must(err)
-	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", log)
+	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", StatsAge, log)
 	must(err)
 	authorizer := NewAuthorizer(watching, "milan", clock.RealClock{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -127,7 +127,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 	node := &corev1.Node{}
 	expect := func(what string, check func() error) {
 		t.Helper()
-		liqotesting.Eventually(t, 20*time.Second, what, func() error {
+		apitest.Eventually(t, 20*time.Second, what, func() error {
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "milan"}, node); err != nil {
 				return err
 			}
@@ -144,14 +144,14 @@ func TestNodeOnAPIServer(t *testing.T) {
 	}
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 	must(c.Create(t.Context(), foreign))
-	liqotesting.Eventually(t, 20*time.Second, "the foreign node to be known", func() error {
+	apitest.Eventually(t, 20*time.Second, "the foreign node to be known", func() error {
 		if n.Object() == nil {
 			return errors.New("it is not")
 		}
 		return nil
 	})
 	health.set(true)
-	// It has the name only as long as it is there.
+	// When the foreign Node with that name is deleted, the virtual node creates its own.
 	must(c.Delete(t.Context(), foreign, client.Preconditions{ResourceVersion: &foreign.ResourceVersion}))
 	expect("the node", ready(corev1.ConditionTrue))
 
@@ -173,7 +173,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 		must(c.Get(t.Context(), client.ObjectKeyFromObject(virtual), virtual))
 		virtual.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 		must(c.Update(t.Context(), virtual))
-		// The API server gives every new Node another one, of nodes that are not ready.
+		// The API server adds the not-ready taint to every new Node, so the Node has a third taint.
 		expect("our taint, the VirtualNode's and theirs", func() error {
 			for _, key := range []string{api.TaintVirtualNode, "gpu", "theirs"} {
 				if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key }) {
@@ -254,7 +254,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 	})
 	t.Run("heartbeat", func(t *testing.T) {
 		lease := &coordinationv1.Lease{}
-		liqotesting.Eventually(t, 10*time.Second, "the lease", func() error {
+		apitest.Eventually(t, 10*time.Second, "the lease", func() error {
 			return c.Get(t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: "milan"}, lease)
 		})
 		if *lease.Spec.HolderIdentity != "milan" || len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID {
@@ -276,7 +276,7 @@ func TestNodeOnAPIServer(t *testing.T) {
 }
 
 // whoMayAsk asks the kubelet API as several users.
-func whoMayAsk(t *testing.T, authority *liqotesting.Authority, c client.Client, address string) {
+func whoMayAsk(t *testing.T, authority *apitest.Authority, c client.Client, address string) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "kubelet-reader"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes/proxy"}, Verbs: []string{"get"}},
 	}}
@@ -365,10 +365,10 @@ func selfSignedClient(t *testing.T, name string, key *ecdsa.PrivateKey) *tls.Cer
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// isSigned plays approver and signer, and waits until the certificate is the signed one.
+// isSigned approves and signs the request as the cluster would, and waits until the Certificate uses the signed certificate.
 func isSigned(t *testing.T, c client.Client, certificate *Certificate) {
 	var csr certificatesv1.CertificateSigningRequest
-	liqotesting.Eventually(t, 10*time.Second, "a CertificateSigningRequest", func() error {
+	apitest.Eventually(t, 10*time.Second, "a CertificateSigningRequest", func() error {
 		var list certificatesv1.CertificateSigningRequestList
 		if err := c.List(t.Context(), &list); err != nil {
 			return err
@@ -401,7 +401,7 @@ func isSigned(t *testing.T, c client.Client, certificate *Certificate) {
 	if err := c.Status().Update(t.Context(), &csr); err != nil {
 		t.Fatal(err)
 	}
-	liqotesting.Eventually(t, 10*time.Second, "the signed certificate in use", func() error {
+	apitest.Eventually(t, 10*time.Second, "the signed certificate in use", func() error {
 		used, err := certificate.serving(t.Context())
 		if err == nil && used.Leaf.SerialNumber.Int64() != 42 {
 			err = fmt.Errorf("number %v", used.Leaf.SerialNumber)

@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	offv1 "liqo.io/liqo/api/offloading/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/remote"
-	liqotesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestReadyWithItsOwnAddress: a Node with the address of an earlier pod leads nobody to this one, whatever its conditions are.
+// TestReadyWithItsOwnAddress: a Node with the address of an earlier pod does not lead clients to this process, so this process is not ready, whatever
+// the conditions of the Node are.
 func TestReadyWithItsOwnAddress(t *testing.T) {
 	at := func(ip string, port int32, problem error) *corev1.Node {
 		f := someFacts()
@@ -30,13 +31,13 @@ func TestReadyWithItsOwnAddress(t *testing.T) {
 	virtual.Namespace = "liqo-tenant-milan"
 	for name, test := range map[string]struct {
 		create  bool
-		virtual *offv1.VirtualNode
+		virtual *offloadingv1beta1.VirtualNode
 		have    *corev1.Node
 		missing string
 	}{
 		"nothing was read":           {true, nil, nil, "VirtualNode liqo-tenant-milan/milan was not read yet"},
 		"no Node":                    {true, virtual, nil, "there is no Node milan yet"},
-		"the address of another pod": {true, virtual, at("10.0.0.9", 10250, nil), "has the address 10.0.0.9:10250, not that of this pod, 10.0.0.1:10250"},
+		"the address of another pod": {true, virtual, at("10.0.0.9", 10250, nil), "has address 10.0.0.9:10250 instead of the address of this pod, 10.0.0.1:10250"},
 		"another port":               {true, virtual, at("10.0.0.1", 10251, nil), "10.0.0.1:10251"},
 		"a real node":                {true, virtual, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, "is not a virtual node"},
 		"its own address":            {true, virtual, at("10.0.0.1", 10250, nil), ""},
@@ -80,7 +81,7 @@ func TestReadyWhileTheKubeletAPIListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate.take(certificate.current.Load())
-	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", log)
+	server, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", StatsAge, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestReadyWhileTheKubeletAPIListens(t *testing.T) {
 	go func() {
 		ended <- server.Serve(ctx, address, NewAuthorizer(nil, "milan", clock.RealClock{}), certificate)
 	}()
-	liqotesting.Eventually(t, 10*time.Second, "the kubelet API to listen", server.Ready)
+	apitest.Eventually(t, 10*time.Second, "the kubelet API to listen", server.Ready)
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Errorf("ready, and connections fail: %v", err)

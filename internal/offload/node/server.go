@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/metrics"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -50,7 +51,8 @@ type Server struct {
 }
 
 // NewServer returns the kubelet API of a node. pods.Local returns the node's pods for kind, and identity gives access to the provider's API server.
-func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slog.Logger) (*Server, error) {
+// The Server re-reads the usage of pods from the provider if the cached usage is older than age, which is usually StatsAge.
+func NewServer(identity *remote.Identity, pods Pods, node, kind string, age time.Duration, log *slog.Logger) (*Server, error) {
 	transport, err := identity.Transport(streaming)
 	if err != nil {
 		return nil, err
@@ -63,21 +65,26 @@ func NewServer(identity *remote.Identity, pods Pods, node, kind string, log *slo
 	base.Path = "/" + strings.TrimPrefix(base.Path, "/")
 	s := &Server{pods: pods, kind: kind, base: base, log: log}
 	s.stats = &stats{
-		pods: pods, kind: kind, node: node, base: base, log: log, clock: clock.RealClock{},
+		pods: pods, kind: kind, node: node, base: base, log: log, clock: clock.RealClock{}, age: age,
 		// Do not follow redirects: the provider must not send our credentials to other servers.
 		http: http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	s.proxy = &httputil.ReverseProxy{
-		Rewrite:        func(*httputil.ProxyRequest) {}, // nothing to do: pass has already set the target
-		Transport:      transport,
-		FlushInterval:  -1, // flush at once: a line of a followed log must not wait for the next one
-		ModifyResponse: plainError,
+		Rewrite:       func(*httputil.ProxyRequest) {}, // nothing to do: pass has already set the target
+		Transport:     transport,
+		FlushInterval: -1, // flush at once: a line of a followed log must not wait for the next one
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode == http.StatusSwitchingProtocols {
+				return readToTheEnd(resp)
+			}
+			return plainError(resp)
+		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, context.Canceled) {
 				return
 			}
 			log.Error("Failed to forward a request to the provider", "path", r.URL.Path, "error", err)
-			http.Error(w, "passing the request to the remote cluster: "+err.Error(), http.StatusBadGateway)
+			http.Error(w, "forwarding the request to the remote cluster: "+err.Error(), http.StatusBadGateway)
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -132,12 +139,15 @@ func (s *Server) Handler() http.Handler {
 			s.pass(w, r, "portforward", query)
 		})
 	}
-	mux.HandleFunc("GET /metrics", s.stats.kubelet)
-	mux.HandleFunc("GET /metrics/resource", s.stats.resource)
-	mux.HandleFunc("GET /metrics/cadvisor", s.stats.cadvisor)
-	// The kubelet of the provider runs the probes of the pods, so there is none to report here.
-	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, _ *http.Request) { (&exposition{}).respond(w) })
-	mux.HandleFunc("GET /stats/summary", s.stats.summary)
+	mux.Handle("GET /metrics", metrics.Sweep(http.HandlerFunc(s.stats.kubelet)))
+	mux.Handle("GET /metrics/resource", metrics.Sweep(http.HandlerFunc(s.stats.resource)))
+	mux.Handle("GET /metrics/cadvisor", metrics.Sweep(http.HandlerFunc(s.stats.cadvisor)))
+	// A virtual node has no metrics for these paths: the kubelets of the provider run the probes of the pods, and a virtual node has no components
+	// with service level indicators. Monitoring scrapes both paths of every kubelet nevertheless, and reports a node without them as down.
+	for _, path := range []string{"/metrics/probes", "/metrics/slis"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { (&exposition{}).respond(w) })
+	}
+	mux.Handle("GET /stats/summary", metrics.Sweep(http.HandlerFunc(s.stats.summary)))
 	mux.HandleFunc("GET /pods", s.list)
 	mux.HandleFunc("GET /runningpods/", s.list)
 	for _, path := range []string{"/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop"} {
@@ -222,6 +232,72 @@ func (s *Server) configuration(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
+// readToTheEnd makes the proxy forward everything that the provider sends on an upgraded connection, even if the provider no longer accepts data. A
+// command can end before its last input arrives. The provider then sends the output, closes the connection, and resets it when the input arrives.
+// ReverseProxy closes the connection to the client after the first error in either direction, so the client would get neither the output nor an
+// error.
+func readToTheEnd(resp *http.Response) error {
+	body, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		return fmt.Errorf("the upgraded connection to the remote cluster is not writable: it is a %T", resp.Body)
+	}
+	resp.Body = &upgraded{ReadWriteCloser: body}
+	return nil
+}
+
+// upgraded is an upgraded connection to the provider. When a Write fails, upgraded discards its data and all later data, and reports no error: only
+// Read may report that the connection has ended.
+type upgraded struct {
+	io.ReadWriteCloser
+	closed bool
+	// end closes the connection when the provider has sent nothing for maxSilence. CloseWrite starts it.
+	end atomic.Pointer[time.Timer]
+}
+
+// maxSilence is how long a provider may send nothing after the client has stopped sending. The server can't distinguish a client that closed its
+// connection from a client that only has no more input. Without this limit, a provider that never closes the connection would hold it and its
+// goroutines for ever.
+const maxSilence = 10 * time.Minute
+
+// Read reads the output of the provider.
+func (u *upgraded) Read(p []byte) (int, error) {
+	n, err := u.ReadWriteCloser.Read(p)
+	if end := u.end.Load(); end != nil && n > 0 {
+		end.Reset(maxSilence)
+	}
+	return n, err
+}
+
+// Write always succeeds.
+func (u *upgraded) Write(p []byte) (int, error) {
+	if !u.closed {
+		_, err := u.ReadWriteCloser.Write(p)
+		u.closed = err != nil
+	}
+	return len(p), nil
+}
+
+// CloseWrite signals to the provider that the client sends no more data. Without it, ReverseProxy closes the whole connection. If the provider
+// accepts no data any more, the connection stays open too, because the provider may still send output.
+func (u *upgraded) CloseWrite() error {
+	if !u.closed {
+		half, ok := u.ReadWriteCloser.(interface{ CloseWrite() error })
+		if !ok || errors.Is(half.CloseWrite(), http.ErrNotSupported) {
+			return u.Close()
+		}
+	}
+	u.end.Store(time.AfterFunc(maxSilence, func() { _ = u.ReadWriteCloser.Close() }))
+	return nil
+}
+
+// Close closes the connection.
+func (u *upgraded) Close() error {
+	if end := u.end.Load(); end != nil {
+		end.Stop()
+	}
+	return u.ReadWriteCloser.Close()
+}
+
 // plainError turns an error response of the provider's API server, a Status, into plain text, as a kubelet responds. It rejects redirects.
 func plainError(resp *http.Response) error {
 	if resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest {
@@ -268,7 +344,8 @@ func (s *Server) Serve(ctx context.Context, listen string, authorizer *Authorize
 		ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: certificate.Get,
-			// The authorizer verifies client certificates, since its CA may change. A client with a token has no certificate.
+			// TLS only requests a client certificate, without verifying it. The authorizer verifies it, because the client CA may change while the
+			// server runs. Clients with a token have no certificate.
 			ClientAuth: tls.RequestClientCert,
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -3,13 +3,19 @@ package node
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,12 +37,45 @@ func (onePod) Local(string) []client.Object {
 	}}
 }
 
+// lateInput is a connection to a provider whose command ends before its input arrives: the provider refuses the input, and its output can be read only after
+// that.
+type lateInput struct {
+	refused chan struct{}
+	once    sync.Once
+	output  io.Reader
+	closed  atomic.Bool
+}
+
+func (l *lateInput) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Body: l,
+		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}},
+	}, nil
+}
+
+func (l *lateInput) Write([]byte) (int, error) {
+	l.once.Do(func() { close(l.refused) })
+	return 0, syscall.ECONNRESET
+}
+
+func (l *lateInput) Read(p []byte) (int, error) {
+	<-l.refused
+	time.Sleep(50 * time.Millisecond) // delay the output as a busy machine would; a proxy that stops at the first error has closed the connection by then
+	if l.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return l.output.Read(p)
+}
+
+func (l *lateInput) CloseWrite() error { return nil }
+func (l *lateInput) Close() error      { l.closed.Store(true); return nil }
+
 // kubelet is a Server before a provider whose API server is handler.
 func kubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	provider := httptest.NewServer(handler)
 	t.Cleanup(provider.Close)
-	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", slog.New(slog.DiscardHandler))
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,4 +214,65 @@ func TestStreamsPassUntouched(t *testing.T) {
 	if line, err := reader.ReadString('\n'); err != nil || line != "you said hello\n" {
 		t.Errorf("%q, %v", line, err)
 	}
+}
+
+func TestOutputArrivesThoughTheInputIsRefused(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the client ends its input: %t", ends), func(t *testing.T) {
+			s, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.proxy.Transport = &lateInput{refused: make(chan struct{}), output: strings.NewReader("the output\n")}
+			server := httptest.NewServer(s.Handler())
+			t.Cleanup(server.Close)
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(server.URL, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			_, _ = io.WriteString(conn, "POST /exec/shop/web/c?command=sh&input=1&output=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+			reader := bufio.NewReader(conn)
+			if resp, err := http.ReadResponse(reader, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("%+v, %v", resp, err)
+			}
+			for range 3 {
+				_, _ = io.WriteString(conn, "input\n")
+			}
+			if ends {
+				_ = conn.(*net.TCPConn).CloseWrite()
+			}
+			if got, err := reader.ReadString('\n'); err != nil || got != "the output\n" {
+				t.Errorf("%q, %v", got, err)
+			}
+			if rest, err := reader.ReadString('\n'); err != io.EOF {
+				t.Errorf("the connection goes on with %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+// endless is a connection to a provider that ignores the end of the client's data.
+type endless struct{ net.Conn }
+
+func (endless) CloseWrite() error { return nil }
+
+// TestSilentProvidersEnd: a provider may keep sending after the client has stopped, but the connection is closed when the provider sends nothing for
+// maxSilence.
+func TestSilentProvidersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		u := &upgraded{ReadWriteCloser: endless{here}}
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Hour) // the client still sends
+			_ = u.CloseWrite()
+			time.Sleep(maxSilence - time.Second)
+			_, _ = io.WriteString(there, "late")
+		}()
+		output, err := io.ReadAll(u)
+		if took := time.Since(began); string(output) != "late" || err == nil || took != time.Hour+2*maxSilence-time.Second {
+			t.Errorf("%q, %v after %s", output, err, took)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,7 +23,7 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// TestTotalsFollowRates: a client that reads totals twice and divides, as a metrics server does, gets the rates of the provider.
+// TestTotalsFollowRates: a client that divides the difference of two totals by the time between them, as a metrics server does, gets the provider's rates.
 func TestTotalsFollowRates(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	key := containerKey{web, "c"}
@@ -76,7 +77,7 @@ func TestResourceUsageOfPods(t *testing.T) {
 	}))
 	defer provider.Close()
 	var logged strings.Builder
-	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", slog.New(slog.NewTextHandler(&logged, nil)))
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestUnmeasuredContainersAreLeftOut(t *testing.T) {
 		pod := types.NamespacedName{Namespace: "shop", Name: "web"}
 		local := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "measured"}}}}
 		list := `{"items":[{"metadata":{"name":"web"},"containers":[{"name":"c","usage":` + text + `},{"name":"invented","usage":{"cpu":"1","memory":"1"}}]}]}`
-		samples, err := readSamples([]byte(list), "shop", map[types.NamespacedName]*corev1.Pod{pod: local})
+		samples, err := readSamples(strings.NewReader(list), "shop", map[types.NamespacedName]*corev1.Pod{pod: local}, nil)
 		if err != nil || len(samples) != 1 {
 			t.Fatalf("%+v, %v: want the container that the pod has", samples, err)
 		}
@@ -177,6 +178,38 @@ func TestUnmeasuredContainersAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestListsOfUsage: unknown and missing fields of a list are no error. A truncated list, or a response that is no list, is an error.
+func TestListsOfUsage(t *testing.T) {
+	const both = `{"metadata":{"name":"web","labels":{"items":"x"}},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[
+		{"name":"c","usage":{"cpu":"1","memory":"4Ki"}},{"name":"d","usage":{"cpu":"2","memory":"8Ki"}}]}`
+	pod := types.NamespacedName{Namespace: "shop", Name: "web"}
+	local := map[types.NamespacedName]*corev1.Pod{pod: {Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "d"}}}}}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	measured := []sample{
+		{pod: pod, container: "c", at: at, window: 15 * time.Second, cores: 1, bytes: 4096},
+		{pod: pod, container: "d", at: at, window: 15 * time.Second, cores: 2, bytes: 8192},
+	}
+	for list, want := range map[string][]sample{
+		`null`: {}, `{}`: {}, `{"items":null}`: {}, `{"items":[]}`: {}, `{"items":[{}]}`: {},
+		`{"kind":"PodMetricsList","metadata":{"items":[1]},"items":[` + both + `],"more":[{}]}`: measured,
+		// A field of one item must not carry over to the next item.
+		`{"items":[` + both + `,{"metadata":{"name":"web"},"containers":[{"name":"c"}]}]}`: append(slices.Clone(measured), sample{pod: pod, container: "c", unmeasured: true}),
+	} {
+		got, err := readSamples(strings.NewReader(list), "shop", local, nil)
+		for i := range got {
+			got[i].at = got[i].at.UTC()
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %+v, %v", list, got, err)
+		}
+	}
+	for _, list := range []string{``, `[]`, `{"items":{}}`, `{"items":[` + both, `{"items":[` + both + `]`, `{"items":[7]}`, `{"items":[{"containers":[{"usage":{"cpu":"much"}}]}]}`} {
+		if got, err := readSamples(strings.NewReader(list), "shop", local, nil); err == nil {
+			t.Errorf("%s: %+v without an error", list, got)
+		}
+	}
+}
+
 // TestContainersListedTwiceCountOnce: a provider lists a container twice, in one item or in two, and the node uses no more for that.
 func TestContainersListedTwiceCountOnce(t *testing.T) {
 	pod := types.NamespacedName{Namespace: "shop", Name: "web"}
@@ -190,7 +223,7 @@ func TestContainersListedTwiceCountOnce(t *testing.T) {
 		item("00", container), item("00", container+","+container), item("00", container) + "," + item("00", container),
 		item("00", container) + "," + item("07", container),
 	} {
-		samples, err := readSamples([]byte(`{"items":[`+list+`]}`), "shop", local)
+		samples, err := readSamples(strings.NewReader(`{"items":[`+list+`]}`), "shop", local, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +241,8 @@ func TestContainersListedTwiceCountOnce(t *testing.T) {
 	}
 }
 
-// TestASharedReadOutlivesItsFirstClient: the client that causes the request to the provider goes away, and the others get the answer all the same.
+// TestASharedReadOutlivesItsFirstClient: the client that caused the request to the provider disconnects, and the other clients still get the
+// response.
 func TestASharedReadOutlivesItsFirstClient(t *testing.T) {
 	asked, respond := make(chan struct{}, 1), make(chan struct{})
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -222,7 +256,7 @@ func TestASharedReadOutlivesItsFirstClient(t *testing.T) {
 			{"metadata":{"name":"web"},"timestamp":"2026-01-01T00:00:00Z","window":"15s","containers":[{"name":"c","usage":{"cpu":"200m","memory":"4Ki"}}]}]}`)
 	}))
 	defer provider.Close()
-	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL}), onePod{}, "milan", "Pod", slog.New(slog.DiscardHandler))
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL}), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func nano(x float64) uint64 { return uint64(math.Round(x * 1e9)) }
 // summary serves a kubelet's /stats/summary.
 func (s *stats) summary(w http.ResponseWriter, r *http.Request) {
 	var out summary
-	s.look(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
+	s.read(r.Context(), func(u *usage, pods map[types.NamespacedName]*corev1.Pod, failed bool) {
 		out = summarize(s.node, u, pods)
 		if !failed {
 			cpu, memory := u.node.cpu(), u.node.memory()

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,7 +13,7 @@ import (
 type sample struct {
 	pod       types.NamespacedName // namespace and name in this cluster
 	container string
-	// unmeasured is whether the usage is unknown: the values below mean nothing then.
+	// unmeasured means that the usage is unknown and the values below are invalid.
 	unmeasured bool
 	at         time.Time
 	window     time.Duration
@@ -18,7 +21,7 @@ type sample struct {
 	cores, bytes float64
 }
 
-// reading is the usage as a kubelet reports it. seconds is the CPU time consumed since some start, of which only differences matter; cores is the
+// reading is the usage as a kubelet reports it. seconds is the CPU time consumed since an arbitrary start, so only differences matter; cores is the
 // current CPU usage; bytes is the current memory usage.
 type reading struct {
 	at      time.Time
@@ -61,19 +64,26 @@ type containerKey struct {
 type usage struct {
 	node       reading
 	containers map[containerKey]*reading
+	// keys are the sorted keys of containers.
+	keys []containerKey
+	// listed are the containers of the last samples.
+	listed map[containerKey]bool
 	// partial are the pods with an unmeasured container: the sum over the other containers is not the usage of such a pod.
 	partial map[types.NamespacedName]bool
 }
 
-// take replaces the usage by the samples of one moment. It drops containers without a sample and unmeasured ones; their CPU time remains in the total of the
-// node. Of several samples of a container it takes the first one: nothing keeps a provider from listing a container twice.
+// take replaces the usage by the samples of one moment. It drops containers without a sample and unmeasured ones; their CPU time remains in the total
+// of the node. Of several samples of a container it takes the first one, since a provider may list a container several times.
 func (u *usage) take(samples []sample, now time.Time) {
-	old := u.containers
-	u.containers, u.partial = make(map[containerKey]*reading, len(samples)), map[types.NamespacedName]bool{}
+	if u.containers == nil {
+		u.containers, u.listed, u.partial = map[containerKey]*reading{}, map[containerKey]bool{}, map[types.NamespacedName]bool{}
+	}
+	clear(u.listed)
+	clear(u.partial)
 	if u.node.seconds == 0 {
 		u.node.seconds = leastSeconds
 	}
-	latest := u.node.at
+	latest, changed := u.node.at, false
 	u.node.cores, u.node.bytes = 0, 0
 	for i := range samples {
 		s := &samples[i]
@@ -82,12 +92,15 @@ func (u *usage) take(samples []sample, now time.Time) {
 			continue
 		}
 		key := containerKey{s.pod, s.container}
-		if u.containers[key] != nil {
+		if u.listed[key] {
 			continue
 		}
-		r := old[key]
+		u.listed[key] = true
+		r := u.containers[key]
 		if r == nil {
 			r = &reading{}
+			u.containers[key] = r
+			changed = true
 		}
 		u.node.seconds += r.add(s)
 		u.node.cores += s.cores
@@ -95,7 +108,18 @@ func (u *usage) take(samples []sample, now time.Time) {
 		if s.at.After(latest) {
 			latest = s.at
 		}
-		u.containers[key] = r
+	}
+	for key := range u.containers {
+		if !u.listed[key] {
+			delete(u.containers, key)
+			changed = true
+		}
+	}
+	if changed {
+		u.keys = slices.AppendSeq(u.keys[:0], maps.Keys(u.containers))
+		slices.SortFunc(u.keys, func(a, b containerKey) int {
+			return cmp.Or(comparePods(a.pod, b.pod), cmp.Compare(a.container, b.container))
+		})
 	}
 	if len(samples) == 0 {
 		latest = now
@@ -112,10 +136,15 @@ func (u *usage) perPod() map[types.NamespacedName]*reading {
 			total = &reading{}
 			totals[key.pod] = total
 		}
-		total.seconds, total.cores, total.bytes = total.seconds+r.seconds, total.cores+r.cores, total.bytes+r.bytes
-		if r.at.After(total.at) {
-			total.at = r.at
-		}
+		total.include(r)
 	}
 	return totals
+}
+
+// include adds another reading to the sum.
+func (r *reading) include(other *reading) {
+	r.seconds, r.cores, r.bytes = r.seconds+other.seconds, r.cores+other.cores, r.bytes+other.bytes
+	if other.at.After(r.at) {
+		r.at = other.at
+	}
 }

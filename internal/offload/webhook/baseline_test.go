@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestShadowPodPolicyAllowsTheBaseline: the policy refuses nothing that Pod Security Standard "baseline" allows (Kubernetes 1.35). The lists are those of
-// k8s.io/pod-security-admission/policy: check_sysctls.go, check_capabilities_baseline.go and check_seLinuxOptions.go.
+// TestShadowPodPolicyAllowsTheBaseline: the policy refuses nothing that Pod Security Standard "baseline" allows (Kubernetes 1.35). The lists are
+// those of k8s.io/pod-security-admission/policy: check_sysctls.go, check_capabilities_baseline.go and check_seLinuxOptions.go.
 func TestShadowPodPolicyAllowsTheBaseline(t *testing.T) {
 	var policies []string
 	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy") {

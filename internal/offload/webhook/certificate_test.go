@@ -4,17 +4,17 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"io"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/internal/pki"
 )
 
 const host = "liqo-controller-manager-webhook.liqo.svc"
 
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func made(t *testing.T, before []byte, now time.Time) material {
+func made(t *testing.T, before []byte, now time.Time) certBundle {
 	t.Helper()
 	m, err := generate(host, before, now, rand.Reader)
 	if err != nil {
@@ -33,23 +33,23 @@ func TestGeneratedCertificateServes(t *testing.T) {
 		t.Errorf("renewal %s, end %s", renewal, pair.Leaf.NotAfter)
 	}
 	for name, c := range map[string]struct {
-		m    material
+		m    certBundle
 		host string
 		now  time.Time
 	}{
 		"another host":   {m, "liqo-controller-manager-webhook.other.svc", start},
 		"expired":        {m, host, start.Add(lifetime + time.Second)},
-		"another CA":     {material{ca: made(t, nil, start).ca, certificate: m.certificate, key: m.key}, host, start},
-		"another key":    {material{ca: m.ca, certificate: m.certificate, key: made(t, nil, start).key}, host, start},
-		"no CA":          {material{certificate: m.certificate, key: m.key}, host, start},
-		"nothing":        {material{}, host, start},
-		"no certificate": {material{ca: m.ca, key: m.key, certificate: []byte("text")}, host, start},
+		"another CA":     {certBundle{ca: made(t, nil, start).ca, certificate: m.certificate, key: m.key}, host, start},
+		"another key":    {certBundle{ca: m.ca, certificate: m.certificate, key: made(t, nil, start).key}, host, start},
+		"no CA":          {certBundle{certificate: m.certificate, key: m.key}, host, start},
+		"nothing":        {certBundle{}, host, start},
+		"no certificate": {certBundle{ca: m.ca, key: m.key, certificate: []byte("text")}, host, start},
 	} {
 		if _, _, err := c.m.parse(c.host, c.now); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, _, err := m.parse(host, start.Add(-skew)); err != nil {
+	if _, _, err := m.parse(host, start.Add(-pki.Skew)); err != nil {
 		t.Errorf("not accepted by a clock that is behind: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestGeneratedCertificateServes(t *testing.T) {
 func TestBundleKeepsEarlierCAs(t *testing.T) {
 	first := made(t, nil, start)
 	second := made(t, first.ca, start.Add(lifetime-renewBefore))
-	old := material{ca: second.ca, certificate: first.certificate, key: first.key}
+	old := certBundle{ca: second.ca, certificate: first.certificate, key: first.key}
 	if _, _, err := old.parse(host, start.Add(lifetime-renewBefore)); err != nil {
 		t.Errorf("the old certificate is not trusted with the new bundle: %v", err)
 	}
@@ -78,25 +78,5 @@ func count(t *testing.T, bundle []byte) int {
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestUnexpiredIgnoresOtherPEMBlocks(t *testing.T) {
-	bundle := append(encode("CERTIFICATE", []byte("nonsense")), made(t, nil, start).ca...)
-	if n := count(t, unexpired(append([]byte("text\n"), bundle...), start)); n != 1 {
-		t.Errorf("%d certificates kept, want 1", n)
-	}
-}
-
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, errors.New("no entropy") }
-
-func TestSerialNumberNeedsRandomness(t *testing.T) {
-	if _, err := serialNumber(broken{}); err == nil {
-		t.Error("a serial number without randomness")
-	}
-	if n, err := serialNumber(io.LimitReader(rand.Reader, 16)); err != nil || n.Sign() < 0 || n.BitLen() > 127 {
-		t.Errorf("%v %v", n, err)
 	}
 }

@@ -47,7 +47,7 @@ type certificates struct {
 	live client.Client
 	// serving is the certificate in use, nil until there is one.
 	serving atomic.Pointer[tls.Certificate]
-	// trusted tells that the webhook configurations contain the CA.
+	// trusted means that the webhook configurations contain the CA.
 	trusted atomic.Bool
 }
 
@@ -73,7 +73,7 @@ func (c *certificates) serve(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := c.serving.Load(); pair != nil {
 		return pair, nil
 	}
-	return nil, errors.New("the webhook certificate is not there yet")
+	return nil, errors.New("the webhook certificate does not exist yet")
 }
 
 // measure reports the metrics of the certificate in use.
@@ -107,7 +107,7 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("making the cache of webhook objects: %w", err)
+		return fmt.Errorf("creating the cache of webhook objects: %w", err)
 	}
 	if err := mgr.Add(early{own}); err != nil {
 		return fmt.Errorf("adding the cache of webhook objects: %w", err)
@@ -115,7 +115,7 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 	everyReplica := false
 	ctl, err := controller.New("webhook-certificate", mgr, kube.ControllerOptions(controller.Options{Reconciler: c, NeedLeaderElection: &everyReplica}))
 	if err != nil {
-		return fmt.Errorf("making the controller of the webhook certificate: %w", err)
+		return fmt.Errorf("creating the controller of the webhook certificate: %w", err)
 	}
 	// All events lead to the same request, since there is only one certificate.
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
@@ -166,7 +166,7 @@ func (c *certificates) ensureSecret(ctx context.Context) (*tls.Certificate, []by
 	if err != nil && !missing {
 		return nil, nil, time.Time{}, fmt.Errorf("reading Secret %s/%s: %w", c.Namespace, secretName, err)
 	}
-	have := materialOf(secret.Data)
+	have := certBundleOf(secret.Data)
 	if pair, renewal, err := have.parse(c.host(), c.Now()); err == nil && c.Now().Before(renewal) {
 		return pair, have.ca, renewal, nil
 	}

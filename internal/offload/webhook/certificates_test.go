@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -23,14 +24,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestCertificatesOnAPIServer follows the certificate through its lifetime: created, trusted, served, repaired and replaced without a restart.
 func TestCertificatesOnAPIServer(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
-	config := apitesting.APIServer(t)
-	c := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	c := apitest.Client(t, config)
 	namespace(t, c, "liqo", nil)
 	for _, configuration := range chart(t, values(), "MutatingWebhookConfiguration") {
 		if err := c.Create(t.Context(), configuration); err != nil {
@@ -38,7 +39,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 		}
 	}
 	var ahead atomic.Int64
-	again := true // the test may run more than once in a process
+	again := true // each run in the same process needs SkipNameValidation, since controller names must be unique
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Controller: controllerconfig.Controller{SkipNameValidation: &again},
@@ -67,7 +68,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 	// trusted waits until Secret, configuration and server agree on a certificate other than before, and returns it.
 	trusted := func(what string, before []byte) []byte {
 		t.Helper()
-		apitesting.Eventually(t, within, what, func() error {
+		apitest.Eventually(t, within, what, func() error {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 				return err
 			}
@@ -96,8 +97,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 				return err
 			}
 			defer conn.Close()
-			block := encode("CERTIFICATE", conn.ConnectionState().PeerCertificates[0].Raw)
-			if !bytes.Equal(block, secret.Data["tls.crt"]) {
+			if block, _ := pem.Decode(secret.Data["tls.crt"]); block == nil || !bytes.Equal(block.Bytes, conn.ConnectionState().PeerCertificates[0].Raw) {
 				return errors.New("another certificate is served")
 			}
 			return nil

@@ -15,13 +15,14 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestClaimsOfConsumersOnAPIServer tries, with the groups and the rights of a consumer, which claims it may have in its remote namespaces.
 func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	namespace(t, admin, "liqo", nil)
 	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
 	vals := values()
@@ -42,7 +43,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 	}
 	consumer := rest.CopyConfig(config)
 	consumer.Impersonate = rest.ImpersonationConfig{UserName: "pool-0a1b2c3d4e5f", Groups: []string{"rome", "system:authenticated"}}
-	rome := apitesting.Client(t, consumer)
+	rome := apitest.Client(t, consumer)
 
 	made := 0
 	type pvc = corev1.PersistentVolumeClaim
@@ -63,12 +64,12 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		}
 		return c
 	}
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		stray, right := claim("standard", func(c *pvc) { c.Labels = nil }), claim("standard", nil)
 		if err := rome.Create(t.Context(), stray, client.DryRunAll); err == nil {
 			return errors.New("not yet")
 		}
-		return rome.Create(t.Context(), right, client.DryRunAll) // the classes are known
+		return rome.Create(t.Context(), right, client.DryRunAll) // fails until the policy knows the accepted classes
 	})
 	for what, row := range map[string]struct {
 		claim *pvc
@@ -85,9 +86,18 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		"an owner": {claim("standard", func(c *pvc) {
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "1"}}
 		}), "metadata.finalizers and metadata.ownerReferences of a claim are refused"},
-		"a node":            {claim("standard", func(c *pvc) { c.Annotations["volume.kubernetes.io/selected-node"] = "n1" }), "volume.kubernetes.io/selected-node"},
-		"a class of old":    {claim("standard", func(c *pvc) { c.Annotations[corev1.BetaStorageClassAnnotation] = "manual" }), corev1.BetaStorageClassAnnotation},
-		"a label of others": {claim("standard", func(c *pvc) { c.Labels["app.kubernetes.io/part-of"] = "x" }), "app.kubernetes.io/part-of"},
+		"a node":                    {claim("standard", func(c *pvc) { c.Annotations["volume.kubernetes.io/selected-node"] = "n1" }), "volume.kubernetes.io/selected-node"},
+		"a class of old":            {claim("standard", func(c *pvc) { c.Annotations[corev1.BetaStorageClassAnnotation] = "manual" }), corev1.BetaStorageClassAnnotation},
+		"a label of others":         {claim("standard", func(c *pvc) { c.Labels["app.kubernetes.io/part-of"] = "x" }), "app.kubernetes.io/part-of"},
+		"a mark of moves":           {claim("standard", func(c *pvc) { c.Annotations["storage.liqo.io/move"] = "pvc-1" }), "metadata storage.liqo.io/move of a claim is refused"},
+		"a second volume":           {claim("standard", func(c *pvc) { c.Annotations["storage.liqo.io/move-ahead"] = "n1/u2" }), "storage.liqo.io/move-ahead"},
+		"a mark of the provisioner": {claim("standard", func(c *pvc) { c.Annotations["storage.liqo.io/selected-node"] = "n1" }), "storage.liqo.io/selected-node"},
+		"a label of moves":          {claim("standard", func(c *pvc) { c.Labels["storage.liqo.io/move"] = "u1" }), "metadata storage.liqo.io/move of a claim is refused"},
+		"another label of Liqo":     {claim("standard", func(c *pvc) { c.Labels["offloading.liqo.io/managed-by"] = "x" }), "offloading.liqo.io/managed-by"},
+		"all that is needed": {claim("standard", func(c *pvc) {
+			c.Labels[api.LabelDestination], c.Labels[storage.LabelClaimNamespace], c.Labels[storage.LabelClaimName] = "milan", "shop", "data"
+			c.Annotations[storage.LabelClaimName], c.Annotations[storage.AnnotationClaimUID], c.Annotations[storage.AnnotationRetained] = "data", "u1", "true"
+		}), ""},
 		"a copy of a claim": {claim("standard", func(c *pvc) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "old"}
 		}), "spec.dataSource of a claim is refused"},
@@ -97,7 +107,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, row.says)
 		}
 	}
-	// Claims of the provider's own are left alone, by the consumer and by the policy.
+	// Neither the consumer nor the policy affects claims of the provider itself.
 	theirs := claim("manual", func(c *pvc) { c.Labels = nil })
 	if err := admin.Create(t.Context(), theirs); err != nil {
 		t.Fatal(err)
@@ -128,6 +138,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		"another origin":           {`{"metadata":{"labels":{"offloading.liqo.io/origin":"turin"}}}`, "is not of cluster 'rome'"},
 		"a node":                   {`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":""}}}`, "volume.kubernetes.io/selected-node"},
 		"no mark of the provider":  {`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":null}}}`, "pv.kubernetes.io/bind-completed"},
+		"a mark of moves":          {`{"metadata":{"annotations":{"storage.liqo.io/move":"pvc-1"}}}`, "storage.liqo.io/move of a claim is refused"},
 		"a mark with another text": {`{"metadata":{"annotations":{"pv.kubernetes.io/bind-completed":"no"}}}`, "pv.kubernetes.io/bind-completed"},
 	} {
 		if err := rome.Patch(t.Context(), own.DeepCopy(), merge(row.patch)); err == nil || !strings.Contains(err.Error(), row.says) {

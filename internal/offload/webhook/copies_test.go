@@ -20,13 +20,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/peering"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestCopiesPolicyOnAPIServer tries what a consumer may do besides its pods, with its groups and permissions.
+// TestCopiesPolicyOnAPIServer tries, with the groups and permissions of a consumer, what the consumer may do with objects other than pods.
 func TestCopiesPolicyOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	for _, object := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
@@ -43,7 +43,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	}
 	consumer := rest.CopyConfig(config)
 	consumer.Impersonate = rest.ImpersonationConfig{UserName: "pool-0a1b2c3d4e5f", Groups: []string{"rome", "system:authenticated"}}
-	rome := apitesting.Client(t, consumer)
+	rome := apitest.Client(t, consumer)
 
 	made := 0
 	name := func() string { made++; return fmt.Sprintf("web-%d", made) }
@@ -86,7 +86,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			}}}},
 		}
 	}
-	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		for _, obj := range []client.Object{
 			ingress("shop.example"),
 			service(func(s *corev1.Service) { s.Labels = nil }), service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.1"} }),
@@ -172,10 +172,10 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// The group of all control planes is no origin, whatever user is in it.
+	// The group of all control planes does not count as the origin of an object, whatever the user is called.
 	both := rest.CopyConfig(config)
 	both.Impersonate = rest.ImpersonationConfig{UserName: "rome", Groups: []string{"rome", peering.OrganizationControlPlane, "system:authenticated"}}
-	err := apitesting.Client(t, both).Create(t.Context(), service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = peering.OrganizationControlPlane }))
+	err := apitest.Client(t, both).Create(t.Context(), service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = peering.OrganizationControlPlane }))
 	if err == nil || !strings.Contains(err.Error(), "is 'liqo.io', but the namespace belongs to cluster 'rome'") {
 		t.Errorf("the group of control planes as origin: %v", err)
 	}
@@ -277,7 +277,8 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			t.Errorf("a label of one with a finalizer and external IPs of the provider's: %v", err)
 		}
 	})
-	// What is refused here is not asked of others either: their policies are likely the same, and would refuse the whole Service.
+	// An annotation that this cluster refuses as a provider is not sent to other providers either: their policies are probably the same, and would refuse the
+	// whole Service.
 	skipped, _, err := unstructured.NestedStringSlice(chart(t, values(), "VkOptionsTemplate")[0].Object, "spec", "annotationsNotReflected")
 	if err != nil || !slices.Contains(skipped, "cloud.google.com/neg") {
 		t.Errorf("annotations that stay here: %v, %v", skipped, err)
@@ -317,7 +318,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			"Services of type NodePort are refused":     func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort },
 		}
 		for says, change := range refused {
-			apitesting.Eventually(t, within, says, func() error {
+			apitest.Eventually(t, within, says, func() error {
 				obj := service(change)
 				err := rome.Create(t.Context(), obj)
 				if err == nil {
@@ -351,7 +352,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			}
 		}
 	})
-	// Ports that the API server assigns are not chosen by the consumer.
+	// A consumer can't choose the ports that the API server assigns.
 	t.Run("refused by number", func(t *testing.T) {
 		balancer := func(change func(*corev1.ServiceSpec)) client.Object {
 			return service(func(s *corev1.Service) {
@@ -366,7 +367,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 		enforce(t, map[string]any{"refuse": []any{"nodePorts"}, "refusedLoadBalancerPorts": []any{80}})
 		assigned := service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].Name = corev1.ServiceTypeNodePort, "web" }).(*corev1.Service)
-		apitesting.Eventually(t, within, "node ports to be assigned", func() error { return rome.Create(t.Context(), assigned) })
+		apitest.Eventually(t, within, "node ports to be assigned", func() error { return rome.Create(t.Context(), assigned) })
 		for what, row := range map[string]struct {
 			obj  client.Object
 			says string

@@ -18,13 +18,14 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestPlainCopiesPolicyOnAPIServer tries what a consumer may do with ConfigMaps, Secrets, Ingresses and NetworkPolicies, with its groups and permissions.
+// TestPlainCopiesPolicyOnAPIServer tries what a consumer may do with ConfigMaps, Secrets, Ingresses and NetworkPolicies, with its groups and
+// permissions.
 func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	strict := values()
 	strict["offloading"] = map[string]any{
 		"acceptedMetadata": map[string]any{"annotations": map[string]any{"ingresses": []any{"example.org/*"}}},
@@ -47,7 +48,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	}
 	consumer := rest.CopyConfig(config)
 	consumer.Impersonate = rest.ImpersonationConfig{UserName: "pool-0a1b2c3d4e5f", Groups: []string{"rome", "system:authenticated"}}
-	rome := apitesting.Client(t, consumer)
+	rome := apitest.Client(t, consumer)
 
 	made := 0
 	meta := func() metav1.ObjectMeta {
@@ -95,7 +96,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	token := func(s *corev1.Secret) {
 		s.Type, s.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
 	}
-	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		for _, obj := range []client.Object{configMap(func(c *corev1.ConfigMap) { c.Labels = nil }), secret(token), ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[0].Host = "bank.example" }), service("theirs")} {
 			if err := rome.Create(t.Context(), obj); err == nil {
 				return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), obj))
@@ -164,7 +165,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// The hosts that an Ingress has already stay, whatever is accepted by now; it gets no more of them.
+	// An Ingress keeps the hosts that it already has, even if they are no longer accepted, but can't get more of them.
 	old := ingress(func(i *networkingv1.Ingress) {
 		i.Spec.Rules[0].Host, i.Spec.TLS[0].Hosts = "bank.example", []string{"bank.example"}
 	}).(*networkingv1.Ingress)
@@ -212,7 +213,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		}
 	}
 
-	// It neither changes nor deletes objects of others, for example the CA that the provider's pods trust.
+	// A consumer can neither change nor delete objects of others, for example the CA that the provider's pods trust.
 	theirs := configMap(func(c *corev1.ConfigMap) { c.Name, c.Labels = "kube-root-ca.crt", nil }).(*corev1.ConfigMap)
 	if err := admin.Create(t.Context(), theirs); err != nil {
 		t.Fatal(err)
@@ -236,7 +237,8 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		t.Error("it reads Secrets of the provider")
 	}
 
-	// It reads all Secrets of its namespace. So nobody else creates the token of an account there, and who brings another Secret is warned.
+	// A consumer reads all Secrets of its remote namespace. So nobody else may create service account tokens there, and a user who adds another Secret gets a
+	// warning.
 	for _, in := range []string{"shop-rome", "local"} {
 		err := admin.Create(t.Context(), unlabelled(secret(func(s *corev1.Secret) { token(s); s.Namespace = in })))
 		if (err == nil) != (in == "local") || err != nil && !strings.Contains(err.Error(), "in remote namespaces, where the consumer reads them") {
@@ -246,8 +248,8 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	heard := make(warningTexts, 100)
 	cautious := rest.CopyConfig(config)
 	cautious.WarningHandler = heard
-	provider := apitesting.Client(t, cautious)
-	apitesting.Eventually(t, within, "a warning about a Secret of the provider", func() error {
+	provider := apitest.Client(t, cautious)
+	apitest.Eventually(t, within, "a warning about a Secret of the provider", func() error {
 		if err := provider.Create(t.Context(), unlabelled(secret(nil))); err != nil {
 			return err
 		}

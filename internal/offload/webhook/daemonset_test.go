@@ -16,7 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 func TestDaemonSetReviews(t *testing.T) {
@@ -47,7 +47,7 @@ func TestDaemonSetReviews(t *testing.T) {
 
 // TestDaemonSetPolicyOnAPIServer creates pods as the DaemonSet controller does.
 func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
-	c := apitesting.Client(t, apitesting.APIServer(t))
+	c := apitest.Client(t, apitest.APIServer(t))
 	each := func(do func(policy client.Object) error) {
 		t.Helper()
 		for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
@@ -85,7 +85,7 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 		return c.Create(t.Context(), pod)
 	}
 	asking := func(p *corev1.Pod) { p.Annotations = map[string]string{"liqo.io/run-on-virtual-nodes": "true"} }
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if attempt("milan", nil) == nil {
 			return errors.New("not yet")
 		}
@@ -111,14 +111,14 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 	if err := c.Patch(t.Context(), virtual, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	apitesting.Eventually(t, within, "the cordon to count", func() error {
+	apitest.Eventually(t, within, "the cordon to count", func() error {
 		if err := attempt("milan", asking); err == nil || !strings.Contains(err.Error(), "is cordoned") {
 			return errors.Join(errors.New("not yet"), err)
 		}
 		return nil
 	})
 	kept := func(node string) error {
-		// Whatever becomes of virtual nodes, pods of real ones take no notice.
+		// The policy never affects pods of real nodes, whatever state the virtual node is in.
 		if err := attempt("real", nil); err != nil {
 			t.Fatalf("on a real node: %v", err)
 		}
@@ -134,17 +134,17 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The node goes, and comes back.
+	// The virtual Node is deleted and recreated.
 	if err := c.Delete(t.Context(), virtual); err != nil {
 		t.Fatal(err)
 	}
-	apitesting.Eventually(t, within, "the node not to count", func() error { return errors.Join(attempt("real", nil), attempt("milan", nil)) })
+	apitest.Eventually(t, within, "the node not to count", func() error { return errors.Join(attempt("real", nil), attempt("milan", nil)) })
 	again("milan")
-	apitesting.Eventually(t, within, "the node that came back to count", func() error { return kept("milan") })
-	// The installation goes, another node comes, and the installation comes back: the API server has to start watching nodes for it again.
+	apitest.Eventually(t, within, "the node that came back to count", func() error { return kept("milan") })
+	// The policies are deleted, another virtual Node is created, and the policies are recreated: the API server has to start watching nodes for them again.
 	each(func(policy client.Object) error { return c.Delete(t.Context(), policy) })
-	apitesting.Eventually(t, within, "no policy to be in force", func() error { return attempt("milan", nil) })
+	apitest.Eventually(t, within, "no policy to be in force", func() error { return attempt("milan", nil) })
 	again("naples")
 	each(install)
-	apitesting.Eventually(t, within, "the policy that came back to know the new node", func() error { return kept("naples") })
+	apitest.Eventually(t, within, "the policy that came back to know the new node", func() error { return kept("naples") })
 }

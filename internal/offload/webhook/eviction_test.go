@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/offload/kinds"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestEvictionPolicyOnAPIServer: Kubernetes does not evict the pods of an unreachable provider.
 func TestEvictionPolicyOnAPIServer(t *testing.T) {
-	admin := apitesting.APIServer(t)
-	c := apitesting.Client(t, admin)
+	admin := apitest.APIServer(t)
+	c := apitest.Client(t, admin)
 	for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
 		if err := c.Create(t.Context(), policy); err != nil {
 			t.Fatalf("creating %s %s: %v", policy.GetKind(), policy.GetName(), err)
@@ -26,7 +26,7 @@ func TestEvictionPolicyOnAPIServer(t *testing.T) {
 	as := func(user string) client.Client {
 		config := rest.CopyConfig(admin)
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-		return apitesting.Client(t, config)
+		return apitest.Client(t, config)
 	}
 	evictor, owner := as("system:serviceaccount:kube-system:node-controller"), as("system:serviceaccount:kube-system:replicaset-controller")
 
@@ -60,7 +60,7 @@ func TestEvictionPolicyOnAPIServer(t *testing.T) {
 	other := func(*corev1.Pod) string { return "the one it was copied from" }
 
 	kept := pod("kept", seconds(300), itself)
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		probe := pod("probe", seconds(300), itself)
 		if err := evictor.Delete(t.Context(), probe); err == nil {
 			return errors.New("not yet")

@@ -35,7 +35,7 @@ func (h *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading the NamespaceOffloading of namespace %s: %w", req.Namespace, err))
 	case offloading == nil:
-		return h.early(ctx, req.Namespace)
+		return h.withoutOffloading(ctx, req.Namespace)
 	case !offloading.DeletionTimestamp.IsZero():
 		return admission.Allowed("the namespace is no longer offloaded")
 	}
@@ -73,9 +73,9 @@ func replace(there bool, path string, value any) jsonpatch.Operation {
 	return jsonpatch.NewOperation(operation, path, value)
 }
 
-// early responds for a namespace that has the label of offloaded namespaces but no NamespaceOffloading. It rejects the pods until the
+// withoutOffloading responds for a namespace that has the label of offloaded namespaces but no NamespaceOffloading. It rejects the pods until the
 // NamespaceOffloading exists, so that none is scheduled before the strategy is known. A user sets the label early for this purpose.
-func (h *pods) early(ctx context.Context, namespace string) admission.Response {
+func (h *pods) withoutOffloading(ctx context.Context, namespace string) admission.Response {
 	ns := &corev1.Namespace{}
 	if err := h.live.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading namespace %s: %w", namespace, err))
@@ -87,7 +87,8 @@ func (h *pods) early(ctx context.Context, namespace string) admission.Response {
 		namespace, offloadingv1beta1.LabelSchedulingEnabled, api.True, namespace))
 }
 
-// strays keeps pods that tolerate every NoExecute taint off virtual nodes. The API server calls it for such pods of namespaces that are not offloaded.
+// strays keeps pods that tolerate every NoExecute taint off virtual nodes. The API server calls it for such pods of namespaces that are not
+// offloaded.
 type strays struct {
 	decoder      admission.Decoder
 	runtimeClass string

@@ -15,13 +15,13 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestKubeletPolicyOnAPIServer tries, with the account and permissions of a virtual kubelet, to write objects that belong to others.
 func TestKubeletPolicyOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	for _, object := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
@@ -52,7 +52,7 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 		account.Impersonate = rest.ImpersonationConfig{
 			UserName: "system:serviceaccount:" + tenant + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + tenant, "system:authenticated"},
 		}
-		return apitesting.Client(t, account)
+		return apitest.Client(t, account)
 	}
 	kubelet, operator, agent := as("milan"), as("operator"), as("agent")
 	node := func(name, kind string) *corev1.Node {
@@ -77,7 +77,7 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 	report := func(c client.Client, obj client.Object) error {
 		return c.Status().Patch(t.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":""}}`)))
 	}
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := report(kubelet, other); err == nil || !strings.Contains(err.Error(), "its own virtual Node") {
 			return errors.Join(errors.New("not yet"), err)
 		}

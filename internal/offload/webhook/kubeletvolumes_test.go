@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // volumesTester tries what a virtual kubelet may write. Namespace shop is offloaded to its provider, namespace bank is not.
@@ -27,8 +27,8 @@ type volumesTester struct {
 
 func newVolumesTester(t *testing.T) *volumesTester {
 	const tenant = "liqo-tenant-milan"
-	config := apitesting.APIServer(t)
-	v := &volumesTester{t: t, admin: apitesting.Client(t, config)}
+	config := apitest.APIServer(t)
+	v := &volumesTester{t: t, admin: apitest.Client(t, config)}
 	for _, object := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
 		v.create(object)
 	}
@@ -46,8 +46,8 @@ func newVolumesTester(t *testing.T) *volumesTester {
 		UserName: "system:serviceaccount:" + tenant + ":milan",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + tenant, "system:authenticated"},
 	}
-	v.kubelet = apitesting.Client(t, account)
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	v.kubelet = apitest.Client(t, account)
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		err := v.kubelet.Create(t.Context(), kubeletVolume("0", func(v *corev1.PersistentVolume) { v.Labels = nil }), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "and no others") {
 			return errors.Join(errors.New("not yet"), err)
@@ -104,8 +104,8 @@ func nodesOf(clusters ...string) *corev1.VolumeNodeAffinity {
 	}}}
 }
 
-// TestKubeletVolumesOnAPIServer tries, as the account of a virtual kubelet and with its rights, to write volumes that are not those of its provider, and to
-// have its own ones bound, mounted or deleted against the rules.
+// TestKubeletVolumesOnAPIServer tries, as the account of a virtual kubelet and with its rights, to write volumes that are not those of its provider,
+// and to have its own ones bound, mounted or deleted against the rules.
 func TestKubeletVolumesOnAPIServer(t *testing.T) {
 	v := newVolumesTester(t)
 	const (
@@ -144,6 +144,9 @@ func TestKubeletVolumesOnAPIServer(t *testing.T) {
 		"for a claim of others":    {func(v *pv) { v.Spec.ClaimRef.Namespace = "bank" }, reserved},
 		"with an owner": {func(v *pv) {
 			v.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "gone", UID: "1"}}
+		}, created},
+		"with the record of a move": {func(v *pv) {
+			v.Annotations["storage.liqo.io/move"] = `{"node":"milan"}`
 		}, created},
 		"that can't be deleted": {func(v *pv) { v.Finalizers = []string{"example.org/never"} }, created},
 		"that pods scrub":       {func(v *pv) { v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRecycle }, created},
@@ -185,7 +188,7 @@ func TestKubeletVolumesOnAPIServer(t *testing.T) {
 	v.allowed("deleting its volume", v.kubelet.Delete(t.Context(), mine.DeepCopy()), "")
 }
 
-// TestKubeletClaimsOnAPIServer: by the status of a claim, a virtual kubelet changes nothing but the size that users see.
+// TestKubeletClaimsOnAPIServer: by the status of a claim, a virtual kubelet changes nothing but the size that users see, and the conditions that moves need.
 func TestKubeletClaimsOnAPIServer(t *testing.T) {
 	v := newVolumesTester(t)
 	class := "liqo"
@@ -210,10 +213,28 @@ func TestKubeletClaimsOnAPIServer(t *testing.T) {
 	report := func(c *corev1.PersistentVolumeClaim, text string) error {
 		return v.kubelet.Status().Patch(t.Context(), c.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
 	}
-	const size, refused = `{"status":{"capacity":{"storage":"2Gi"}}}`, "changes status.capacity of a claim that has a volume of Liqo"
+	const size, refused = `{"status":{"capacity":{"storage":"2Gi"}}}`, "changes conditions of moves in the status of a claim"
 	v.allowed("the size of a claim with a volume of Liqo", report(data, size), "")
 	v.allowed("the size of another claim", report(disk, size), refused)
 	v.allowed("the size of a claim in a namespace that is not offloaded", report(bank, size), "forbidden")
+	conditions := func(types ...string) string {
+		var out []string
+		for _, kind := range types {
+			out = append(out, `{"type":"`+kind+`","status":"True"}`)
+		}
+		return `{"status":{"conditions":[` + strings.Join(out, ",") + `]}}`
+	}
+	const ours, others, foreign = "storage.liqo.io/backing-claim-in-milan", "Resizing", "writes no condition of a claim but"
+	v.allowed("a condition of others", report(disk, conditions(others)), foreign)
+	disk.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: others, Status: corev1.ConditionTrue}}
+	if err := v.admin.Status().Update(t.Context(), disk); err != nil {
+		t.Fatal(err)
+	}
+	v.allowed("removing a condition of others", report(disk, `{"status":{"conditions":null}}`), foreign)
+	v.allowed("a condition of moves, on a claim with any volume", report(disk, conditions(others, ours)), "")
+	v.allowed("removing it", report(disk, conditions(others)), "")
+	v.allowed("the first condition", report(data, conditions(ours)), "")
+	v.allowed("removing the last one", report(data, `{"status":{"conditions":null}}`), "")
 	before := &corev1.PersistentVolumeClaim{}
 	if err := v.admin.Get(t.Context(), client.ObjectKeyFromObject(data), before); err != nil {
 		t.Fatal(err)

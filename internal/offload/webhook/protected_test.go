@@ -14,18 +14,18 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestProtectedNamespacesOnAPIServer tries, as a user who may write NamespaceOffloadings and NamespaceMaps everywhere, to offload protected namespaces. The
-// policies of the chart decide like the controllers, with the same messages.
+// TestProtectedNamespacesOnAPIServer tries, as a user who may write NamespaceOffloadings and NamespaceMaps everywhere, to offload protected
+// namespaces. The policies of the chart decide like the controllers, with the same messages.
 func TestProtectedNamespacesOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	vals := values()
 	patterns := []string{"vault", "*-secrets"}
 	vals["offloading"] = map[string]any{"protectedNamespaces": []any{patterns[0], patterns[1]}}
-	// One that was offloaded before it was protected.
+	// This namespace was offloaded before it became protected.
 	namespace(t, admin, "vault", nil)
 	old := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "offloading", Finalizers: []string{"example.org/held"}}}
 	oldMap := &offloadingv1beta1.NamespaceMap{
@@ -54,7 +54,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	}
 	user := rest.CopyConfig(config)
 	user.Impersonate = rest.ImpersonationConfig{UserName: "ada", Groups: []string{"system:authenticated"}}
-	ada := apitesting.Client(t, user)
+	ada := apitest.Client(t, user)
 
 	namespaces := map[string]map[string]string{
 		"liqo": nil, "liqo-tenant-milan": nil, "turin": {api.LabelTenantNamespace: api.True}, "kube-extra": nil, "liqo-storage": nil, "our-secrets": nil,
@@ -74,7 +74,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	for name, labels := range namespaces {
 		namespace(t, admin, name, labels)
 	}
-	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		for _, object := range []client.Object{offloading("kube-system"), asked("probe", nil, "kube-system")} {
 			if err := ada.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "can not be offloaded") {
 				return errors.Join(errors.New("not yet"), err)
@@ -92,7 +92,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	}
 	for name, labels := range namespaces {
 		check("NamespaceOffloading", name, labels, ada.Create(t.Context(), offloading(name)))
-		check("NamespaceMap", name, nil, ada.Create(t.Context(), asked("new-"+name, nil, "fine", name))) // it knows names only
+		check("NamespaceMap", name, nil, ada.Create(t.Context(), asked("new-"+name, nil, "fine", name))) // a NamespaceMap has only names, so labels do not protect here
 		m := asked("later-"+name, nil, "fine")
 		if err := ada.Create(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 		m.Spec.DesiredMapping[name] = name + "-rome"
 		check("NamespaceMap, later", name, nil, ada.Update(t.Context(), m))
 	}
-	// A copy speaks of the namespaces of another cluster.
+	// A replicated NamespaceMap names namespaces of another cluster, so they are not checked.
 	if err := ada.Create(t.Context(), asked("copy", map[string]string{api.LabelReplicated: api.True}, "kube-system")); err != nil {
 		t.Errorf("a copy of another cluster's map: %v", err)
 	}

@@ -25,7 +25,7 @@ import (
 // because the ShadowPod controller counts exactly.
 type quotas struct {
 	cached, live client.Reader
-	// synced tells that the tracker contains all ShadowPods of the initial list.
+	// synced means that the tracker contains all ShadowPods of the initial list.
 	synced func() bool
 
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ func newQuotas(mgr ctrl.Manager) (*quotas, error) {
 		return nil, fmt.Errorf("watching ShadowPods: %w", err)
 	}
 	news, err := shadows.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: q.see, UpdateFunc: func(_, shadow any) { q.see(shadow) }, DeleteFunc: q.miss,
+		AddFunc: q.observe, UpdateFunc: func(_, shadow any) { q.observe(shadow) }, DeleteFunc: q.forget,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching ShadowPods: %w", err)
@@ -48,8 +48,8 @@ func newQuotas(mgr ctrl.Manager) (*quotas, error) {
 	return q, nil
 }
 
-// see records the usage of a ShadowPod that was added to the cache or changed there.
-func (q *quotas) see(obj any) {
+// observe records the usage of a ShadowPod that was added to the cache or changed there.
+func (q *quotas) observe(obj any) {
 	sp, ok := obj.(*offloadingv1beta1.ShadowPod)
 	if !ok {
 		return
@@ -63,8 +63,8 @@ func (q *quotas) see(obj any) {
 	q.tracker.Observe(client.ObjectKeyFromObject(sp), sp.UID, sp.Labels[offloadingv1beta1.LabelCreatorUser], usage)
 }
 
-// miss removes a deleted ShadowPod from the tracker.
-func (q *quotas) miss(obj any) {
+// forget removes a deleted ShadowPod from the tracker.
+func (q *quotas) forget(obj any) {
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
@@ -76,7 +76,7 @@ func (q *quotas) miss(obj any) {
 }
 
 // errNoQuota reports that a user has no Quota.
-var errNoQuota = errors.New("no Quota is for that user: it is made when the resources of a ResourceSlice are accepted")
+var errNoQuota = errors.New("that user has no Quota: Liqo creates one when it accepts the resources of a ResourceSlice")
 
 // refusal returns why a user may not have a ShadowPod, nil if the user may. before is the previous state, nil for a new ShadowPod. On an update, only
 // resources that grow are checked against the Quota. A pod that declared the resources required by the limits enforcement must keep declaring them,
@@ -94,7 +94,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 		wanted = offload.Growth(offload.Usage(&before.Spec.Pod, overhead), wanted)
 	}
 	grows := len(wanted) > 0
-	found, err := q.of(ctx, creator)
+	found, err := q.quotasOf(ctx, creator)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func (q *quotas) used(creator string, except types.NamespacedName) corev1.Resour
 	return q.tracker.Used(creator, except).DeepCopy()
 }
 
-// of returns the Quotas of a user. If the cache has none, it asks the API server: a Quota may have just been created.
-func (q *quotas) of(ctx context.Context, creator string) ([]*offloadingv1beta1.Quota, error) {
+// quotasOf returns the Quotas of a user. If the cache has none, it asks the API server: a Quota may have just been created.
+func (q *quotas) quotasOf(ctx context.Context, creator string) ([]*offloadingv1beta1.Quota, error) {
 	for _, reader := range []client.Reader{q.cached, q.live} {
 		list := &offloadingv1beta1.QuotaList{}
 		if err := reader.List(ctx, list); err != nil {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -28,13 +29,13 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // The user of a consumer's virtual kubelet.
 const pool = "pool-0a1b2c3d4e5f"
 
-// webhooks makes an API server ask the real handlers, as the chart says.
+// webhooks makes an API server call the real handlers, as the chart configures it.
 func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
@@ -60,7 +61,7 @@ func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
 		PathShadowPod: shadowPods{decoder: decoder, quotas: counted},
 		PathPod:       &pods{cached: mgr.GetClient(), live: mgr.GetAPIReader(), decoder: decoder, runtimeClass: defaultRuntimeClass},
 	}
-	admin := apitesting.Client(t, config)
+	admin := apitest.Client(t, config)
 	for _, object := range chart(t, vals, "MutatingWebhookConfiguration") {
 		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, configuration); err != nil {
@@ -70,7 +71,7 @@ func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
 			w := &configuration.Webhooks[i]
 			server := httptest.NewTLSServer(&admission.Webhook{Handler: handlers[*w.ClientConfig.Service.Path]})
 			t.Cleanup(server.Close)
-			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: encode("CERTIFICATE", server.Certificate().Raw)}
+			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 		}
 		if err := admin.Create(t.Context(), configuration); err != nil {
 			t.Fatal(err)
@@ -80,8 +81,8 @@ func webhooks(t *testing.T, config *rest.Config, vals map[string]any) {
 
 // TestQuotaOnAPIServer creates ShadowPods with the groups and permissions of a consumer.
 func TestQuotaOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	for _, object := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
@@ -96,7 +97,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	as := func(user string) client.Client {
 		consumer := rest.CopyConfig(config)
 		consumer.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"rome", "system:authenticated"}}
-		return apitesting.Client(t, consumer)
+		return apitest.Client(t, consumer)
 	}
 	rome := as(pool)
 	made := 0
@@ -125,8 +126,8 @@ func TestQuotaOnAPIServer(t *testing.T) {
 
 	t.Run("a stricter strategy", func(t *testing.T) { stricter(t, config) })
 
-	// Before anybody answers, as with failurePolicy Ignore: nobody counts as somebody else.
-	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+	// Before the webhook serves, as with failurePolicy Ignore: a ShadowPod without the creator label, or with another one, is refused.
+	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		sp := shadow("1", nil)
 		err := rome.Create(t.Context(), sp)
 		if err == nil {
@@ -148,7 +149,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	webhooks(t, config, values())
 	eventually := func(what string, try func() error, says string) {
 		t.Helper()
-		apitesting.Eventually(t, within, what, func() error {
+		apitest.Eventually(t, within, what, func() error {
 			err := try()
 			if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 				return fmt.Errorf("%w, want %q", err, says)
@@ -156,7 +157,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 			return nil
 		})
 	}
-	eventually("the webhooks to be in force", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "no Quota is for that user")
+	eventually("the webhooks to be in force", func() error { return rome.Create(t.Context(), shadow("1", nil), client.DryRunAll) }, "that user has no Quota")
 	quota := &offloadingv1beta1.Quota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: pool},
 		Spec: offloadingv1beta1.QuotaSpec{User: pool, LimitsEnforcement: offloadingv1beta1.EnforcementNone, Resources: corev1.ResourceList{
@@ -166,7 +167,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	if err := admin.Create(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	// The cache may be behind with the Quota, never with its absence.
+	// The webhook reads a Quota that its cache lacks from the API server.
 	first := shadow("1", forged("other-0a1b2c3d4e5f"))
 	if err := rome.Create(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	}
 	refused("resized beyond", resize("3500m"), "3500m of cpu are wanted, 0 of 3 are used")
 
-	// One that has finished takes nothing.
+	// The ShadowPod of a finished pod uses no resources.
 	before := first.DeepCopy()
 	first.Status.Phase = corev1.PodSucceeded
 	if err := admin.Status().Patch(t.Context(), first, client.MergeFrom(before)); err != nil {
@@ -230,14 +231,14 @@ func stricter(t *testing.T, config *rest.Config) {
 	warned := &warnings{}
 	user := rest.CopyConfig(config)
 	user.WarningHandler = warned
-	c := apitesting.Client(t, user)
+	c := apitest.Client(t, user)
 	offloading := offloadingOf(offloadingv1beta1.PodsLocalAndRemote)
 	offloading.Namespace = "shop-rome"
 	if err := c.Create(t.Context(), offloading); err != nil {
 		t.Fatal(err)
 	}
 	for strategy, want := range map[offloadingv1beta1.PodOffloadingStrategy]bool{offloadingv1beta1.PodsRemote: true, offloadingv1beta1.PodsLocalAndRemote: false} {
-		apitesting.Eventually(t, within, "a warning", func() error {
+		apitest.Eventually(t, within, "a warning", func() error {
 			warned.told = nil
 			before := offloading.DeepCopy()
 			before.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsLocalAndRemote

@@ -3,6 +3,9 @@
 // expire, without a restart.
 //
 // There are only four webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
+//
+// The controllers of the certificate and of rejected workloads run in each replica, as the webhooks do. They do not use kube.Reconciler: the
+// certificate depends on several objects, and the waker on how long this process has known a NamespaceOffloading.
 package webhook
 
 import (
@@ -26,7 +29,7 @@ import (
 const (
 	// PathPod handles new pods of offloaded namespaces.
 	PathPod = "/mutate/pod"
-	// PathShadowPod handles new ShadowPods, and ShadowPods whose pod changes.
+	// PathShadowPod handles new ShadowPods, and updates of their spec.
 	PathShadowPod = "/mutate/shadowpods"
 	// PathStray handles new pods that tolerate every NoExecute taint, in namespaces that are not offloaded.
 	PathStray = "/mutate/strays"
@@ -51,7 +54,7 @@ type Options struct {
 	// Now returns the current time, Random is the source of randomness; nil means time.Now and crypto/rand.
 	Now    func() time.Time
 	Random io.Reader
-	// Metrics is where the metric of the certificate is registered; nil means none.
+	// Metrics registers the metric of the certificate; nil means no metric.
 	Metrics prometheus.Registerer
 }
 
@@ -107,7 +110,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("adding the webhook server: %w", err)
 	}
 	if err := setupWaker(mgr, opts.Now); err != nil {
-		return fmt.Errorf("setting up what wakes workloads: %w", err)
+		return fmt.Errorf("setting up the waker of workload controllers: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook", server.StartedChecker()); err != nil {
 		return fmt.Errorf("adding the check of the webhook server: %w", err)

@@ -15,13 +15,13 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // TestShadowPodPolicyOnAPIServer tries forbidden requests with the groups and permissions of a consumer, against the policies of the chart.
 func TestShadowPodPolicyOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	vals := values()
 	vals["offloading"] = map[string]any{"podPolicy": map[string]any{"storageClasses": []any{"fast"}}}
 	for _, policy := range chart(t, vals, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
@@ -31,7 +31,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	}
 	namespace(t, admin, "demo-rome", map[string]string{"liqo.io/remote-cluster-id": "rome"})
 	namespace(t, admin, "local", nil)
-	for _, in := range []string{"demo-rome", "local"} { // the latter by mistake
+	for _, in := range []string{"demo-rome", "local"} { // the binding in namespace local simulates a mistake of the administrator
 		ref, subjects := offload.RemoteNamespaceRights("rome")
 		if err := admin.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "twin"}, RoleRef: ref, Subjects: subjects}); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 	}
 	consumer := rest.CopyConfig(config)
 	consumer.Impersonate = rest.ImpersonationConfig{UserName: "rome-a1b2c3", Groups: []string{"rome", "system:authenticated"}}
-	c := apitesting.Client(t, consumer)
+	c := apitest.Client(t, consumer)
 
 	yes, unmasked := true, corev1.UnmaskedProcMount
 	always := corev1.ContainerRestartPolicyAlways
@@ -179,7 +179,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"a namespace of ours": {func(sp *offloadingv1beta1.ShadowPod) { sp.Namespace = "local" }, "belongs to cluster ''"},
 	}
 	// The API server takes a moment to put policies in force.
-	apitesting.Eventually(t, within, "the policies to be in force", func() error {
+	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		sp := shadow(refused["host network"].change)
 		if err := c.Create(t.Context(), sp); err == nil {
 			return errors.Join(errors.New("not yet"), c.Delete(t.Context(), sp))
@@ -297,7 +297,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			}
 		}
 		still := map[string]bool{"priority": true, "a node of its own": true, "another's origin": true, "no origin": true, "a namespace of ours": true, "a finalizer": true, "a scheduler": true, "an end that never comes": true}
-		apitesting.Eventually(t, within, "the policies to be in force", func() error {
+		apitest.Eventually(t, within, "the policies to be in force", func() error {
 			return c.Create(t.Context(), shadow(refused["host network"].change))
 		})
 		for name, r := range refused {
@@ -305,7 +305,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		// Account default is not listed now, and a pod that names none has it.
+		// Service account default is not accepted here, and a pod without a service account name uses it.
 		for name, row := range map[string]struct {
 			change mutation
 			says   string

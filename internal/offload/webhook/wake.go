@@ -25,8 +25,8 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=replicasets/status;statefulsets/status;daemonsets/status,verbs=patch
 
 const (
-	// wakeFor is how long a namespace is checked: until a process that has just started is known to be ready on every node. wakeEvery is the longest
-	// interval between two checks, and wakeFirst the shortest.
+	// wakeFor is how long the waker checks a namespace. By then, the service proxy of every node knows a webhook replica that has just started.
+	// wakeEvery is the longest interval between two checks, and wakeFirst the shortest.
 	wakeFor, wakeEvery, wakeFirst = 64 * time.Second, 8 * time.Second, time.Second
 )
 
@@ -70,21 +70,21 @@ func (w *waker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if age > wakeFor || !offloading.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
-	if err := w.look(ctx, req.Namespace); err != nil {
-		log.FromContext(ctx).Error(err, "Failed to wake the workloads whose pods were refused") // requeued below in any case
+	if err := w.resync(ctx, req.Namespace); err != nil {
+		log.FromContext(ctx).Error(err, "Failed to make the controllers of workloads retry the creation of refused pods") // requeued below in any case
 	}
 	return reconcile.Result{RequeueAfter: min(max(age, wakeFirst), wakeEvery)}, nil
 }
 
-// look wakes the workloads with missing pods in a namespace.
-func (w *waker) look(ctx context.Context, namespace string) error {
+// resync wakes the workloads with missing pods in a namespace.
+func (w *waker) resync(ctx context.Context, namespace string) error {
 	lacking, err := w.lacking(ctx, namespace)
 	for _, o := range lacking {
 		if failed := w.wake(ctx, o); failed != nil {
-			err = errors.Join(err, fmt.Errorf("waking %T %s/%s: %w", o, namespace, o.GetName(), failed))
+			err = errors.Join(err, fmt.Errorf("triggering the controller of %T %s/%s: %w", o, namespace, o.GetName(), failed))
 			continue
 		}
-		log.FromContext(ctx).Info("Woke a workload with fewer pods than it requests", "workload", o.GetName(), "kind", fmt.Sprintf("%T", o))
+		log.FromContext(ctx).Info("Made the controller of a workload retry the creation of refused pods", "workload", o.GetName(), "kind", fmt.Sprintf("%T", o))
 	}
 	return err
 }

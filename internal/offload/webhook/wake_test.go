@@ -24,7 +24,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 var (
@@ -74,12 +74,12 @@ func observed(o client.Object) int64 {
 	}
 }
 
-// TestWakingOnAPIServer: workloads with missing pods in an offloaded namespace are reconciled again, also if the namespace is offloaded later. Nothing else is
-// changed.
+// TestWakingOnAPIServer: workloads with missing pods in an offloaded namespace are reconciled again, also if the namespace is offloaded later.
+// Nothing else is changed.
 func TestWakingOnAPIServer(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	for _, name := range []string{"liqo", "shop", "later", "other"} {
 		namespace(t, admin, name, nil)
 	}
@@ -96,7 +96,7 @@ func TestWakingOnAPIServer(t *testing.T) {
 		if err := admin.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		// It was changed before, so that its generation is no longer the first.
+		// A change of the object makes its generation greater than one.
 		if err := admin.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minReadySeconds":1}}`))); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestWakingOnAPIServer(t *testing.T) {
 
 	woken := func(o client.Object) {
 		t.Helper()
-		apitesting.Eventually(t, within, fmt.Sprintf("%T %s/%s to be woken", o, o.GetNamespace(), o.GetName()), func() error {
+		apitest.Eventually(t, within, fmt.Sprintf("%T %s/%s to be woken", o, o.GetNamespace(), o.GetName()), func() error {
 			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				return err
 			}
@@ -169,18 +169,18 @@ func TestWakingOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken(later)
-	err = apitesting.Client(t, manager).Patch(t.Context(), later, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":9}}`)))
+	err = apitest.Client(t, manager).Patch(t.Context(), later, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":9}}`)))
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the controller manager changes what a workload asks for: %v, want it forbidden", err)
 	}
 }
 
-// TestWakingLasts: a namespace is checked for a minute without long gaps, whatever else is written to its NamespaceOffloading, and no longer. A workload that
-// cannot be woken delays no other.
+// TestWakingLasts: a namespace is checked for a minute without long gaps, whatever else is written to its NamespaceOffloading, and no longer. A
+// workload that cannot be woken delays no other.
 func TestWakingLasts(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	now := began
-	var looks []time.Duration // at which others than the stubborn one were woken
+	var looks []time.Duration // times at which the other workload was woken
 	shop := offloadingIn("shop")
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).
 		WithObjects(shop, replicaSet("shop", "a-stubborn", 0), replicaSet("shop", "lacking", 0)).WithStatusSubresource(&appsv1.ReplicaSet{}).

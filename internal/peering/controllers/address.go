@@ -29,9 +29,10 @@ type address struct {
 	given     APIServer
 }
 
-// params returns the AuthParams for a certificate.
-func (a *address) params(ctx context.Context, certificate []byte, proxy *string) (*authv1beta1.AuthParams, error) {
-	params := &authv1beta1.AuthParams{SignedCRT: certificate, APIServer: a.given.Address, CA: a.given.CA, ProxyURL: proxy}
+// params returns the AuthParams with a credential.
+func (a *address) params(ctx context.Context, credential *authv1beta1.AuthParams, proxy *string) (*authv1beta1.AuthParams, error) {
+	params := &authv1beta1.AuthParams{APIServer: a.given.Address, CA: a.given.CA, ProxyURL: proxy}
+	peering.Adopt(params, credential)
 	var err error
 	if params.APIServer == "" {
 		if params.APIServer, err = a.published(ctx); err != nil {

@@ -27,7 +27,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/finalizers;resourceslices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
 
-// consumerSide is what the controllers of a consumer share.
+// consumerSide holds the dependencies that the controllers of a consumer share.
 type consumerSide struct {
 	client client.Client
 	events events.EventRecorder
@@ -52,15 +52,18 @@ func (c *consumerSide) request(ctx context.Context, subject peering.Subject, pre
 }
 
 // identities writes a kubeconfig Secret for each Identity.
-type identities struct{ consumerSide }
+type identities struct {
+	consumerSide
+	links *links
+}
 
 func (r *identities) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.IdentityList{} }
-	// Several workers, so that an unresponsive authentication service does not block other peerings.
+	// Use several workers, so that an unresponsive authentication service does not block other peerings.
 	return kube.NewController(mgr, "identity", controller.Options{MaxConcurrentReconciles: workers}).
 		For(&authv1beta1.Identity{}).
 		Owns(&corev1.Secret{}).
-		Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(labelled(peering.LabelInvitation, api.True))).
+		Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(labelled(peering.LabelInvitation, api.True))).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*authv1beta1.Identity]{
 			Name: "identity", Client: r.client, Sync: r.sync,
@@ -85,8 +88,8 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 	if err != nil {
 		return kube.Invalid(reasons.InvalidAuthParams, "spec.%v", err)
 	}
-	if err := peering.CheckHolder(identity.Spec.AuthParams.SignedCRT, key.signer); err != nil {
-		return kube.Invalid(reasons.InvalidAuthParams, "spec.authParams.signedCRT: %v", err)
+	if err := peering.CheckCredentialHolder(&identity.Spec.AuthParams, key.signer); err != nil {
+		return kube.Invalid(reasons.InvalidAuthParams, "spec.%v", err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: peering.KubeconfigSecretName(identity.Name)}}
 	changed, err := kube.Ensure(ctx, r.client, secret, func() error {
@@ -108,7 +111,7 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 		announce(r.events, identity, reasons.KubeconfigEnsured, "Write", "wrote the kubeconfig to Secret %s", secret.Name)
 	}
 	identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret.Name}
-	return nil
+	return r.reenroll(ctx, identity, key, kubeconfig)
 }
 
 // localSlices completes the ResourceSlices that this cluster requests from providers.
@@ -117,7 +120,7 @@ type localSlices struct{ consumerSide }
 func (r *localSlices) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
 	return kube.NewController(mgr, "local-resource-slice").
-		For(&authv1beta1.ResourceSlice{}, only(sources)).
+		For(&authv1beta1.ResourceSlice{}, matching(sources)).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*authv1beta1.ResourceSlice]{
 			Name: "local resource slice", Client: r.client, Sync: r.sync,
@@ -144,15 +147,15 @@ func (r *localSlices) sync(ctx context.Context, slice *authv1beta1.ResourceSlice
 	return err
 }
 
-// sliceIdentities writes an Identity for each of this cluster's ResourceSlices to which the provider granted one.
+// sliceIdentities writes an Identity for each of this cluster's ResourceSlices whose identity the provider accepted.
 type sliceIdentities struct{ consumerSide }
 
 func (r *sliceIdentities) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
 	return kube.NewController(mgr, "resource-slice-identity").
-		For(&authv1beta1.ResourceSlice{}, only(sources)).
+		For(&authv1beta1.ResourceSlice{}, matching(sources)).
 		Owns(&authv1beta1.Identity{}).
-		Watches(&authv1beta1.Identity{}, sameNamespace(r.client, all), only(isControlPlane)).
+		Watches(&authv1beta1.Identity{}, sameNamespace(r.client, all), matching(isControlPlane)).
 		Complete(&kube.Reconciler[*authv1beta1.ResourceSlice]{
 			Name: "resource slice identity", Client: r.client, Sync: r.sync,
 			Wanted: func(slice *authv1beta1.ResourceSlice) bool { return sources(slice) },

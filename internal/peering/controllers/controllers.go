@@ -36,27 +36,29 @@ type Options struct {
 	Algorithm peering.Algorithm
 	// APIServer is how consumers reach the API server of this cluster.
 	APIServer APIServer
-	// Offer is what ResourceSlices of the default class get, apart from their share of resources.
+	// Tokens configures the tokens that consumers get instead of certificates; with the zero value they get certificates.
+	Tokens Tokens
+	// Offer holds the classes and labels that ResourceSlices of the default class get, apart from their share of resources.
 	Offer peering.Offer
 	// StorageClasses returns the storage classes of the Offer, which change with the StorageClasses of this cluster. Nil means that none are offered.
 	StorageClasses func(context.Context) ([]authv1beta1.StorageType, error)
-	// Sharing determines the shares of ResourceSlices of that class.
+	// Sharing determines the shares of ResourceSlices of the default class.
 	Sharing peering.SharingPolicy
-	// SharingWindow is for how long changes of nodes and pods are collected before the shares are computed again; 3 seconds when 0.
+	// SharingWindow is how long changes of nodes and pods are collected before the shares are computed again; sharingWindow when 0.
 	SharingWindow time.Duration
 	// Enforcement is the limitsEnforcement of Quotas.
 	Enforcement offloadingv1beta1.LimitsEnforcement
-	// Labels and Annotations are put on every object that the controllers create in this cluster.
+	// Labels and Annotations are set on every object that the controllers create in this cluster.
 	Labels, Annotations map[string]string
 	// VirtualKubeletPods caches the pods of virtual kubelets: those with the label offloading.liqo.io/component=virtual-kubelet.
 	VirtualKubeletPods cache.Cache
 	// ConnectionSilence is the time without a report after which the working tunnel of a gateway counts as lost; 90 seconds when 0.
 	ConnectionSilence time.Duration
-	// Networking is whether this cluster has the networking module, so that a peering that a ForeignCluster asks for includes a network.
+	// Networking means that this cluster has the networking module, so that a peering that a ForeignCluster asks for includes a network.
 	Networking bool
-	// Joins reports whether this cluster peers by itself with a discovered cluster for which it has a token; nil for none.
+	// Joins reports whether this cluster peers automatically with a discovered cluster for which it has a token; nil for none.
 	Joins func(clusterID string) bool
-	// Metrics is where the metrics about peers are registered; nil for none.
+	// Metrics registers the metrics about peers; nil means no metrics.
 	Metrics prometheus.Registerer
 
 	// Now is the clock and Random the source of randomness; time.Now and crypto/rand when nil.
@@ -77,8 +79,16 @@ type APIServer struct {
 	Address string
 	// CA is its PEM bundle; when empty, it is read from ConfigMap kube-root-ca.crt.
 	CA []byte
-	// TrustedCA is whether the systems of consumers already trust the CA, so that it need not be sent.
+	// TrustedCA means that the systems of consumers already trust the CA, so that it need not be sent.
 	TrustedCA bool
+}
+
+// Tokens configures the tokens of consumers.
+type Tokens struct {
+	// Enabled means that consumers get tokens of ServiceAccounts, because this cluster signs no certificates for users.
+	Enabled bool
+	// Life is the lifetime of a token.
+	Life time.Duration
 }
 
 // Setup adds all controllers of peerings to the manager.
@@ -96,14 +106,15 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		opts.RightsEvery = rightsEvery
 	}
 	if opts.SharingWindow == 0 {
-		opts.SharingWindow = 3 * time.Second
+		opts.SharingWindow = sharingWindow
 	}
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config
 	}
 	c := stamping{Client: mgr.GetClient(), labels: opts.Labels, annotations: opts.Annotations}
 	keys := &keys{client: c, reader: mgr.GetAPIReader(), namespace: opts.Namespace, algorithm: opts.Algorithm, random: opts.Random}
-	signing := &signing{client: c, now: opts.Now}
+	accounts := &accounts{client: c, reader: mgr.GetAPIReader(), now: opts.Now, tokens: opts.Tokens}
+	signing := &signing{client: c, now: opts.Now, accounts: accounts}
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
 	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
 	if err := registerMetrics(mgr, opts, links); err != nil {
@@ -114,7 +125,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	provider := providerSide{client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, signing: signing, address: address, now: opts.Now}
+	provider := providerSide{client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, signing: signing, accounts: accounts, address: address, now: opts.Now}
 	consumer := consumerSide{client: c, events: events, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
 
 	for _, part := range []struct {
@@ -129,7 +140,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"tenant", (&tenants{
 			providerSide: provider, enrollment: enrollment.Options{Namespace: opts.Namespace, Client: c, Reader: mgr.GetAPIReader(), Now: opts.Now},
 		}).setup},
-		{"identity", (&identities{consumerSide: consumer}).setup},
+		{"identity", (&identities{consumerSide: consumer, links: links}).setup},
 		// Resources.
 		{"local resource slice", (&localSlices{consumerSide: consumer}).setup},
 		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer, storageClasses: opts.StorageClasses, sharing: sharing}).setup},

@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/peering/enrollment"
 )
 
-// TestRevokedConsumersAreDisconnected: when a Tenant is deleted, the network objects negotiated with its consumer are deleted, also those without an owner
-// reference. Objects of an administrator stay, and so does the network that this cluster requested from that consumer.
+// TestRevokedConsumersAreDisconnected: when a Tenant is deleted, the network objects negotiated with its consumer are deleted, also those without an
+// owner reference. Objects of an administrator stay, and so does the network that this cluster requested from that consumer.
 func TestRevokedConsumersAreDisconnected(t *testing.T) {
 	const namespace = "liqo-tenant-rome"
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
@@ -49,7 +49,7 @@ func TestRevokedConsumersAreDisconnected(t *testing.T) {
 				builder = builder.WithObjects(&networkingv1beta1.NetworkRequest{ObjectMeta: meta("ours", map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome"})})
 			}
 			c := builder.Build()
-			r := &tenants{providerSide: providerSide{client: c, reader: c}}
+			r := &tenants{providerSide: providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}}}
 			if err := r.revoke(t.Context(), tenant); !kube.IsWait(err) {
 				t.Fatalf("while copies are there: %v", err)
 			}
@@ -68,8 +68,8 @@ func TestRevokedConsumersAreDisconnected(t *testing.T) {
 	}
 }
 
-// TestDeletingADuplicateTenantKeepsTheOlder: deleting a Tenant that was refused as a duplicate leaves the replicated objects, bindings and tokens of the older
-// Tenant.
+// TestDeletingADuplicateTenantKeepsTheOlder: deleting a Tenant that was refused as a duplicate leaves the replicated objects, bindings and tokens of
+// the older Tenant.
 func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	const namespace = "liqo-tenant-rome"
 	now := time.Unix(1_800_000_000, 0)
@@ -94,7 +94,7 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: used}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(admitted, duplicate, secret).WithObjects(stay...).Build()
 	r := &tenants{
-		providerSide: providerSide{client: c, reader: c},
+		providerSide: providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}},
 		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	if err := r.end(t.Context(), duplicate); err != nil {
@@ -113,7 +113,8 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	}
 }
 
-// TestTokensEndWithTheTenant: deleting a Tenant invalidates the tokens that its cluster used before the Tenant disappears. A drain does not invalidate them.
+// TestTokensEndWithTheTenant: deleting a Tenant invalidates the tokens that its cluster used before the Tenant disappears. A drain does not
+// invalidate them.
 func TestTokensEndWithTheTenant(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	now := time.Unix(1_800_000_000, 0)
@@ -125,7 +126,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: usedTokens}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, secret).Build()
 	r := &tenants{
-		providerSide: providerSide{client: c, reader: c},
+		providerSide: providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}},
 		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	tenant.DeletionTimestamp = &metav1.Time{Time: now}

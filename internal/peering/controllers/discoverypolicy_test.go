@@ -16,7 +16,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/peering"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const discoverer = "system:serviceaccount:" + api.Namespace + ":liqo-discovery"
@@ -51,8 +51,8 @@ func discoveryObject[T client.Object](t *testing.T, kind string, into T) T {
 
 // TestDiscoveryPolicyOnAPIServer tries, as the program that reads multicast packets and with its rights, to decide about peerings.
 func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	role := discoveryObject(t, "ClusterRole", &rbacv1.ClusterRole{})
 	for _, obj := range []client.Object{
 		role,
@@ -68,7 +68,7 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 	}
 	user := rest.CopyConfig(config)
 	user.Impersonate = rest.ImpersonationConfig{UserName: discoverer, Groups: []string{"system:authenticated"}}
-	agent := apitesting.Client(t, user)
+	agent := apitest.Client(t, user)
 	cluster := func(name string, change func(*corev1beta1.ForeignCluster)) *corev1beta1.ForeignCluster {
 		fc := &corev1beta1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1beta1.LabelDiscoveryType: corev1beta1.DiscoveredLAN}},
@@ -93,7 +93,7 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 	lost := func(fc *corev1beta1.ForeignCluster) {
 		fc.Annotations = map[string]string{peering.AnnotationUnreachable: api.True}
 	}
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := agent.Create(t.Context(), cluster("milan", yes), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "decides about no peering") {
 			return errors.Join(errors.New("not yet"), err)
 		}

@@ -29,7 +29,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/reasons"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // opened is the authentication service of a cluster, as its administrator knows it.
@@ -44,7 +44,7 @@ func (c *cluster) open(t *testing.T) *opened {
 	t.Helper()
 	as := rest.CopyConfig(c.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: controllerManager, Groups: []string{"system:authenticated"}}
-	own := apitesting.Client(t, as)
+	own := apitest.Client(t, as)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -162,8 +162,8 @@ func TestEnrollmentOnAPIServer(t *testing.T) {
 	})
 }
 
-// TestEvictedConsumersOnAPIServer: when the provider deletes a Tenant, tokens issued before do not admit its consumer again, whether it used them or not. The
-// error names the cure.
+// TestEvictedConsumersOnAPIServer: when the provider deletes a Tenant, tokens issued before do not admit its consumer again, whether it used them or
+// not. The error names the cure.
 func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
@@ -198,19 +198,13 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	eventually(t, rome, identity, "a kubeconfig by another token", granted)
 }
 
-// TestAttacksOnEnrollmentOnAPIServer lists attacks on the authentication service with the response, and checks that the provider creates nothing for them.
+// TestAttacksOnEnrollmentOnAPIServer lists attacks on the authentication service with the response, and checks that the provider creates nothing for
+// them.
 func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	milan := newCluster(t, "milan")
 	milan.run(t)
 	entry := milan.open(t)
-	private, public, err := peering.NewKey(peering.Ed25519, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := peering.ParsePrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, public, key := newKey(t)
 	requestNonce := func(cluster, token string) (*peering.Nonce, error) {
 		parsed, err := peering.ParseToken(token)
 		if err != nil {
@@ -262,24 +256,21 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 		"a guessed token": {func() error {
 			_, err := requestNonce("thief", peering.Token{ID: "AAECAwQFBgcI", Expires: milan.now().Add(time.Hour), Pin: pinOf(t, entry)}.Text([]byte("guess")))
 			return err
-		}, "not known here"},
-		"no token": {func() error { _, err := requestNonce("thief", ""); return err }, "no token"},
+		}, "unknown here"},
+		"no token": {func() error { _, err := requestNonce("thief", ""); return err }, "not a token"},
 		"an expired token": {func() error {
 			_, err := requestNonce("thief", entry.token(t, func(t *peering.Token) { t.Expires = milan.now().Add(-time.Second) }))
 			return err
 		}, "expired"},
-		"a stolen token": {func() error { _, err := requestNonce("thief", admitted); return err }, "another one has used it"},
+		"a stolen token": {func() error { _, err := requestNonce("thief", admitted); return err }, "another cluster has used it"},
 		"one for another": {func() error {
 			_, err := requestNonce("thief", entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }))
 			return err
-		}, "made for another cluster"},
-		"a name of ours":      {func() error { _, err := requestNonce("milan", entry.token(t, nil)); return err }, "this very cluster"},
+		}, "created for another cluster"},
+		"a name of ours":      {func() error { _, err := requestNonce("milan", entry.token(t, nil)); return err }, "this cluster itself"},
 		"a name that is none": {func() error { _, err := requestNonce("../kube-system", entry.token(t, nil)); return err }, "no cluster ID"},
 		"the place of naples": {func() error {
-			_, other, err := peering.NewKey(peering.Ed25519, rand.Reader)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, other, _ := newKey(t)
 			return apply("naples", entry.token(t, nil), func(a *peering.EnrollRequest) { a.PublicKey = other })
 		}, "with another key"},
 		"the name of a provider":                 {func() error { return apply("turin", entry.token(t, nil), nil) }, "--consumer-cluster-id turin"},
@@ -316,7 +307,7 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	t.Run("a token older than the Secret", func(t *testing.T) {
 		old := entry.token(t, nil)
 		milan.delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}})
-		if _, err := requestNonce("venice", old); !errors.Is(err, enrollment.ErrRefused) || !strings.Contains(err.Error(), "not known here") {
+		if _, err := requestNonce("venice", old); !errors.Is(err, enrollment.ErrRefused) || !strings.Contains(err.Error(), "unknown here") {
 			t.Errorf("error %v, want a refusal", err)
 		}
 		if _, err := requestNonce("venice", entry.token(t, nil)); err != nil {

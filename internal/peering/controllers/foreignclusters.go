@@ -30,19 +30,19 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;connections;networkrequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list;watch
 
-// foreignClusters maintains one ForeignCluster for each consumer and provider of this cluster. It creates ForeignClusters, carries out what
-// they ask for, and recompiles their status. It never deletes one: the record of a former peer stays until an administrator deletes it.
+// foreignClusters maintains one ForeignCluster for each consumer and provider of this cluster. It creates ForeignClusters, executes their requests,
+// and recompiles their status. It never deletes one: the record of a former peer stays until an administrator deletes it.
 type foreignClusters struct {
 	client client.Client
-	// reader reads from the API server what the cache does not hold.
+	// reader reads objects that the cache does not hold from the API server.
 	reader client.Reader
 	events events.EventRecorder
 	own    string
 	// namespace is the namespace of the installation.
 	namespace string
-	// joins reports whether this cluster peers by itself with a discovered cluster.
+	// joins reports whether this cluster peers automatically with a discovered cluster.
 	joins func(clusterID string) bool
-	// connects is whether this cluster can have tunnels to peers.
+	// connects means that this cluster can have tunnels to peers.
 	connects bool
 	links    *links
 	now      func() time.Time
@@ -54,10 +54,10 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "foreign-cluster").
 		For(&corev1beta1.ForeignCluster{}).
 		Watches(&authv1beta1.Tenant{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Tenant).Spec.ClusterID })).
-		Watches(&authv1beta1.Identity{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Identity).Spec.ClusterID }), only(isControlPlane)).
+		Watches(&authv1beta1.Identity{}, byClusterID(func(o client.Object) string { return o.(*authv1beta1.Identity).Spec.ClusterID }), matching(isControlPlane)).
 		Watches(&authv1beta1.ResourceSlice{}, byClusterID(byLabel)).
 		Watches(&offloadingv1beta1.VirtualNode{}, byClusterID(func(o client.Object) string { return o.(*offloadingv1beta1.VirtualNode).Spec.ClusterID })).
-		Watches(&corev1.Node{}, byClusterID(byLabel), only(labelled(api.LabelType, api.TypeVirtualNode)), nodeChanges()).
+		Watches(&corev1.Node{}, byClusterID(byLabel), matching(labelled(api.LabelType, api.TypeVirtualNode)), nodeChanges()).
 		Watches(&corev1.Namespace{}, byClusterID(byLabel), onlyTenantNamespaces()).
 		Watches(&networkingv1beta1.Configuration{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.GatewayServer{}, byClusterID(byLabel)).
@@ -65,7 +65,7 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 		Watches(&networkingv1beta1.Connection{}, byClusterID(byLabel)).
 		Watches(&networkingv1beta1.NetworkRequest{}, byClusterID(byLabel)).
 		Watches(&offloadingv1beta1.NamespaceMap{}, byClusterID(byLabel), deletions()).
-		Watches(&corev1.Secret{}, byClusterID(secretOfWish), only(func(o client.Object) bool { return secretOfWish(o) != "" })).
+		Watches(&corev1.Secret{}, byClusterID(secretOfWish), matching(func(o client.Object) bool { return secretOfWish(o) != "" })).
 		WatchesRawSource(r.links.peers.source()).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			again, err := r.reconcile(ctx, req.Name)
@@ -89,8 +89,8 @@ func byClusterID(of func(client.Object) string) handler.EventHandler {
 	})
 }
 
-// reconcile creates the ForeignCluster of a cluster that this one has a relation to, and recompiles its status. It returns the time after
-// which the status may change even though no object does; 0 if it can't.
+// reconcile creates the ForeignCluster of a cluster that has a Tenant, an Identity, a VirtualNode or a network here, and recompiles its status. It
+// returns the time after which the status may change without a change of an object; 0 if it can't.
 func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time.Duration, error) {
 	facts, err := r.gather(ctx, clusterID)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *foreignClusters) gather(ctx context.Context, clusterID string) (*peerin
 		{nodes, []client.ListOption{client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: clusterID}}},
 	} {
 		if err := r.client.List(ctx, q.list, q.opts...); err != nil {
-			return nil, fmt.Errorf("listing what is known of cluster %s: %w", clusterID, err)
+			return nil, fmt.Errorf("listing the objects of cluster %s: %w", clusterID, err)
 		}
 	}
 	facts.TenantNamespaces = namespaces.Items

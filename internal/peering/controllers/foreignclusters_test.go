@@ -10,8 +10,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 )
 
-// TestNetworkOfAForeignClusterOnAPIServer: clusters with connected networks have ForeignClusters, even without a peering. A silent gateway is detected
-// although nothing reports it.
+// TestNetworkOfAForeignClusterOnAPIServer: clusters with connected networks have ForeignClusters, even without a peering. A silent gateway is
+// detected although nothing reports it.
 func TestNetworkOfAForeignClusterOnAPIServer(t *testing.T) {
 	rome, milan := newCluster(t, "rome"), &cluster{id: "milan"}
 	milan.config = rome.config // nothing asks it

@@ -13,21 +13,28 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/apitest"
 )
 
-// as is a client with the very identity of a consumer's control plane.
-func (c *cluster) as(t *testing.T, consumer string) client.Client {
+// as is a client with the very identity of a consumer's control plane: its user in these groups.
+func (c *cluster) as(t *testing.T, consumer string, groups ...string) client.Client {
 	t.Helper()
 	cfg := rest.CopyConfig(c.config)
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: consumer, Groups: []string{"liqo.io", "system:authenticated"}}
-	return apitesting.Client(t, cfg)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: consumer, Groups: append(groups, "system:authenticated")}
+	return apitest.Client(t, cfg)
 }
 
 // hostile tries what a consumer with a client of its own could try in its tenant namespace. It runs while rome and milan are peered.
 func hostile(t *testing.T, rome, milan *cluster) {
 	t.Helper()
-	attacker := milan.as(t, rome.id)
+	hostileAs(t, rome, milan, milan.as(t, rome.id, peering.OrganizationControlPlane))
+	// A user of AWS that an administrator maps to the user and not to the group.
+	hostileAs(t, rome, milan, milan.as(t, rome.id))
+}
+
+func hostileAs(t *testing.T, rome, milan *cluster, attacker client.Client) {
+	t.Helper()
 	copyLabels := func() map[string]string {
 		return map[string]string{
 			api.LabelReplication: api.False, api.LabelReplicated: api.True, api.LabelOriginID: rome.id, api.LabelRemoteClusterID: rome.id,
@@ -131,7 +138,7 @@ func hostile(t *testing.T, rome, milan *cluster) {
 		return got
 	}
 	// The API server takes a moment to follow a new policy.
-	apitesting.Eventually(t, within, "a consumer may do what it should, and nothing else", func() error {
+	apitest.Eventually(t, within, "a consumer may do what it should, and nothing else", func() error {
 		if diff := cmp.Diff(want, try()); diff != "" {
 			return fmt.Errorf("allowed (-want +got):\n%s", diff)
 		}

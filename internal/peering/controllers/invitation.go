@@ -20,19 +20,24 @@ import (
 // enrollRetry is the time until the next enrollment request after the provider did not respond: the provider may not be running yet.
 const enrollRetry = 5 * time.Second
 
-// invited returns the invitation by which an Identity is to be obtained from its provider. It returns nil if the Identity already has a
-// certificate, is not a control-plane Identity, or has no invitation in its namespace.
+// invited returns the invitation for the enrollment of an Identity. It returns nil if the Identity already has a certificate or token, is not a
+// control-plane Identity, or has no invitation in its namespace.
 func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity) (*corev1.Secret, error) {
-	if identity.Spec.Type != authv1beta1.IdentityControlPlane || len(identity.Spec.AuthParams.SignedCRT) > 0 {
+	if identity.Spec.Type != authv1beta1.IdentityControlPlane || peering.Granted(&identity.Spec.AuthParams) {
 		return nil, nil
 	}
+	return r.invitation(ctx, identity.Namespace)
+}
+
+// invitation returns the invitation in a namespace; nil when there is none.
+func (r *identities) invitation(ctx context.Context, namespace string) (*corev1.Secret, error) {
 	invitation := &corev1.Secret{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: peering.InvitationSecret}, invitation)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.InvitationSecret}, invitation)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", identity.Namespace, peering.InvitationSecret, err)
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, peering.InvitationSecret, err)
 	}
 	return invitation, nil
 }
@@ -40,42 +45,9 @@ func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity
 // introduce enrolls this cluster with the provider's authentication service and completes the Identity with what the provider grants. It
 // writes all results into the Identity's spec, so that such an Identity does not differ from one that a user applied.
 func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) error {
-	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
-	url := string(invitation.Data[peering.InvitationURLKey])
-	if err := peering.CheckEnrollmentURL(url); err != nil {
-		return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationURLKey, err)
-	}
-	text := string(invitation.Data[peering.InvitationTokenKey])
-	token, err := peering.ParseToken(text)
-	switch {
-	case err != nil:
-		return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
-	case r.now().After(token.Expires):
-		return kube.Invalid(reasons.InvitationExpired, "%s: %v", where, peering.ErrTokenExpired)
-	case token.Consumer != "" && token.Consumer != r.own:
-		return kube.Invalid(reasons.InvitationInvalid,
-			"%s: the token is for cluster %s, and this is cluster %s: ask the provider for another one (liqoctl generate peer-command)",
-			where, token.Consumer, r.own)
-	}
-	enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: r.own, Token: text}}
-	if proxy := string(invitation.Data[peering.InvitationProxyKey]); proxy != "" {
-		if err := peering.CheckProxyURL(proxy); err != nil {
-			return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
-		}
-		enrollRequest.ProxyURL = &proxy
-	}
-	if back := string(invitation.Data[peering.InvitationBackURLKey]); back != "" {
-		enrollRequest.Invitation = &peering.Invitation{URL: back, Token: string(invitation.Data[peering.InvitationBackTokenKey])}
-		if err := enrollRequest.Invitation.Check(identity.Spec.ClusterID); err != nil {
-			return kube.Invalid(reasons.InvitationInvalid, "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
-		}
-	}
-	admission, err := r.apply(ctx, url, token, enrollRequest, identity.Spec.ClusterID)
-	switch {
-	case errors.Is(err, enrollment.ErrRefused):
-		return kube.Invalid(reasons.InvitationRefused, "%v", err)
-	case err != nil:
-		return kube.WaitFor(enrollRetry, reasons.ProviderUnreachable, "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
+	admission, err := r.enroll(ctx, identity, invitation)
+	if err != nil {
+		return err
 	}
 	complete := identity.DeepCopy()
 	changed, err := kube.Ensure(ctx, r.client, complete, func() error {
@@ -86,9 +58,52 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 		return err
 	}
 	if changed {
-		announce(r.events, identity, reasons.IdentityEnsured, "Introduce", "cluster %s admitted this cluster through %s", identity.Spec.ClusterID, url)
+		announce(r.events, identity, reasons.IdentityEnsured, "Introduce", "cluster %s admitted this cluster through %s",
+			identity.Spec.ClusterID, invitation.Data[peering.InvitationURLKey])
 	}
 	return kube.Wait(reasons.WaitingForKubeconfig, "waiting for the controller manager to write the kubeconfig")
+}
+
+// enroll checks an invitation and enrolls this cluster with it. It returns what the provider grants.
+func (r *identities) enroll(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) (*peering.Admission, error) {
+	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
+	url := string(invitation.Data[peering.InvitationURLKey])
+	if err := peering.CheckEnrollmentURL(url); err != nil {
+		return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationURLKey, err)
+	}
+	text := string(invitation.Data[peering.InvitationTokenKey])
+	token, err := peering.ParseToken(text)
+	switch {
+	case err != nil:
+		return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
+	case r.now().After(token.Expires):
+		return nil, kube.Invalid(reasons.InvitationExpired, "%s: %v", where, peering.ErrTokenExpired)
+	case token.Consumer != "" && token.Consumer != r.own:
+		return nil, kube.Invalid(reasons.InvitationInvalid,
+			"%s: the token is for cluster %s, and this is cluster %s: ask the provider for another one (liqoctl generate peer-command)",
+			where, token.Consumer, r.own)
+	}
+	enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: r.own, Token: text}}
+	if proxy := string(invitation.Data[peering.InvitationProxyKey]); proxy != "" {
+		if err := peering.CheckProxyURL(proxy); err != nil {
+			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
+		}
+		enrollRequest.ProxyURL = &proxy
+	}
+	if back := string(invitation.Data[peering.InvitationBackURLKey]); back != "" {
+		enrollRequest.Invitation = &peering.Invitation{URL: back, Token: string(invitation.Data[peering.InvitationBackTokenKey])}
+		if err := enrollRequest.Invitation.Check(identity.Spec.ClusterID); err != nil {
+			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
+		}
+	}
+	admission, err := r.apply(ctx, url, token, enrollRequest, identity.Spec.ClusterID)
+	switch {
+	case errors.Is(err, enrollment.ErrRefused):
+		return nil, kube.Invalid(reasons.InvitationRefused, "%v", err)
+	case err != nil:
+		return nil, kube.WaitFor(enrollRetry, reasons.ProviderUnreachable, "waiting for the authentication service of cluster %s: %v", identity.Spec.ClusterID, err)
+	}
+	return admission, nil
 }
 
 // apply requests a nonce, signs it, sends the enrollRequest with the signature, and checks the provider's response.
@@ -121,9 +136,9 @@ func (r *identities) apply(ctx context.Context, url string, token peering.Token,
 		return nil, fmt.Errorf("%w: %s is the authentication service of cluster %q, not of %s", enrollment.ErrRefused, url, admission.Cluster, provider)
 	}
 	if err := peering.CheckAuthParams(&admission.AuthParams); err != nil {
-		return nil, fmt.Errorf("%w: it grants nothing that could be used: %w", enrollment.ErrRefused, err)
+		return nil, fmt.Errorf("%w: the credentials in its response are invalid: %w", enrollment.ErrRefused, err)
 	}
-	if err := peering.CheckHolder(admission.AuthParams.SignedCRT, key.signer); err != nil {
+	if err := peering.CheckCredentialHolder(&admission.AuthParams, key.signer); err != nil {
 		return nil, fmt.Errorf("%w: %w", enrollment.ErrRefused, err)
 	}
 	return admission, nil

@@ -3,7 +3,9 @@ package controllers
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -47,23 +49,26 @@ type link struct {
 	wasUp  bool
 	// refused is the error with which the provider denies this cluster all access; empty while it grants access.
 	refused string
+	// exceeded describes, by kind, how the copies in the provider exceed the limits.
+	exceeded map[string]string
 }
 
 // grace is how long the first response of a remote API server may take before the server counts as down. Until then its state is unknown,
 // so that a restart of this controller manager does not change the reported state of other clusters.
 const grace = 15 * time.Second
 
-// Limits of what a provider can make this process hold: a hostile one must not end the links to the others. A provider of this release has at most 200 copies of
-// a kind (peering.TenantObjects).
+// Limits of the memory and the time that the responses of a provider use in this process, so that a hostile provider does not break the links to
+// other providers. A provider of this release has at most 200 copies of a kind (peering.TenantObjects).
 const (
 	mostCopies     = 1000
 	copiesBytes    = 16 << 20
 	responsesBytes = 32 << 20
+	responsesTime  = 2 * time.Minute // ends a response that a provider sends slowly, byte by byte
 )
 
 func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
 	cfg = rest.CopyConfig(cfg)
-	remote.LimitResponses(cfg, responsesBytes)
+	remote.LimitResponses(cfg, responsesBytes, responsesTime)
 	if l.observe != nil {
 		remote.Observe(cfg, func(method string, took time.Duration) { l.observe(clusterID, method, took) })
 	}
@@ -76,7 +81,7 @@ func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace str
 		return nil, err
 	}
 	if k.live, err = client.New(cfg, client.Options{Scheme: l.scheme, Mapper: k.mapper}); err != nil {
-		return nil, fmt.Errorf("making a client for cluster %s: %w", clusterID, err)
+		return nil, fmt.Errorf("creating a client for cluster %s: %w", clusterID, err)
 	}
 	return k, nil
 }
@@ -213,11 +218,14 @@ func (k *link) startWatching(ctx context.Context) context.CancelFunc {
 
 // watch runs a cache of this cluster's copies of one kind in the provider until ctx ends.
 func (k *link) watch(ctx context.Context, kind peering.Kind) {
-	var once sync.Once
-	exceeded := func(err error) {
-		once.Do(func() {
+	measured := func(err error) {
+		if ctx.Err() != nil || !k.measured(kind.Name, err) {
+			return
+		}
+		if err != nil {
 			k.all.log.Error(err, "The provider has too many copies to watch", "clusterID", k.clusterID, "kind", kind.Name)
-		})
+		}
+		k.all.peers.announce(types.NamespacedName{Name: k.clusterID})
 	}
 	copies, err := cache.New(k.cfg, cache.Options{
 		Scheme: k.all.scheme, Mapper: k.mapper,
@@ -225,26 +233,26 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{api.LabelOriginID: k.all.own}),
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(remote.LimitCache(lw, remote.Limits{Objects: mostCopies, Bytes: copiesBytes}, exceeded), obj, resync, indexers)
+			return toolscache.NewSharedIndexInformer(remote.LimitCache(lw, remote.Limits{Objects: mostCopies, Bytes: copiesBytes}, measured), obj, resync, indexers)
 		},
 	})
 	if err != nil {
 		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
-	told := k.all.objects[kind.Name]
-	tell := func(o any) {
+	listeners := k.all.objects[kind.Name]
+	notify := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj
 		}
 		if o, ok := o.(client.Object); ok {
-			told.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
+			listeners.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
 		}
 	}
 	informer, err := copies.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
+			AddFunc: notify, UpdateFunc: func(_, o any) { notify(o) }, DeleteFunc: notify,
 		})
 	}
 	if err != nil {
@@ -261,7 +269,25 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 	}
 }
 
-// know starts to use the synced cache of a kind, unless ctx, the context of that cache, has ended. It reports whether it did.
+// measured records whether the copies of a kind exceed the limits: err describes the excess, and is nil if there is none. It reports whether that has
+// changed.
+func (k *link) measured(kind string, err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := errorText(err)
+	if k.exceeded[kind] == now {
+		return false
+	}
+	if k.exceeded == nil {
+		k.exceeded = map[string]string{}
+	}
+	if k.exceeded[kind] = now; now == "" {
+		delete(k.exceeded, kind)
+	}
+	return true
+}
+
+// know makes the synced cache of a kind available to copies, and returns true. If ctx, the context of that cache, has ended, it only returns false.
 func (k *link) know(ctx context.Context, kind string, cached client.Reader) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -303,12 +329,14 @@ func (k *link) up() bool { return k.health.State().Up }
 func (k *link) probe(now time.Time) *peering.Probe {
 	state := k.health.State()
 	k.mu.Lock()
-	known, refused := k.wasUp || now.Sub(k.since) >= grace, k.refused
+	known, refused, exceeded := k.wasUp || now.Sub(k.since) >= grace, k.refused, maps.Clone(k.exceeded)
 	k.mu.Unlock()
 	if !state.Up && !known {
 		return nil
 	}
-	return &peering.Probe{Up: state.Up, Message: errorText(state.Err), Refused: refused}
+	return &peering.Probe{
+		Up: state.Up, Message: errorText(state.Err), Unauthorized: errors.Is(state.Err, remote.ErrUnauthorized), Refused: refused, Exceeded: exceeded,
+	}
 }
 
 func errorText(err error) string {

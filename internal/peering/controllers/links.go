@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// links holds the running link to each provider, by the tenant namespace whose control-plane kubeconfig it uses.
+// links holds one link, a connection for replication, for each provider. The key is the tenant namespace that has the kubeconfig of the link.
 type links struct {
 	own    string
 	config func(*corev1.Secret) (*rest.Config, string, error)

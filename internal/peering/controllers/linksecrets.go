@@ -27,8 +27,8 @@ import (
 	"liqo.io/liqo/internal/reasons"
 )
 
-// linkSecrets runs one link for each control-plane kubeconfig Secret, and keeps the Secret until nothing replicated with it is left. Only a
-// Secret that belongs to an Identity of this cluster counts as such a kubeconfig; the labels alone do not suffice.
+// linkSecrets runs one link for each control-plane kubeconfig Secret, and keeps the Secret until no object replicated with it is left. Only a Secret
+// that belongs to an Identity of this cluster counts as such a kubeconfig; the labels alone do not suffice.
 type linkSecrets struct {
 	client client.Client
 	links  *links
@@ -49,18 +49,18 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &corev1.SecretList{} }
 	ours := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}
 	return kube.NewController(mgr, "link").
-		For(&corev1.Secret{}, only(controlPlaneSecret)).
+		For(&corev1.Secret{}, matching(controlPlaneSecret)).
 		Watches(&corev1.Namespace{}, secretsOf(r.client, authv1beta1.LabelIdentityType, string(authv1beta1.IdentityControlPlane)), onlyTenantNamespaces()).
 		Watches(&authv1beta1.Identity{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: peering.KubeconfigSecretName(o.GetName())}}}
-		}), only(isControlPlane)).
+		}), matching(isControlPlane)).
 		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&networkingv1beta1.NetworkRequest{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return requests(ctx, r.client, all(), ours, client.MatchingLabels{api.LabelRemoteClusterID: o.GetName()})
-		}), only(unreachable)).
+		}), matching(unreachable)).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			if err := r.client.Get(ctx, req.NamespacedName, &corev1.Secret{}); apierrors.IsNotFound(err) {
 				r.links.stop(req.NamespacedName) // even if the finalizer was removed by someone else
@@ -83,7 +83,7 @@ var released = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// unreachable matches ForeignClusters that an administrator declared unreachable for good.
+// unreachable matches ForeignClusters that an administrator declared permanently unreachable.
 func unreachable(o client.Object) bool {
 	return o.GetAnnotations()[peering.AnnotationUnreachable] == api.True
 }
@@ -96,7 +96,7 @@ func (r *linkSecrets) sync(ctx context.Context, secret *corev1.Secret) error {
 	identity := &authv1beta1.Identity{}
 	name := peering.IdentityOf(secret)
 	err := r.client.Get(ctx, types.NamespacedName{Namespace: secret.Namespace, Name: name}, identity)
-	if apierrors.IsNotFound(err) { // deleted, then the Secret soon is, too; or not in the cache yet, then its event requeues the Secret
+	if apierrors.IsNotFound(err) { // either it is deleted, and the Secret will be, too; or it is not in the cache yet, and its event requeues the Secret
 		return kube.Wait(reasons.IdentityNotFound, "waiting for Identity %s/%s", secret.Namespace, name)
 	}
 	if err != nil {
@@ -112,9 +112,9 @@ func (r *linkSecrets) sync(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// finalize returns nil, which lets the Secret be deleted, when no source in its namespace is held for its copy. The replication controllers
-// observe the deletion of the Secret and delete the copies, for which they need the link. If no source is held, the Secret may go even if
-// its kubeconfig does not work.
+// finalize returns nil, which lets the Secret be deleted, when no source in its namespace is held for its copy. The replication controllers observe
+// the deletion of the Secret and delete the copies, for which they need the link. If no source is held, the Secret may be deleted even if its
+// kubeconfig does not work.
 func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error {
 	provider := secret.Labels[api.LabelRemoteClusterID]
 	// The Identity may be deleted by now, so its UID is not compared. No link was ever opened for a Secret that fails this check, so no
@@ -144,7 +144,7 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 	}
 	if !gone {
 		if err := r.links.ensure(secret); err != nil {
-			return fmt.Errorf("opening the link to cluster %s, to remove the copies of %d objects (annotation %s=true on ForeignCluster %s gives them up): %w",
+			return fmt.Errorf("connecting to cluster %s to remove the copies of %d objects (annotation %s=true on ForeignCluster %s skips this): %w",
 				provider, count, peering.AnnotationUnreachable, provider, err)
 		}
 	}
@@ -156,7 +156,7 @@ func (r *linkSecrets) finalize(ctx context.Context, secret *corev1.Secret) error
 func (r *linkSecrets) resign(ctx context.Context, secret *corev1.Secret) error {
 	provider := secret.Labels[api.LabelRemoteClusterID]
 	if err := r.links.ensure(secret); err != nil {
-		return nil //nolint:nilerr // a kubeconfig that leads nowhere is no way to resign
+		return nil //nolint:nilerr // without a usable kubeconfig, this cluster can't delete its Tenant
 	}
 	k := r.links.get(secret.Namespace)
 	if k == nil {
@@ -177,7 +177,7 @@ func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, err
 	count := 0
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}, &networkingv1beta1.NetworkRequestList{}} {
 		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace)); err != nil {
-			return 0, fmt.Errorf("listing what is replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
+			return 0, fmt.Errorf("listing the objects that are replicated to cluster %s: %w", secret.Labels[api.LabelRemoteClusterID], err)
 		}
 		_ = eachItem(list, func(o client.Object) error { // the function never fails
 			if held(o) {
@@ -189,7 +189,7 @@ func (r *linkSecrets) held(ctx context.Context, secret *corev1.Secret) (int, err
 	return count, nil
 }
 
-// isUnreachable reports whether an administrator declared a cluster unreachable for good.
+// isUnreachable reports whether an administrator declared a cluster permanently unreachable.
 func isUnreachable(ctx context.Context, c client.Reader, clusterID string) (bool, error) {
 	fc := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, types.NamespacedName{Name: clusterID}, fc)

@@ -21,8 +21,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestUnusableKubeconfigCanBeDeleted: a Secret whose kubeconfig does not work can be deleted, unless a copy exists that only it reaches. Then the message says
-// how to give the copy up.
+// TestUnusableKubeconfigCanBeDeleted: a Secret whose kubeconfig does not work can be deleted, unless a copy exists that only it reaches. Then the
+// message says how to give the copy up.
 func TestUnusableKubeconfigCanBeDeleted(t *testing.T) {
 	unreadable := func(*corev1.Secret) (*rest.Config, string, error) { return nil, "", errors.New("no kubeconfig in it") }
 	identity := controlPlaneOf("milan", "1")
@@ -42,8 +42,8 @@ func TestUnusableKubeconfigCanBeDeleted(t *testing.T) {
 	}
 }
 
-// TestReleasedPassesDeletions: when the removal of the last finalizer deletes an object, the event shows the object as it was before. The event must still
-// reach the Secret, which otherwise waits for ever.
+// TestReleasedPassesDeletions: when the removal of the last finalizer deletes an object, the event shows the object as it was before. The event must
+// still reach the Secret, which otherwise waits for ever.
 func TestReleasedPassesDeletions(t *testing.T) {
 	held, free := &offloadingv1beta1.NamespaceMap{}, &offloadingv1beta1.NamespaceMap{}
 	held.Finalizers = []string{peering.FinalizerReplicated}
@@ -87,8 +87,8 @@ func tenantNamespace(remote string) *corev1.Namespace {
 	}}
 }
 
-// TestOnlyIdentitiesOpenLinks: a Secret with the labels of a control plane kubeconfig opens a link only if it belongs to an Identity of this cluster in a
-// tenant namespace. Other Secrets get no finalizer, and deleting one ends no link of another Secret.
+// TestOnlyIdentitiesOpenLinks: a Secret with the labels of a control plane kubeconfig opens a link only if it belongs to an Identity of this cluster
+// in a tenant namespace. Other Secrets get no finalizer, and deleting one ends no link of another Secret.
 func TestOnlyIdentitiesOpenLinks(t *testing.T) {
 	identity := controlPlaneOf("milan", "1")
 	for name, row := range map[string]struct {
@@ -118,7 +118,10 @@ func TestOnlyIdentitiesOpenLinks(t *testing.T) {
 			secret := secretOf(identity)
 			row.change(secret)
 			ordinary := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-			c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(identity, secret, tenantNamespace("milan"), tenantNamespace("turin"), ordinary).Build()
+			// The Identity exists in these namespaces too, so that the Secret is refused for its namespace alone.
+			outside, elsewhere := identity.DeepCopy(), identity.DeepCopy()
+			outside.Namespace, elsewhere.Namespace = "default", api.TenantNamespace("turin")
+			c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(identity, outside, elsewhere, secret, tenantNamespace("milan"), tenantNamespace("turin"), ordinary).Build()
 			r := &linkSecrets{client: c, links: links}
 			err := r.sync(t.Context(), secret)
 			if opened != row.opened || err == nil {

@@ -34,8 +34,8 @@ func Metrics(c client.Reader, now func() time.Time, log logr.Logger) prometheus.
 		}
 		for i := range identities.Items {
 			identity := &identities.Items[i]
-			if certificate, err := peering.Certificate(identity.Spec.AuthParams.SignedCRT); err == nil {
-				metrics.EmitCertificate(emit, certificate, now(), identity.Spec.ClusterID, "Identity", identity.Namespace, identity.Name)
+			if credential, err := peering.CredentialOf(&identity.Spec.AuthParams); err == nil && credential.Expires() {
+				metrics.EmitLifetime(emit, credential.From, credential.Until, now(), identity.Spec.ClusterID, "Identity", identity.Namespace, identity.Name)
 			}
 		}
 		for i := range nodes.Items {
@@ -46,13 +46,16 @@ func Metrics(c client.Reader, now func() time.Time, log logr.Logger) prometheus.
 	})
 }
 
+// reachability are the statuses of condition APIServerStatus that say whether the API server responds.
+var reachability = []corev1beta1.ConditionStatus{corev1beta1.StatusEstablished, corev1beta1.StatusSomeNotReady, corev1beta1.StatusError}
+
 // emitCluster reports the conditions of a peer.
 func emitCluster(emit metrics.Emit, fc *corev1beta1.ForeignCluster) {
 	modules := &fc.Status.Modules
 	for _, c := range slices.Concat(fc.Status.Conditions, modules.Networking.Conditions, modules.Authentication.Conditions, modules.Offloading.Conditions) {
 		emit(metrics.PeerCondition, 1, fc.Spec.ClusterID, string(c.Type), string(c.Status))
-		if c.Type == corev1beta1.APIServerStatus && (c.Status == corev1beta1.StatusEstablished || c.Status == corev1beta1.StatusError) {
-			emit(metrics.PeerAPIServerReachable, metrics.Bool(c.Status == corev1beta1.StatusEstablished), fc.Spec.ClusterID)
+		if c.Type == corev1beta1.APIServerStatus && slices.Contains(reachability, c.Status) {
+			emit(metrics.PeerAPIServerReachable, metrics.Bool(c.Status != corev1beta1.StatusError), fc.Spec.ClusterID)
 		}
 	}
 }

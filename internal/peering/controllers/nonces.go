@@ -25,7 +25,7 @@ type nonces struct {
 
 func (n *nonces) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "nonce").
-		For(&corev1.Secret{}, only(labelled(authv1beta1.LabelNonce, api.True))).
+		For(&corev1.Secret{}, matching(labelled(authv1beta1.LabelNonce, api.True))).
 		Watches(&corev1.Namespace{}, secretsOf(n.client, authv1beta1.LabelNonce, api.True), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*corev1.Secret]{
 			Name: "nonce", Client: n.client, Sync: n.sync,
@@ -60,7 +60,7 @@ type signedNonces struct {
 
 func (n *signedNonces) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "signed-nonce").
-		For(&corev1.Secret{}, only(labelled(authv1beta1.LabelSignedNonce, api.True))).
+		For(&corev1.Secret{}, matching(labelled(authv1beta1.LabelSignedNonce, api.True))).
 		Watches(&corev1.Namespace{}, secretsOf(n.client, authv1beta1.LabelSignedNonce, api.True), onlyTenantNamespaces()).
 		Complete(&kube.Reconciler[*corev1.Secret]{
 			Name: "signed nonce", Client: n.client, Sync: n.sync,

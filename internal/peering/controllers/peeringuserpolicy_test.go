@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"crypto/rand"
 	"crypto/x509/pkix"
 	"errors"
 	"strings"
@@ -19,20 +18,13 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // holder is a configuration with a client certificate of its own: a real user of the API server, not an impersonated one.
-func holder(t *testing.T, config *rest.Config, authority *apitesting.Authority, subject peering.Subject) *rest.Config {
+func holder(t *testing.T, config *rest.Config, authority *apitest.Authority, subject peering.Subject) *rest.Config {
 	t.Helper()
-	private, _, err := peering.NewKey(peering.Ed25519, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := peering.ParsePrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, _, key := newKey(t)
 	certificate, err := authority.Certificate(key.Public(), pkix.Name{CommonName: subject.User, Organization: []string{subject.Group}},
 		time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
 	if err != nil {
@@ -43,11 +35,11 @@ func holder(t *testing.T, config *rest.Config, authority *apitesting.Authority, 
 	return user
 }
 
-// TestPeeringUserPolicyOnAPIServer tries, with the certificate of a peering user, to read a ServiceAccount token or another Secret by means of the one Secret
-// that it may create.
+// TestPeeringUserPolicyOnAPIServer tries, with the certificate of a peering user, to read a ServiceAccount token or another Secret by means of the
+// one Secret that it may create.
 func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
-	_, config, authority := apitesting.WithAuthority(t)
-	admin := apitesting.Client(t, config)
+	_, config, authority := apitest.WithAuthority(t)
+	admin := apitest.Client(t, config)
 	const namespace = "liqo-tenant-rome"
 	for _, obj := range []client.Object{
 		chartObjects(t, "milan", "peering-user-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
@@ -65,7 +57,7 @@ func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rome := apitesting.Client(t, holder(t, config, authority, peering.Subject{User: peeringUser, Group: peering.OrganizationControlPlane}))
+	rome := apitest.Client(t, holder(t, config, authority, peering.Subject{User: peeringUser, Group: peering.OrganizationControlPlane}))
 	nonce := func(change func(*corev1.Secret)) *corev1.Secret {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: authv1beta1.NonceSecret, Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: "rome"},
@@ -75,7 +67,7 @@ func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
 		}
 		return secret
 	}
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := rome.Create(t.Context(), nonce(func(s *corev1.Secret) { s.Name = "probe" }), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "must be liqo-nonce") {
 			return errors.Join(errors.New("not yet"), err)
 		}

@@ -25,8 +25,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews/status,verbs=patch
 
-// renewed wraps a reconciler, so that an object with a certificate is requeued when the certificate should be renewed.
-func renewed[T client.Object](c client.Client, now func() time.Time, inner reconcile.Reconciler, certificateOf func(T) []byte) reconcile.Reconciler {
+// renewed wraps a reconciler, so that an object with a credential is requeued when the credential should be renewed.
+func renewed[T client.Object](c client.Client, now func() time.Time, inner reconcile.Reconciler, paramsOf func(T) *authv1beta1.AuthParams) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := inner.Reconcile(ctx, req)
 		if err != nil || result.RequeueAfter > 0 {
@@ -36,33 +36,36 @@ func renewed[T client.Object](c client.Client, now func() time.Time, inner recon
 		if err := c.Get(ctx, req.NamespacedName, obj); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		certificate, err := peering.Certificate(certificateOf(obj))
+		credential, err := peering.CredentialOf(paramsOf(obj))
 		if err != nil {
-			return reconcile.Result{}, nil // no certificate yet; the event that adds one requeues the object
+			return reconcile.Result{}, nil // no credential yet; the event that adds one requeues the object
 		}
-		if left := peering.RenewAt(certificate).Sub(now()); left > 0 {
+		if !credential.Expires() {
+			return reconcile.Result{}, nil
+		}
+		if left := credential.RenewAt().Sub(now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 		return reconcile.Result{RequeueAfter: overdue}, nil
 	})
 }
 
-// overdue is the interval at which objects with an overdue renewal are reconciled. Normally an event reports the new certificate; this is
-// for renewals whose event does not come.
+// overdue is the interval at which objects with an overdue renewal are reconciled. Normally an event reports the new certificate, so the interval
+// only matters if that event is missing.
 const overdue = time.Minute
 
-// renewals renews the certificates of this cluster's control-plane Identities, each by a Renew of the same name. The certificates of
+// renewals renews the certificates and tokens of this cluster's control-plane Identities, each by a Renew of the same name. The certificates of
 // ResourceSlices need no Renew: the provider renews them by itself, and they arrive in the status of the ResourceSlice.
 type renewals struct{ consumerSide }
 
 func (r *renewals) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "renewal").
-		For(&authv1beta1.Identity{}, only(isControlPlane)).
+		For(&authv1beta1.Identity{}, matching(isControlPlane)).
 		Owns(&authv1beta1.Renew{}).
 		Complete(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.Identity]{
 			Name: "renewal", Client: r.client, Sync: r.sync,
 			Wanted: func(identity *authv1beta1.Identity) bool { return isControlPlane(identity) },
-		}, func(identity *authv1beta1.Identity) []byte { return identity.Spec.AuthParams.SignedCRT }))
+		}, func(identity *authv1beta1.Identity) *authv1beta1.AuthParams { return &identity.Spec.AuthParams }))
 }
 
 func (r *renewals) sync(ctx context.Context, identity *authv1beta1.Identity) error {
@@ -93,19 +96,22 @@ func (r *renewals) adopt(ctx context.Context, identity *authv1beta1.Identity, re
 	if err != nil {
 		return err
 	}
-	if err := peering.CheckHolder(renew.Status.AuthParams.SignedCRT, key.signer); err != nil {
+	if err := peering.CheckCredentialHolder(renew.Status.AuthParams, key.signer); err != nil {
 		return fmt.Errorf("refusing the answer of cluster %s: %w", identity.Spec.ClusterID, err)
 	}
+	if renew.Status.AuthParams.AwsConfig != nil && identity.Spec.AuthParams.AwsConfig == nil {
+		return fmt.Errorf("refusing the answer of cluster %s: it contains an AWS access key instead of a certificate or token, and only a handshake may change the kind of credential", identity.Spec.ClusterID)
+	}
 	changed, err := kube.Ensure(ctx, r.client, identity, func() error {
-		// Take over the certificates only: the address of the provider was fixed by the handshake.
-		identity.Spec.AuthParams.SignedCRT = renew.Status.AuthParams.SignedCRT
+		// Take over the credential and the CA only: the address of the provider was fixed by the handshake.
+		peering.Adopt(&identity.Spec.AuthParams, renew.Status.AuthParams)
 		if len(renew.Status.AuthParams.CA) > 0 {
 			identity.Spec.AuthParams.CA = renew.Status.AuthParams.CA
 		}
 		return nil
 	})
 	if changed {
-		announce(r.events, identity, reasons.CertificateRenewed, "Renew", "cluster %s renewed the certificate", identity.Spec.ClusterID)
+		announce(r.events, identity, reasons.CertificateRenewed, "Renew", "cluster %s renewed the %s", identity.Spec.ClusterID, peering.KindOf(renew.Status.AuthParams))
 	}
 	return err
 }
@@ -128,16 +134,16 @@ func (r *renewals) ask(ctx context.Context, identity *authv1beta1.Identity) erro
 	return err
 }
 
-// remoteRenewals issues new certificates for the Renews of consumers.
+// remoteRenewals issues new certificates and tokens for the Renews of consumers.
 type remoteRenewals struct{ providerSide }
 
 func (r *remoteRenewals) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.RenewList{} }
 	return kube.NewController(mgr, "remote-renewal").
-		For(&authv1beta1.Renew{}, only(copies)).
+		For(&authv1beta1.Renew{}, matching(copies)).
 		Owns(&corev1.Secret{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
-		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), only(copies)).
+		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), matching(copies)).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("Renew")).
 		Complete(&kube.Reconciler[*authv1beta1.Renew]{
 			Name: "remote renewal", Client: r.client, Sync: r.sync,
@@ -173,24 +179,36 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 	// The controllers of Tenants and of ResourceSlices renew the certificates in these objects by themselves. If there is such a
 	// certificate, it is the response, so that each identity has one certificate. If that certificate does not fit yet, the next change of
 	// the Tenant or ResourceSlice requeues this Renew.
-	holder := tenant.Status.AuthParams
+	holder, account := tenant.Status.AuthParams, client.Object(tenant)
 	if renew.Spec.IdentityType == authv1beta1.IdentityResourceSlice {
-		holder = slice.Status.AuthParams
+		holder, account = slice.Status.AuthParams, slice
 	}
-	if len(signed(holder)) > 0 {
-		if peering.CheckCertificate(holder.SignedCRT, renew.Spec.CSR, subject, r.now()) == nil {
+	if peering.Granted(holder) {
+		if peering.CheckCredential(holder, renew.Spec.CSR, subject, r.now()) == nil {
 			renew.Status.AuthParams = holder.DeepCopy()
+			if len(signed(holder)) > 0 && renew.Spec.IdentityType == authv1beta1.IdentityControlPlane {
+				return r.accounts.supersede(ctx, renew.Namespace)
+			}
 		}
 		return nil
 	}
-	certificate, err := r.signing.certificate(ctx, order{
+	// There is no credential to return: the ResourceSlice is denied or not accepted yet, or the Tenant is not admitted. A Renew must not grant more.
+	// Only one control plane gets its credential by Renews alone: that of a Tenant that an administrator vouches for and that has no certificate
+	// request.
+	if renew.Spec.IdentityType != authv1beta1.IdentityControlPlane || len(tenant.Spec.CSR) > 0 || tenant.Spec.AuthzPolicy != authv1beta1.TolerateNoHandshake {
+		renew.Status.AuthParams = nil
+		return nil
+	}
+	credential, err := r.signing.credential(ctx, credentialRequest{
 		owner: renew, consumer: tenant.Spec.ClusterID, request: renew.Spec.CSR, subject: subject,
 		secret:  peering.CertificateSecretName("renew-" + renew.Name),
-		present: signed(renew.Status.AuthParams),
+		present: renew.Status.AuthParams, account: account,
 	})
 	if err != nil {
 		return err
 	}
-	renew.Status.AuthParams, err = r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
+	if renew.Status.AuthParams, err = r.address.params(ctx, credential, tenant.Spec.ProxyURL); err == nil && len(credential.SignedCRT) > 0 {
+		err = r.accounts.supersede(ctx, renew.Namespace)
+	}
 	return err
 }

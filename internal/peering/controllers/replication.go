@@ -60,13 +60,13 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 			return list.(client.ObjectList)
 		}
 		if err := kube.NewController(mgr, "replication-"+strings.ToLower(kind.Name), controller.Options{MaxConcurrentReconciles: workers}).
-			For(kind.New(), only(func(o client.Object) bool {
+			For(kind.New(), matching(func(o client.Object) bool {
 				return sources(o) || controllerutil.ContainsFinalizer(o, peering.FinalizerReplicated)
 			})).
-			Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(controlPlaneSecret)).
+			Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(controlPlaneSecret)).
 			Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 				return requests(ctx, r.client, all(), client.MatchingLabels{api.LabelRemoteID: o.GetName()})
-			}), only(unreachable)).
+			}), matching(unreachable)).
 			WatchesRawSource(r.links.objects[kind.Name].source()).
 			WatchesRawSource(mappedSource(&r.links.resync, func(ctx context.Context, req reconcile.Request) []reconcile.Request {
 				return requests(ctx, r.client, all(), client.InNamespace(req.Name))
@@ -82,11 +82,11 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 type replicator struct {
 	replication
 	kind peering.Kind
-	// statuses limits how often the status of each source is brought back.
+	// statuses limits how often the status of each source is written.
 	statuses kube.Pace
 }
 
-// Reconcile brings one source and its copy closer together.
+// Reconcile executes the next step in the replication of one source.
 func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	source := r.kind.New()
 	if err := r.client.Get(ctx, req.NamespacedName, source); err != nil {
@@ -112,7 +112,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	switch {
 	case leaving && (gone || secret == nil):
-		// The provider is unreachable for good, or this cluster has no identity to reach it with. So the source does not wait for its copy.
+		// The provider is permanently unreachable, or this cluster has no identity to reach it with. So the source does not wait for its copy.
 		return outcome(r.release(ctx, source))
 	case gone || secret == nil:
 		return reconcile.Result{}, nil

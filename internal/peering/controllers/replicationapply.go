@@ -43,7 +43,7 @@ func (r *replicator) apply(ctx context.Context, k *link, source, copy peering.Ob
 	}
 	if step.Status != nil {
 		if err := r.client.Status().Patch(ctx, step.Status, client.MergeFrom(source)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("bringing back the status of %s %s/%s: %w", r.kind.Name, source.GetNamespace(), source.GetName(), err)
+			return fmt.Errorf("copying the status back to %s %s/%s: %w", r.kind.Name, source.GetNamespace(), source.GetName(), err)
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ func (r *replicator) create(ctx context.Context, k *link, copy peering.Object) e
 	}
 	present := r.kind.New()
 	if get := k.live.Get(ctx, client.ObjectKeyFromObject(copy), present); get == nil && !peering.IsCopy(present, r.own) {
-		return fmt.Errorf("%w: %s %s/%s in cluster %s was not made by this cluster",
+		return fmt.Errorf("%w: %s %s/%s in cluster %s was not created by this cluster",
 			errRefused, r.kind.Name, copy.GetNamespace(), copy.GetName(), k.clusterID)
 	}
 	return err // the copy is ours, and the cache is outdated

@@ -19,7 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // stolen holds the clients of a thief who once read the kubeconfigs of a consumer.
@@ -38,7 +38,7 @@ func steal(t *testing.T, rome, milan *cluster, remoteNamespace string) *stolen {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return apitesting.Client(t, cfg)
+		return apitest.Client(t, cfg)
 	}
 	s := &stolen{controlPlane: with("controlplane-milan"), slice: with("resourceslice-milan"), remoteNamespace: remoteNamespace}
 	milan.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}})
@@ -86,7 +86,7 @@ func (s *stolen) may(t *testing.T, want bool) {
 			return s.slice.List(t.Context(), &corev1.SecretList{}, client.InNamespace(s.remoteNamespace))
 		},
 	}
-	apitesting.Eventually(t, within, fmt.Sprintf("rome's certificates to be good for something: %t", want), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("rome's certificates to be good for something: %t", want), func() error {
 		for what, try := range tries {
 			if err := try(); err != nil && !apierrors.IsForbidden(err) {
 				return fmt.Errorf("%s: %w", what, err)
@@ -98,8 +98,8 @@ func (s *stolen) may(t *testing.T, want bool) {
 	})
 }
 
-// revoked: a drain revokes the permissions of valid certificates, and the consumer gets a message. A thief with the certificates gains nothing after the
-// deletion of the Tenant, nor with an expired certificate.
+// revoked: a drain revokes the permissions of valid certificates, and the consumer gets a message. A thief with the certificates gains nothing after
+// the deletion of the Tenant, nor with an expired certificate.
 func revoked(t *testing.T, rome, milan *cluster) {
 	t.Helper()
 	thief := steal(t, rome, milan, "shop-rome")
@@ -127,7 +127,7 @@ func revoked(t *testing.T, rome, milan *cluster) {
 	cfg := rest.AnonymousClientConfig(milan.config)
 	cfg.CertData = ended
 	cfg.KeyData, _ = rome.key(t)
-	err = apitesting.Client(t, cfg).List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace("liqo-tenant-rome"))
+	err = apitest.Client(t, cfg).List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace("liqo-tenant-rome"))
 	if !apierrors.IsUnauthorized(err) {
 		t.Errorf("with a certificate that ended: %v", err)
 	}

@@ -49,9 +49,9 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// servingCertificates approves the serving certificates of virtual kubelets. It approves a request only if it is from the ServiceAccount of
-// a VirtualNode, for that VirtualNode's Node and the addresses of its pods. It leaves other requests to other approvers. When a VirtualNode
-// is deleted, it deletes the requests that it approved for it.
+// servingCertificates approves the serving certificates of virtual kubelets. It approves a request only if it is from the ServiceAccount of a
+// VirtualNode, for that VirtualNode's Node and the addresses of its pods. It leaves other requests to other approvers. When a VirtualNode is deleted,
+// the controller deletes the requests that it approved for that VirtualNode.
 type servingCertificates struct {
 	client client.Client
 	pods   cache.Cache
@@ -60,7 +60,7 @@ type servingCertificates struct {
 
 func (r *servingCertificates) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "serving-certificate").
-		For(&certificatesv1.CertificateSigningRequest{}, only(func(o client.Object) bool {
+		For(&certificatesv1.CertificateSigningRequest{}, matching(func(o client.Object) bool {
 			csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 			return ok && (pending(csr) || approvedHere(csr))
 		})).

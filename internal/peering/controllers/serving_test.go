@@ -16,7 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 // servingCertificatesOf asks for serving certificates as ServiceAccounts of rome. Which one is approved depends on who asks for what; that
@@ -63,7 +63,7 @@ func servingCertificatesOf(t *testing.T, rome, milan *cluster) {
 				Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 			},
 		}
-		if err := apitesting.Client(t, cfg).Create(t.Context(), csr); err != nil {
+		if err := apitest.Client(t, cfg).Create(t.Context(), csr); err != nil {
 			t.Fatal(err)
 		}
 		return csr

@@ -23,14 +23,17 @@ import (
 
 // +kubebuilder:rbac:groups=core,resources=nodes;pods,verbs=get;list;watch
 
+// sharingWindow is the default time for which changes of nodes and pods are collected before the shares are computed again.
+const sharingWindow = 3 * time.Second
+
 // sharing computes the share of each ResourceSlice in this cluster, and announces ResourceSlices whose share changed. It stores no shares:
 // they follow from the content of caches.
 type sharing struct {
 	client client.Client
-	// informers is the cache of the manager; stock caches the nodes and pods of this cluster.
+	// informers is the cache of the manager. stock is a cache of the nodes and pods of this cluster.
 	informers, stock cache.Cache
 	policy           peering.SharingPolicy
-	// window is for how long changes are collected before the shares are computed again.
+	// window is how long changes are collected before the shares are computed again.
 	window time.Duration
 	moved  announcer
 
@@ -53,8 +56,8 @@ func newSharing(mgr ctrl.Manager, c client.Client, policy peering.SharingPolicy,
 	}, nil
 }
 
-// of returns the current share of a ResourceSlice. It blocks until all caches have synced.
-func (s *sharing) of(ctx context.Context, slice *authv1beta1.ResourceSlice) (peering.Share, error) {
+// shareOf returns the current share of one ResourceSlice. It blocks until all caches have synced.
+func (s *sharing) shareOf(ctx context.Context, slice *authv1beta1.ResourceSlice) (peering.Share, error) {
 	s.want.Do(func() { close(s.wanted) })
 	select {
 	case <-ctx.Done():
@@ -99,7 +102,7 @@ func (s *sharing) Start(ctx context.Context) error {
 			}
 		case <-collected:
 			collected = nil
-			shares, err := s.tell(ctx, last)
+			shares, err := s.publish(ctx, last)
 			if err != nil {
 				return err
 			}
@@ -108,9 +111,8 @@ func (s *sharing) Start(ctx context.Context) error {
 	}
 }
 
-// tell computes all shares and returns them. It announces each ResourceSlice whose share differs from its share in last, or from its
-// status.
-func (s *sharing) tell(ctx context.Context, last map[types.NamespacedName]peering.Share) (map[types.NamespacedName]peering.Share, error) {
+// publish computes all shares and returns them. It announces each ResourceSlice whose share differs from its share in last, or from its status.
+func (s *sharing) publish(ctx context.Context, last map[types.NamespacedName]peering.Share) (map[types.NamespacedName]peering.Share, error) {
 	facts, err := s.gather(ctx)
 	if err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func (s *sharing) gather(ctx context.Context) (peering.SharingFacts, error) {
 		{s.client, &tenants, nil}, {s.client, &offers, nil},
 	} {
 		if err := read.from.List(ctx, read.list, append(read.opts, client.UnsafeDisableDeepCopy)...); err != nil {
-			return peering.SharingFacts{}, fmt.Errorf("listing what is shared: %w", err)
+			return peering.SharingFacts{}, fmt.Errorf("listing the shared resources: %w", err)
 		}
 	}
 	return peering.SharingFacts{Nodes: nodes.Items, Pods: pods.Items, Slices: slices.Items, Tenants: tenants.Items, Offers: offers.Items}, nil
@@ -161,10 +163,10 @@ func (s *sharing) listen(ctx context.Context) error {
 		informer, err := watch.from.GetInformer(ctx, watch.kind)
 		if err == nil {
 			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				AddFunc: func(any) { s.hear() }, DeleteFunc: func(any) { s.hear() },
+				AddFunc: func(any) { s.recordChange() }, DeleteFunc: func(any) { s.recordChange() },
 				UpdateFunc: func(before, after any) {
 					if !sameStock(before, after) {
-						s.hear()
+						s.recordChange()
 					}
 				},
 			})
@@ -179,7 +181,7 @@ func (s *sharing) listen(ctx context.Context) error {
 	return nil
 }
 
-func (s *sharing) hear() {
+func (s *sharing) recordChange() {
 	select {
 	case s.news <- struct{}{}:
 	default: // a change is already recorded

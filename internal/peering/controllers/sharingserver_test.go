@@ -29,14 +29,7 @@ func (c *cluster) consumer(t *testing.T, id string) *cluster {
 // copied makes the copy of a consumer's ResourceSlice, as its replication does.
 func (c *cluster) copied(t *testing.T, consumer *cluster, name, class string, asked ...string) *authv1beta1.ResourceSlice {
 	t.Helper()
-	private, _, err := peering.NewKey(peering.Ed25519, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := peering.ParsePrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, key := newKey(t)
 	request, err := peering.NewRequest(rand.Reader, key, peering.ResourceSliceSubject(name, consumer.id))
 	if err != nil {
 		t.Fatal(err)

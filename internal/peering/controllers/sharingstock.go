@@ -22,9 +22,8 @@ import (
 	"liqo.io/liqo/internal/reasons"
 )
 
-// newStock returns a cache of this cluster's Nodes and Pods, which is not started. Of each object it keeps only what shares depend on: of a
-// Node its allocatable resources and whether it accepts pods, of a Pod its resource usage. Pods that are not scheduled or have finished are
-// left out.
+// newStock returns a cache of this cluster's Nodes and Pods, which is not started. It keeps only the fields that shares depend on: the allocatable
+// resources of a Node and whether it accepts pods, and the resource usage of a Pod. Pods that are not scheduled or have finished are left out.
 func newStock(mgr ctrl.Manager) (cache.Cache, error) {
 	stock, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -38,7 +37,7 @@ func newStock(mgr ctrl.Manager) (cache.Cache, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of nodes and pods: %w", err)
+		return nil, fmt.Errorf("creating a cache of nodes and pods: %w", err)
 	}
 	return stock, nil
 }
@@ -120,5 +119,5 @@ func (r *offers) sync(ctx context.Context, offer *sharingv1alpha1.ResourceOffer)
 			return nil
 		}
 	}
-	return kube.Wait(reasons.TenantNotFound, "no cluster %q is a consumer here yet: spec.clusterId names the cluster ID of a Tenant", offer.Spec.ClusterID)
+	return kube.Wait(reasons.TenantNotFound, "cluster %q is not a consumer of this cluster yet: set spec.clusterId to the cluster ID of a Tenant", offer.Spec.ClusterID)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/reasons"
@@ -28,10 +29,12 @@ import (
 type signing struct {
 	client client.Client
 	now    func() time.Time
+	// accounts issues tokens instead of certificates; nil if that is not enabled.
+	accounts *accounts
 }
 
-// order is a request for one certificate.
-type order struct {
+// credentialRequest is a request for one certificate or token.
+type credentialRequest struct {
 	// owner is the object that the certificate is for. It also owns the Secret that keeps the certificate, so that both are deleted
 	// together.
 	owner client.Object
@@ -43,14 +46,31 @@ type order struct {
 	request []byte
 	// subject is the subject of the request.
 	subject peering.Subject
-	// present is the certificate that the owner's status already holds, if any.
-	present []byte
+	// present holds the AuthParams in the owner's status, if any.
+	present *authv1beta1.AuthParams
+	// account is the object that owns the ServiceAccount for the consumer: the Tenant or the ResourceSlice.
+	account client.Object
 }
 
-// kept returns the stored certificate for the order if it needs no renewal yet; nil otherwise.
-func (s *signing) kept(ctx context.Context, o order) ([]byte, error) {
-	if len(o.present) > 0 && peering.CheckCertificate(o.present, o.request, o.subject, s.now()) == nil {
-		return o.present, nil // the cache of Secrets may be older than that of the owner
+// credential returns the requested certificate, or a token if this cluster issues tokens. If there is none yet, it returns a kube.Wait, as
+// certificate does.
+func (s *signing) credential(ctx context.Context, o credentialRequest) (*authv1beta1.AuthParams, error) {
+	if s.accounts.enabled() {
+		// A certificate that was signed before stays until its renewal is due.
+		if present := signed(o.present); len(present) > 0 && peering.CheckCertificate(present, o.request, o.subject, s.now()) == nil {
+			return &authv1beta1.AuthParams{SignedCRT: present}, nil
+		}
+		token, err := s.accounts.token(ctx, o)
+		return &authv1beta1.AuthParams{Token: token}, err
+	}
+	certificate, err := s.certificate(ctx, o)
+	return &authv1beta1.AuthParams{SignedCRT: certificate}, err
+}
+
+// kept returns the stored certificate for the request if it needs no renewal yet; nil otherwise.
+func (s *signing) kept(ctx context.Context, o credentialRequest) ([]byte, error) {
+	if present := signed(o.present); len(present) > 0 && peering.CheckCertificate(present, o.request, o.subject, s.now()) == nil {
+		return present, nil // the cache of Secrets may be older than that of the owner
 	}
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.owner.GetNamespace(), Name: o.secret}, secret)
@@ -68,10 +88,13 @@ func (s *signing) kept(ctx context.Context, o order) ([]byte, error) {
 	return certificate, nil
 }
 
-// issued reports whether a certificate was issued before for this very request, expired or not. If so, the consumer has already proved that
-// it holds the key.
-func (s *signing) issued(ctx context.Context, o order) (bool, error) {
-	if len(o.present) > 0 && peering.CheckIssued(o.present, o.request, o.subject) == nil {
+// issued reports whether a certificate or a token was issued before for this very request, expired or not. If so, the consumer has already proved
+// that it holds the key.
+func (s *signing) issued(ctx context.Context, o credentialRequest) (bool, error) {
+	if present := signed(o.present); len(present) > 0 && peering.CheckIssued(present, o.request, o.subject) == nil {
+		return true, nil
+	}
+	if o.present != nil && o.present.Token != nil && peering.CheckIssuedToken(o.present.Token, o.request, o.subject) == nil {
 		return true, nil
 	}
 	secret := &corev1.Secret{}
@@ -83,9 +106,9 @@ func (s *signing) issued(ctx context.Context, o order) (bool, error) {
 		peering.CheckIssued(secret.Data[peering.CertificateKey], o.request, o.subject) == nil, nil
 }
 
-// certificate returns the certificate for the order. If there is none yet, it creates a CertificateSigningRequest and returns a kube.Wait.
-// The caller must watch CertificateSigningRequests with requestedFor.
-func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
+// certificate returns the certificate for the request. If there is none yet, it creates a CertificateSigningRequest and returns a kube.Wait. The
+// caller must watch CertificateSigningRequests with requestedFor.
+func (s *signing) certificate(ctx context.Context, o credentialRequest) ([]byte, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	csr.Name = peering.RequestName(string(o.owner.GetUID()), o.request)
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
@@ -100,7 +123,8 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 		return certificate, err
 	}
 	waiting := kube.Wait(reasons.WaitingForSignature,
-		"waiting for signer %s to sign CertificateSigningRequest %s", certificatesv1.KubeAPIServerClientSignerName, csr.Name)
+		"waiting for signer %s to sign CertificateSigningRequest %s (if the cluster signs no client certificates, like EKS: liqoctl upgrade --set authentication.identity=token)",
+		certificatesv1.KubeAPIServerClientSignerName, csr.Name)
 	if found && !asks(csr, o.request) {
 		// Any user who may create CertificateSigningRequests can take this name. Approving another user's request would issue a certificate
 		// that was never checked.
@@ -108,7 +132,7 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 			return nil, err
 		}
 		return nil, kube.Wait(reasons.WaitingForSignature,
-			"CertificateSigningRequest %s of user %s was another request: Liqo deleted it and creates it again", csr.Name, csr.Spec.Username)
+			"CertificateSigningRequest %s of user %s contained another request: Liqo deleted it and creates its own", csr.Name, csr.Spec.Username)
 	}
 	if !found {
 		if csr, err = s.ask(ctx, o, csr.Name); err != nil {
@@ -146,8 +170,8 @@ func (s *signing) certificate(ctx context.Context, o order) ([]byte, error) {
 // lifetime is the requested lifetime of consumers' certificates in seconds, the unit of spec.expirationSeconds.
 const lifetime = int32(peering.CertificateLife / time.Second)
 
-// asks reports whether a CertificateSigningRequest has exactly this PEM request and the signer for API server clients. It may ask neither
-// for a longer lifetime than that of consumers' certificates nor for other usages than theirs.
+// asks reports whether a CertificateSigningRequest has exactly this PEM request and the signer for API server clients. Its lifetime must not be
+// longer than that of consumers' certificates, and it must request no other usages than they have.
 func asks(csr *certificatesv1.CertificateSigningRequest, request []byte) bool {
 	for _, usage := range csr.Spec.Usages {
 		switch usage {
@@ -160,7 +184,7 @@ func asks(csr *certificatesv1.CertificateSigningRequest, request []byte) bool {
 		csr.Spec.ExpirationSeconds != nil && *csr.Spec.ExpirationSeconds <= lifetime
 }
 
-func (s *signing) ask(ctx context.Context, o order, name string) (*certificatesv1.CertificateSigningRequest, error) {
+func (s *signing) ask(ctx context.Context, o credentialRequest, name string) (*certificatesv1.CertificateSigningRequest, error) {
 	gvk, err := apiutil.GVKForObject(o.owner, s.client.Scheme())
 	if err != nil {
 		return nil, err
@@ -220,7 +244,7 @@ func verdict(csr *certificatesv1.CertificateSigningRequest) (approved bool, refu
 	return approved, ""
 }
 
-func (s *signing) keep(ctx context.Context, o order, certificate []byte) error {
+func (s *signing) keep(ctx context.Context, o credentialRequest, certificate []byte) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.owner.GetNamespace(), Name: o.secret}}
 	_, err := kube.Ensure(ctx, s.client, secret, func() error {
 		if secret.Labels == nil {

@@ -18,14 +18,7 @@ import (
 
 // TestCertificatesHaveAShortLifetime: a certificate cannot be revoked, so it is requested for a short time.
 func TestCertificatesHaveAShortLifetime(t *testing.T) {
-	private, _, err := peering.NewKey(peering.Ed25519, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := peering.ParsePrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, key := newKey(t)
 	subject := peering.ControlPlaneSubject("rome")
 	request, err := peering.NewRequest(rand.Reader, key, subject)
 	if err != nil {
@@ -33,7 +26,7 @@ func TestCertificatesHaveAShortLifetime(t *testing.T) {
 	}
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}}
 	s := &signing{client: fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build(), now: time.Now}
-	csr, err := s.ask(t.Context(), order{owner: tenant, consumer: "rome", secret: "s", request: request, subject: subject}, "csr")
+	csr, err := s.ask(t.Context(), credentialRequest{owner: tenant, consumer: "rome", secret: "s", request: request, subject: subject}, "csr")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +52,8 @@ func TestNamesWithPermissionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestVouchedTenantsTakeNoNameWithPermissions: a Tenant without a certificate request, for which an administrator vouches, must not have the name of a user or
-// group with permissions either. Permissions granted after the admission do not undo the admission.
+// TestVouchedTenantsTakeNoNameWithPermissions: a Tenant without a certificate request, for which an administrator vouches, must not have the name of
+// a user or group with permissions either. Permissions granted after the admission do not undo the admission.
 func TestVouchedTenantsTakeNoNameWithPermissions(t *testing.T) {
 	admins := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "admins"}, RoleRef: clusterRole("cluster-admin"), Subjects: subjects(rbacv1.GroupKind, "developers"),
@@ -86,7 +79,7 @@ func TestVouchedTenantsTakeNoNameWithPermissions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := r.verify(t.Context(), tenant, order{owner: tenant, consumer: test.id, secret: "certificate"}); kube.IsInvalid(err) != test.refused {
+			if err := r.verify(t.Context(), tenant, credentialRequest{owner: tenant, consumer: test.id, secret: "certificate"}); kube.IsInvalid(err) != test.refused {
 				t.Errorf("%v, want a refusal %t", err, test.refused)
 			}
 		})

@@ -15,12 +15,12 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestOnlyOurRequestsAreApproved: a CertificateSigningRequest of another user under our name, for another subject, signer or usage, is deleted and not
-// approved.
+// TestOnlyOurRequestsAreApproved: a CertificateSigningRequest of another user under our name, for another subject, signer or usage, is deleted and
+// not approved.
 func TestOnlyOurRequestsAreApproved(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	request := []byte("rome's")
-	o := order{owner: tenant, consumer: "rome", request: request, secret: "certificate"}
+	o := credentialRequest{owner: tenant, consumer: "rome", request: request, secret: "certificate"}
 	ours := certificatesv1.CertificateSigningRequestSpec{
 		Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
 		Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},

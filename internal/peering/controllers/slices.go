@@ -41,15 +41,16 @@ func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 			return requests(ctx, r.client, all())
 		}))
 	}
-	return controller.For(&authv1beta1.ResourceSlice{}, only(copies)).
+	return controller.For(&authv1beta1.ResourceSlice{}, matching(copies)).
 		Owns(&corev1.Secret{}).
+		Owns(&corev1.ServiceAccount{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("ResourceSlice")).
 		WatchesRawSource(r.sharing.moved.source()).
-		Complete(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.ResourceSlice]{
+		Complete(r.accounts.retiring(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.ResourceSlice]{
 			Name: "remote resource slice", Client: r.client, Sync: r.sync,
 			Wanted: func(slice *authv1beta1.ResourceSlice) bool { return copies(slice) },
-		}, func(slice *authv1beta1.ResourceSlice) []byte { return signed(slice.Status.AuthParams) }))
+		}, func(slice *authv1beta1.ResourceSlice) *authv1beta1.AuthParams { return slice.Status.AuthParams })))
 }
 
 func (r *remoteSlices) sync(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
@@ -71,7 +72,7 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	now := metav1.NewTime(r.now())
 	grants := peering.GrantsOf(tenant)
-	share, err := r.sharing.of(ctx, slice)
+	share, err := r.sharing.shareOf(ctx, slice)
 	if err != nil {
 		return err
 	}
@@ -89,16 +90,19 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 		peering.DecideResources(slice, grants, r.offer, share, now)
 		return nil // its rights are revoked; the controller of Tenants deletes this copy
 	}
-	certificate, err := r.signing.certificate(ctx, order{
-		owner: slice, consumer: tenant.Spec.ClusterID, request: slice.Spec.CSR,
+	credential, err := r.signing.credential(ctx, credentialRequest{
+		owner: slice, account: slice, consumer: tenant.Spec.ClusterID, request: slice.Spec.CSR,
 		secret:  peering.CertificateSecretName(slice.Name),
 		subject: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID),
-		present: signed(slice.Status.AuthParams),
+		present: slice.Status.AuthParams,
 	})
 	if err != nil {
 		return err
 	}
-	params, err := r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
+	if err := r.accounts.retireOf(ctx, tenant, slice); err != nil {
+		return err
+	}
+	params, err := r.address.params(ctx, credential, tenant.Spec.ProxyURL)
 	if err != nil {
 		return err
 	}
@@ -123,7 +127,7 @@ type quotas struct {
 func (r *quotas) setup(mgr ctrl.Manager) error {
 	all := func() client.ObjectList { return &authv1beta1.ResourceSliceList{} }
 	return kube.NewController(mgr, "quota").
-		For(&authv1beta1.ResourceSlice{}, only(copies)).
+		For(&authv1beta1.ResourceSlice{}, matching(copies)).
 		Owns(&offloadingv1beta1.Quota{}).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
 		Complete(&kube.Reconciler[*authv1beta1.ResourceSlice]{

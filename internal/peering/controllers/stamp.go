@@ -15,13 +15,13 @@ type stamping struct {
 
 // Create creates the object with these labels and annotations.
 func (s stamping) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	o.SetLabels(under(o.GetLabels(), s.labels))
-	o.SetAnnotations(under(o.GetAnnotations(), s.annotations))
+	o.SetLabels(withDefaults(o.GetLabels(), s.labels))
+	o.SetAnnotations(withDefaults(o.GetAnnotations(), s.annotations))
 	return s.Client.Create(ctx, o, opts...)
 }
 
-// under returns the defaults, overridden by the present values.
-func under(present, defaults map[string]string) map[string]string {
+// withDefaults returns the defaults, overridden by the present values.
+func withDefaults(present, defaults map[string]string) map[string]string {
 	if len(defaults) == 0 {
 		return present
 	}

@@ -47,10 +47,12 @@ func deletions() builder.Predicates {
 // bindings returns the bindings of a Tenant: one for its control plane in the tenant namespace, one for its virtual kubelets in the whole
 // cluster.
 func bindings(tenant *authv1beta1.Tenant) (*rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding) {
+	control := peering.ControlPlaneSubject(tenant.Spec.ClusterID)
 	return &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.BindingName(peering.RoleControlPlane)},
 			RoleRef:    clusterRole(peering.RoleControlPlane),
-			Subjects:   subjects(rbacv1.UserKind, peering.ControlPlaneSubject(tenant.Spec.ClusterID).User),
+			// Two names of one user: the user of its certificate, and the user that its ServiceAccount impersonates.
+			Subjects: append(subjects(rbacv1.UserKind, control.User), subjects(rbacv1.UserKind, peering.TokenSubject(control).User)...),
 		}, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: peering.ClusterBindingName(peering.RoleVirtualKubeletClusterwide, tenant.Spec.ClusterID)},
 			RoleRef:    clusterRole(peering.RoleVirtualKubeletClusterwide),
@@ -69,7 +71,7 @@ func subjects(kind, name string) []rbacv1.Subject {
 // bind creates the bindings of the Tenant, after the quota that limits what the Tenant can create with them. The Tenant owns the binding in
 // its namespace; the cluster-wide binding can have no such owner and is found by its name.
 func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	if err := r.bound(ctx, tenant); err != nil {
+	if err := r.limitObjects(ctx, tenant); err != nil {
 		return err
 	}
 	local, wide := bindings(tenant)
@@ -89,9 +91,9 @@ func (r *tenants) bind(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	return err
 }
 
-// bound maintains the quota of the tenant namespace. The quota is needed because every object there uses memory in the caches of this
+// limitObjects maintains the quota of the tenant namespace. The quota is needed because every object there uses memory in the caches of this
 // cluster and is reconciled.
-func (r *tenants) bound(ctx context.Context, tenant *authv1beta1.Tenant) error {
+func (r *tenants) limitObjects(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.TenantQuota}}
 	err := r.ensureQuota(ctx, tenant, quota)
 	if apierrors.IsAlreadyExists(err) {
@@ -162,8 +164,8 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	return r.disconnect(ctx, tenant)
 }
 
-// disconnect deletes the network objects that were created for the requests of a consumer. Kubernetes deletes those that have an owner
-// reference to a request; this is for those that have lost it. If this cluster has itself requested a network with the consumer, disconnect
+// disconnect deletes the network objects that were created for the requests of a consumer. Kubernetes deletes objects with an owner reference to a
+// request; disconnect deletes objects that have lost that reference. If this cluster has itself requested a network with the consumer, disconnect
 // keeps all of them.
 func (r *tenants) disconnect(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	requests := &networkingv1beta1.NetworkRequestList{}
@@ -198,6 +200,9 @@ func (r *tenants) disconnect(ctx context.Context, tenant *authv1beta1.Tenant) er
 // unbind deletes the bindings, except those that belong to another Tenant.
 func (r *tenants) unbind(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.unbindLocal(ctx, tenant); err != nil {
+		return err
+	}
+	if err := r.accounts.unbind(ctx, tenant); err != nil {
 		return err
 	}
 	_, wide := bindings(tenant)
@@ -272,7 +277,7 @@ func (r *tenants) successor(ctx context.Context, tenant *authv1beta1.Tenant) (bo
 // not be able to block the deletion with one.
 func (r *tenants) removeCopies(ctx context.Context, tenant *authv1beta1.Tenant, list client.ObjectList) (int, error) {
 	if err := r.client.List(ctx, list, client.InNamespace(tenant.Namespace)); err != nil {
-		return 0, fmt.Errorf("listing what cluster %s replicated: %w", tenant.Spec.ClusterID, err)
+		return 0, fmt.Errorf("listing the objects that cluster %s replicated: %w", tenant.Spec.ClusterID, err)
 	}
 	_, keepFinalizers := list.(*offloadingv1beta1.NamespaceMapList)
 	left := 0

@@ -8,31 +8,33 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const peeringUser = "liqo-peer-user-rome-0123456789abcdef0123456789abcdef"
 
 // TestTenantPolicyOnAPIServer tries, with the permissions of a peering user, to regain what the provider revoked.
 func TestTenantPolicyOnAPIServer(t *testing.T) {
-	config := apitesting.APIServer(t)
-	admin := apitesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	for _, obj := range []client.Object{
 		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
 		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicyBinding", func() *admissionv1.ValidatingAdmissionPolicyBinding {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		})[0],
 		chartObjects(t, "milan", "peering-user-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} })[0],
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "user"}, RoleRef: clusterRole("liqo-peering-user"),
-			Subjects: subjects(rbacv1.UserKind, peeringUser),
+			Subjects: append(append(subjects(rbacv1.UserKind, peeringUser), subjects(rbacv1.UserKind, "rome")...), subjects(rbacv1.GroupKind, "rome")...),
 		},
 	} {
 		if err := admin.Create(t.Context(), obj); err != nil {
@@ -42,7 +44,7 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	user := rest.CopyConfig(config)
 	// As the certificate says that liqoctl makes.
 	user.Impersonate = rest.ImpersonationConfig{UserName: peeringUser, Groups: []string{peering.OrganizationControlPlane, "system:authenticated"}}
-	rome := apitesting.Client(t, user)
+	rome := apitest.Client(t, user)
 	tenant := func(change func(*authv1beta1.Tenant)) *authv1beta1.Tenant {
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 		if change != nil {
@@ -57,7 +59,7 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	other := func(t *authv1beta1.Tenant) { t.Spec.ClusterID = "turin" }
 	held := func(t *authv1beta1.Tenant) { t.Finalizers = []string{"rome.example/stay"} }
 	proxy := func(t *authv1beta1.Tenant) { url := "https://proxy.example"; t.Spec.ProxyURL = &url }
-	apitesting.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := rome.Create(t.Context(), tenant(other), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "must be rome") {
 			return errors.Join(errors.New("not yet"), err)
 		}
@@ -88,9 +90,63 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	check("the provider's drain", patch(admin, drained), "")
 	check("undoing a drain", patch(rome, active), "tenantCondition belongs to the provider")
 	check("undoing a drain by making it anew", rome.Delete(t.Context(), tenant(nil)), "removed by the provider")
+	for who, identity := range map[string]rest.ImpersonationConfig{
+		"by the user without its group": {UserName: "rome", Groups: []string{"system:authenticated"}},
+		"by a virtual kubelet":          {UserName: "pool-a8a4c692b93b", Groups: []string{"rome", "system:authenticated"}},
+	} {
+		user.Impersonate = identity
+		check("undoing a drain by making it anew, "+who, apitest.Client(t, user).Delete(t.Context(), tenant(nil), client.DryRunAll), "removed by the provider")
+	}
 	check("the provider's activation, and cordon", patch(admin, func(t *authv1beta1.Tenant) { active(t); cordoned(t) }), "")
 	check("undoing a cordon", patch(rome, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "liqo.io/cordon belongs to the provider")
 	check("undoing a cordon by making it anew", rome.Delete(t.Context(), tenant(nil)), "removed by the provider")
 	check("the end of the cordon", patch(admin, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "")
 	check("leaving", rome.Delete(t.Context(), tenant(nil)), "")
+}
+
+// TestConsumerAccountsPolicyOnAPIServer: the controller manager, with the rights of an administrator even, deletes the ServiceAccounts of consumers
+// and no other ones.
+func TestConsumerAccountsPolicyOnAPIServer(t *testing.T) {
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
+	const template = "consumer-accounts-policy.yaml"
+	account := func(name string, labels map[string]string) *corev1.ServiceAccount {
+		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+	}
+	ofConsumer := map[string]string{peering.LabelAccount: api.True}
+	for _, obj := range []client.Object{
+		account("probe", nil), account("builder", nil),
+		chartObjects(t, "milan", template, "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
+		chartObjects(t, "milan", template, "ValidatingAdmissionPolicyBinding", func() *admissionv1.ValidatingAdmissionPolicyBinding {
+			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		})[0],
+	} {
+		if err := admin.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := rest.CopyConfig(config)
+	own.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + api.Namespace + ":liqo-controller-manager", Groups: []string{"system:masters"}}
+	manager := apitest.Client(t, own)
+	apitest.Eventually(t, within, "the policy to be in force", func() error {
+		if err := manager.Delete(t.Context(), account("probe", nil), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return errors.Join(errors.New("not yet"), err)
+		}
+		return nil
+	})
+	if err := manager.Delete(t.Context(), account("builder", nil)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the ServiceAccounts of consumers") {
+		t.Errorf("deleting another ServiceAccount: %v, want a refusal", err)
+	}
+	if err := manager.Patch(t.Context(), account("builder", ofConsumer), client.MergeFrom(account("builder", nil))); !apierrors.IsForbidden(err) {
+		t.Errorf("marking another ServiceAccount: %v, want a refusal", err)
+	}
+	if err := manager.Patch(t.Context(), account("builder", map[string]string{"tier": "front"}), client.MergeFrom(account("builder", nil))); err != nil {
+		t.Errorf("changing another ServiceAccount: %v", err)
+	}
+	if err := errors.Join(manager.Create(t.Context(), account(peering.AccountName, ofConsumer)), manager.Delete(t.Context(), account(peering.AccountName, nil))); err != nil {
+		t.Errorf("creating and deleting the ServiceAccount of a consumer: %v", err)
+	}
+	if err := admin.Delete(t.Context(), account("builder", nil)); err != nil {
+		t.Errorf("an administrator deletes a ServiceAccount: %v", err)
+	}
 }

@@ -20,11 +20,11 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
-	liqotesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
-// TestTenantQuotaIsCountedAtOnce: the quota status has the usage of each kind before the consumer gets permissions, because the API server rejects every
-// object until then. Figures of Kubernetes stay.
+// TestTenantQuotaIsCountedAtOnce: the quota status has the usage of each kind before the consumer gets permissions, because the API server rejects
+// every object until then. Figures of Kubernetes stay.
 func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	present := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "milan"}}
@@ -47,7 +47,7 @@ func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
 		}
 		var version string
 		for range 2 { // the second time nothing is left to do
-			if err := r.bound(t.Context(), tenant); err != nil {
+			if err := r.limitObjects(t.Context(), tenant); err != nil {
 				t.Fatal(err)
 			}
 			version = quota.ResourceVersion
@@ -74,11 +74,11 @@ func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
 	}
 }
 
-// TestTenantNamespacesAreBoundedOnAPIServer: a consumer creates objects of each kind that it may create until the API server rejects one. Nothing counts
-// quotas here, so the test reports the usage, as kube-controller-manager does.
+// TestTenantNamespacesAreBoundedOnAPIServer: a consumer creates objects of each kind that it may create until the API server rejects one. Nothing
+// counts quotas here, so the test reports the usage, as kube-controller-manager does.
 func TestTenantNamespacesAreBoundedOnAPIServer(t *testing.T) {
-	config := liqotesting.APIServer(t)
-	admin := liqotesting.Client(t, config)
+	config := apitest.APIServer(t)
+	admin := apitest.Client(t, config)
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: peering.RoleControlPlane}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{authv1beta1.GroupVersion.Group, networkingv1beta1.GroupVersion.Group, offloadingv1beta1.GroupVersion.Group},
@@ -104,9 +104,9 @@ func TestTenantNamespacesAreBoundedOnAPIServer(t *testing.T) {
 	}
 	asRome := rest.CopyConfig(config)
 	asRome.Impersonate = rest.ImpersonationConfig{UserName: peering.ControlPlaneSubject("rome").User}
-	rome := liqotesting.Client(t, asRome)
+	rome := apitest.Client(t, asRome)
 	// Kubernetes has not counted yet.
-	liqotesting.Eventually(t, 10*time.Second, "the first object to be accepted", func() error {
+	apitest.Eventually(t, 10*time.Second, "the first object to be accepted", func() error {
 		return rome.Create(t.Context(), &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: "first"}})
 	})
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil {
@@ -128,7 +128,7 @@ func TestTenantNamespacesAreBoundedOnAPIServer(t *testing.T) {
 		"networkrequests": func() client.Object { return &networkingv1beta1.NetworkRequest{} },
 	} {
 		made := 0
-		liqotesting.Eventually(t, 30*time.Second, "the API server to refuse "+name, func() error {
+		apitest.Eventually(t, 30*time.Second, "the API server to refuse "+name, func() error {
 			o := object()
 			o.SetNamespace(tenant.Namespace)
 			o.SetName(fmt.Sprintf("flood-%d", made))

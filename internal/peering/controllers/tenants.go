@@ -31,7 +31,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers;renews/finalizers,verbs=update
 
-// providerSide is what the controllers of a provider share.
+// providerSide holds the dependencies that the controllers of a provider share.
 type providerSide struct {
 	client client.Client
 	// reader reads from the API server directly, without a cache.
@@ -39,8 +39,10 @@ type providerSide struct {
 	events  events.EventRecorder
 	own     string
 	signing *signing
-	address *address
-	now     func() time.Time
+	// accounts are the ServiceAccounts of consumers that authenticate with tokens.
+	accounts *accounts
+	address  *address
+	now      func() time.Time
 }
 
 // tenantOf returns the oldest Tenant of a namespace that is not being deleted; nil when there is none.
@@ -64,7 +66,7 @@ func older(a, b client.Object) bool { return api.CompareAge(a, b) < 0 }
 // tenants admits consumers: it verifies their proof of identity, has their certificate signed and creates their role bindings.
 type tenants struct {
 	providerSide
-	// enrollment is how to access the record of used tokens.
+	// enrollment gives access to the record of used tokens.
 	enrollment enrollment.Options
 }
 
@@ -73,23 +75,24 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "tenant").
 		For(&authv1beta1.Tenant{}).
 		Owns(&corev1.Secret{}).
+		Owns(&corev1.ServiceAccount{}).
 		Owns(&rbacv1.RoleBinding{}).
-		Watches(&corev1.Secret{}, sameNamespace(r.client, all), only(labelled(authv1beta1.LabelNonce, api.True))).
+		Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(labelled(authv1beta1.LabelNonce, api.True))).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("Tenant")).
-		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), only(copies), deletions()).
-		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all), only(copies), deletions()).
-		Watches(&networkingv1beta1.NetworkRequest{}, sameNamespace(r.client, all), only(copies), deletions()).
-		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all), only(copies), deletions()).
+		Watches(&authv1beta1.ResourceSlice{}, sameNamespace(r.client, all), matching(copies), deletions()).
+		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all), matching(copies), deletions()).
+		Watches(&networkingv1beta1.NetworkRequest{}, sameNamespace(r.client, all), matching(copies), deletions()).
+		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all), matching(copies), deletions()).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 			return requests(ctx, r.client, all(), client.InNamespace(namespace))
-		}), only(func(o client.Object) bool { return inRemoteNamespace(o, "") })).
-		Complete(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
+		}), matching(func(o client.Object) bool { return inRemoteNamespace(o, "") })).
+		Complete(r.accounts.retiring(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
 			Sync: r.sync, Finalize: r.end,
 			Conditions: func(t *authv1beta1.Tenant) *[]metav1.Condition { return &t.Status.Conditions },
-		}, func(t *authv1beta1.Tenant) []byte { return signed(t.Status.AuthParams) }))
+		}, func(t *authv1beta1.Tenant) *authv1beta1.AuthParams { return t.Status.AuthParams })))
 }
 
 func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
@@ -100,11 +103,11 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if !peering.GrantsOf(tenant).Access {
 		return r.revoke(ctx, tenant)
 	}
-	o := order{
-		owner: tenant, consumer: tenant.Spec.ClusterID, request: tenant.Spec.CSR,
+	o := credentialRequest{
+		owner: tenant, account: tenant, consumer: tenant.Spec.ClusterID, request: tenant.Spec.CSR,
 		secret:  peering.CertificateSecretName(""),
 		subject: peering.ControlPlaneSubject(tenant.Spec.ClusterID),
-		present: signed(tenant.Status.AuthParams),
+		present: tenant.Status.AuthParams,
 	}
 	if err := r.verify(ctx, tenant, o); err != nil {
 		return err
@@ -112,29 +115,32 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.bind(ctx, tenant); err != nil {
 		return err
 	}
+	if err := errors.Join(r.accounts.tidy(ctx, tenant), r.accounts.retire(ctx, tenant)); err != nil {
+		return err
+	}
 	if len(tenant.Spec.CSR) == 0 {
 		tenant.Status.AuthParams = nil
 		return nil // an administrator vouched for it, and it authenticates by other means
 	}
-	certificate, err := r.signing.certificate(ctx, o)
+	credential, err := r.signing.credential(ctx, o)
 	if err != nil {
 		return err
 	}
-	params, err := r.address.params(ctx, certificate, tenant.Spec.ProxyURL)
+	params, err := r.address.params(ctx, credential, tenant.Spec.ProxyURL)
 	if err != nil {
 		return err
 	}
 	if tenant.Status.AuthParams == nil {
-		announce(r.events, tenant, reasons.Reconciled, "Admit", "admitted cluster %s: signed its certificate and granted its permissions", tenant.Spec.ClusterID)
+		announce(r.events, tenant, reasons.Reconciled, "Admit", "admitted cluster %s: issued its %s and granted its permissions", tenant.Spec.ClusterID, peering.KindOf(credential))
 	}
 	tenant.Status.AuthParams = params
 	return nil
 }
 
-// end revokes everything that a deleted Tenant had, and records that tokens made before the deletion do not authorize its cluster any more.
+// end revokes everything that a deleted Tenant had, and records that tokens created before the deletion do not authorize its cluster any more.
 // Otherwise a consumer whose peering the administrator ended could enroll again with a token that it still has.
 //
-// A Tenant that was refused because another one is older has nothing but perhaps a role binding of its own. The rest belongs to the older one.
+// A Tenant that was refused because another one is older owns at most a role binding. Everything else belongs to the older Tenant.
 func (r *tenants) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if other, err := r.elder(ctx, tenant); err != nil {
 		return err
@@ -189,7 +195,7 @@ func (r *tenants) elder(ctx context.Context, tenant *authv1beta1.Tenant) (*authv
 	return nil, nil
 }
 
-func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o order) error {
+func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o credentialRequest) error {
 	admitted, err := r.signing.issued(ctx, o)
 	if err != nil {
 		return err

@@ -26,8 +26,8 @@ import (
 
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;watch
 
-// only passes the events of the objects that match.
-func only(match func(client.Object) bool) builder.Predicates {
+// matching returns predicates that pass the events of objects for which match returns true.
+func matching(match func(client.Object) bool) builder.Predicates {
 	return builder.WithPredicates(predicate.NewPredicateFuncs(match))
 }
 
@@ -43,7 +43,7 @@ func copies(o client.Object) bool { return peering.IsCopy(o, "") }
 func sources(o client.Object) bool { return peering.Selected(o) }
 
 func onlyTenantNamespaces() builder.Predicates {
-	return only(labelled(api.LabelTenantNamespace, api.True))
+	return matching(labelled(api.LabelTenantNamespace, api.True))
 }
 
 // requests returns the keys of the objects that the options select. It returns none if the cache has not started yet: all objects are
@@ -133,7 +133,7 @@ func eachItem(list client.ObjectList, f func(client.Object) error) error {
 	return meta.EachListItem(list, func(item runtime.Object) error { return f(item.(client.Object)) })
 }
 
-// mappedSource is like source, but enqueues the requests that the function to returns for a key.
+// mappedSource returns a source that maps each announced key to requests. It calls to for the key, and enqueues the requests that to returns.
 func mappedSource(a *announcer, to func(context.Context, reconcile.Request) []reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		a.mu.Lock()

@@ -40,7 +40,7 @@ func secretOfWish(o client.Object) string {
 	return ""
 }
 
-// wish reads what the next step of a ForeignCluster depends on besides the facts.
+// wish reads the further objects that the next step of a ForeignCluster depends on.
 func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *corev1beta1.ForeignCluster) (*peering.Wish, error) {
 	w := &peering.Wish{ForeignCluster: fc, Own: r.own, Namespace: r.namespace, Now: r.now()}
 	w.Joins = fc.Labels[corev1beta1.LabelDiscoveryType] != "" && r.joins != nil && r.joins(fc.Spec.ClusterID)
@@ -58,13 +58,13 @@ func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *co
 		{maps, client.MatchingLabels{api.LabelRemoteID: id}},
 	} {
 		if err := r.client.List(ctx, q.list, q.opts); err != nil {
-			return nil, fmt.Errorf("listing what ForeignCluster %s depends on: %w", id, err)
+			return nil, fmt.Errorf("listing the objects that ForeignCluster %s depends on: %w", id, err)
 		}
 	}
 	w.Requests, w.Mapped = requests.Items, len(maps.Items) > 0
 	for i := range secrets.Items {
 		switch secret := &secrets.Items[i]; {
-		case !peering.InNamespaces(facts.TenantNamespaces, secret.Namespace): // whoever may write Secrets elsewhere is no administrator of this peering
+		case !peering.InNamespaces(facts.TenantNamespaces, secret.Namespace): // a user who may write Secrets in other namespaces is not necessarily an administrator of this peering
 		case secret.Name == peering.InvitationSecret:
 			w.Invitation = secret
 		case secret.Name == peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(id)) && linkSecret(secret):
@@ -77,7 +77,7 @@ func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *co
 	return w, r.wishToPeer(ctx, facts, w)
 }
 
-// wishToPeer reads what only the beginning of a peering depends on.
+// wishToPeer reads the objects that only the start of a peering depends on.
 func (r *foreignClusters) wishToPeer(ctx context.Context, facts *peering.Facts, w *peering.Wish) error {
 	id := w.ForeignCluster.Name
 	if len(facts.TenantNamespaces) == 0 {
@@ -87,7 +87,7 @@ func (r *foreignClusters) wishToPeer(ctx context.Context, facts *peering.Facts, 
 		}
 		w.NamespaceTaken = err == nil
 	}
-	if facts.Identity == nil || len(facts.Identity.Spec.AuthParams.SignedCRT) == 0 {
+	if facts.Identity == nil || !peering.Granted(&facts.Identity.Spec.AuthParams) {
 		secret := &corev1.Secret{}
 		err := r.reader.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: corev1beta1.TokenSecretPrefix + id}, secret)
 		if client.IgnoreNotFound(err) != nil {
@@ -160,7 +160,7 @@ func (r *foreignClusters) invite(ctx context.Context, want *corev1.Secret) error
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = want.Namespace, want.Name
 	_, err := kube.Ensure(ctx, r.client, secret, func() error {
-		secret.Labels, secret.OwnerReferences, secret.Data = under(want.Labels, secret.Labels), want.OwnerReferences, want.Data
+		secret.Labels, secret.OwnerReferences, secret.Data = withDefaults(want.Labels, secret.Labels), want.OwnerReferences, want.Data
 		return nil
 	})
 	return err

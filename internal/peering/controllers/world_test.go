@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"crypto"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -36,7 +37,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
-	apitesting "liqo.io/liqo/internal/testing"
+	"liqo.io/liqo/test/apitest"
 )
 
 const within = 20 * time.Second
@@ -46,8 +47,10 @@ type cluster struct {
 	client.Client
 	id        string
 	config    *rest.Config
-	authority *apitesting.Authority
+	authority *apitest.Authority
 	link      *cable
+	// tokens is how consumers of this cluster get tokens.
+	tokens Tokens
 	// ahead is how far this cluster's clock is ahead of the machine's.
 	ahead atomic.Int64
 }
@@ -87,7 +90,7 @@ func (c *cable) set(cut bool) {
 // newPair starts a consumer and a provider that can reach each other.
 func newPair(t *testing.T) (rome, milan *cluster) {
 	t.Helper()
-	apitesting.Both(t, func() { rome = newCluster(t, "rome") }, func() { milan = newCluster(t, "milan") })
+	apitest.Both(t, func() { rome = newCluster(t, "rome") }, func() { milan = newCluster(t, "milan") })
 	rome.run(t)
 	milan.run(t)
 	return rome, milan
@@ -95,8 +98,8 @@ func newPair(t *testing.T) (rome, milan *cluster) {
 
 func newCluster(t *testing.T, id string) *cluster {
 	t.Helper()
-	_, cfg, authority := apitesting.WithAuthority(t)
-	c := &cluster{Client: apitesting.Client(t, cfg), id: id, config: cfg, authority: authority, link: &cable{}}
+	_, cfg, authority := apitest.WithAuthority(t)
+	c := &cluster{Client: apitest.Client(t, cfg), id: id, config: cfg, authority: authority, link: &cable{}}
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}})
 	c.create(t, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: rootCA}, Data: map[string]string{rootCAKey: "CA of " + id},
@@ -148,6 +151,12 @@ func (c *cluster) grant(t *testing.T) {
 // run starts our controllers. The other cluster is reached with the very kubeconfig that they made.
 func (c *cluster) run(t *testing.T) {
 	t.Helper()
+	t.Cleanup(c.start(t))
+}
+
+// start does the same, and returns how to stop them.
+func (c *cluster) start(t *testing.T) (stop func()) {
+	t.Helper()
 	skipNameValidation := true
 	own := rest.CopyConfig(c.config)
 	own.Impersonate = rest.ImpersonationConfig{UserName: controllerManager, Groups: []string{"system:authenticated"}}
@@ -169,6 +178,7 @@ func (c *cluster) run(t *testing.T) {
 		ClusterID: c.id, Namespace: api.Namespace, VirtualKubeletPods: pods, Now: c.now,
 		APIServer: APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
 		Labels:    map[string]string{api.LabelManaged: api.True},
+		Tokens:    c.tokens,
 		Offer:     peering.Offer{Enabled: true, NodeLabels: map[string]string{"city": c.id}},
 		Sharing:   sharingPolicy, SharingWindow: 100 * time.Millisecond,
 		Health:      remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
@@ -187,16 +197,22 @@ func (c *cluster) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the manager of %s ended: %v", c.id, err)
 		}
-	})
+	}
 }
 
 // chartObjects are the objects of a kind that a template of the chart makes for a cluster.
 func chartObjects[T client.Object](t *testing.T, id, template, kind string, fresh func() T) []T {
+	t.Helper()
+	return chartObjectsWith(t, id, template, kind, fresh, nil)
+}
+
+// chartObjectsWith does the same with values for authentication.
+func chartObjectsWith[T client.Object](t *testing.T, id, template, kind string, fresh func() T, authentication map[string]any) []T {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "liqo", "templates", template))
 	if err != nil {
@@ -206,7 +222,11 @@ func chartObjects[T client.Object](t *testing.T, id, template, kind string, fres
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := installer.Render(chart, api.Namespace, map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": id}}})
+	values := map[string]any{"discovery": map[string]any{"config": map[string]any{"clusterID": id}}}
+	if authentication != nil {
+		values["authentication"] = authentication
+	}
+	manifest, err := installer.Render(chart, api.Namespace, values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +274,7 @@ func change[T client.Object](t *testing.T, c *cluster, o T, f func(T)) {
 // eventually reads the object until ok is content with it.
 func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok func(T) bool) T {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s in %s: %s", o, client.ObjectKeyFromObject(o), c.id, what), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s in %s: %s", o, client.ObjectKeyFromObject(o), c.id, what), func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
@@ -269,7 +289,7 @@ func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok 
 // gone waits until an object does not exist.
 func (c *cluster) gone(t *testing.T, o client.Object) {
 	t.Helper()
-	apitesting.Eventually(t, within, fmt.Sprintf("%T %s in %s to be gone", o, client.ObjectKeyFromObject(o), c.id), func() error {
+	apitest.Eventually(t, within, fmt.Sprintf("%T %s in %s to be gone", o, client.ObjectKeyFromObject(o), c.id), func() error {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -306,6 +326,19 @@ func (c *cluster) key(t *testing.T) (private, public []byte) {
 	secret := eventually(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: authv1beta1.KeysSecret}},
 		"a key pair", func(*corev1.Secret) bool { return true })
 	return secret.Data[authv1beta1.PrivateKeyKey], secret.Data[authv1beta1.PublicKeyKey]
+}
+
+// newKey returns a new key pair in PEM, and its private key.
+func newKey(t *testing.T) (private, public []byte, key crypto.Signer) {
+	t.Helper()
+	private, public, err := peering.NewKey(peering.Ed25519, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err = peering.ParsePrivateKey(private); err != nil {
+		t.Fatal(err)
+	}
+	return private, public, key
 }
 
 // signer is the private key of that pair.

@@ -27,14 +27,15 @@ func (r *refusal) Unwrap() error { return r.cause }
 // refuse returns an error with an HTTP status and a text that the client gets.
 func refuse(status int, cause error) error { return &refusal{status, cause} }
 
-// later returns an error with status 503, which tells the client to retry after a while.
-func later(cause error) error { return &refusal{http.StatusServiceUnavailable, cause} }
+// retryLater returns an error with status 503, which tells the client to retry after a while.
+func retryLater(cause error) error { return &refusal{http.StatusServiceUnavailable, cause} }
 
 // bounded returns an HTTP handler that reads a request, serves it and writes the response. It limits the size of a request, the number of requests
-// served at the same time, and the rate of requests of one source. All requests that a proxy passes on have one source, so that limit is the proxy's.
+// served at the same time, and the rate of requests of one source. Behind a proxy, all requests have one source, so the proxy has to limit the rate
+// of its clients.
 func (d *Service) bounded(serve func(context.Context, []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !d.Plain && !d.knocks.of(sourceOf(r.RemoteAddr)).Allow() { // the limit for all sources together applies after the check of the token only: see admit
+		if !d.Plain && !d.requestLimits.of(sourceOf(r.RemoteAddr)).Allow() { // the limit for all sources together applies after the check of the token only: see admit
 			d.answer(w, r, nil, refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds")))
 			return
 		}
@@ -52,7 +53,7 @@ func (d *Service) bounded(serve func(context.Context, []byte) (any, error)) http
 		case d.working <- struct{}{}:
 			defer func() { <-d.working }()
 		default:
-			d.answer(w, r, nil, later(errors.New("too many requests at once")))
+			d.answer(w, r, nil, retryLater(errors.New("too many requests at once")))
 			return
 		}
 		out, err := serve(r.Context(), body)
@@ -63,15 +64,15 @@ func (d *Service) bounded(serve func(context.Context, []byte) (any, error)) http
 // answer writes the response and logs errors. Neither the token nor any other content of the request gets into the log.
 func (d *Service) answer(w http.ResponseWriter, r *http.Request, out any, err error) {
 	status := http.StatusOK
-	told := &refusal{}
+	rejection := &refusal{}
 	switch {
-	case errors.As(err, &told):
-		status, out = told.status, &answer{Error: told.Error()}
+	case errors.As(err, &rejection):
+		status, out = rejection.status, &answer{Error: rejection.Error()}
 		d.complaints.Do(func() {
-			d.Log.Info("Rejected an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path, "reason", told.Error())
+			d.Log.Info("Rejected an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path, "reason", rejection.Error())
 		})
 	case err != nil:
-		status, out = http.StatusInternalServerError, &answer{Error: "the provider can't answer at present: its controller manager's log tells why"}
+		status, out = http.StatusInternalServerError, &answer{Error: "the provider can't answer at present: its controller manager's log says why"}
 		d.complaints.Do(func() {
 			d.Log.Error(err, "Failed to handle an enrollment request", "source", sourceOf(r.RemoteAddr), "path", r.URL.Path)
 		})
@@ -88,7 +89,7 @@ func (d *Service) answer(w http.ResponseWriter, r *http.Request, out any, err er
 func decode(body []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if err := decoder.Decode(into); err != nil {
-		return refuse(http.StatusBadRequest, errors.New("the request is not the JSON that this path takes"))
+		return refuse(http.StatusBadRequest, errors.New("the body of the request is not the JSON that this path expects"))
 	}
 	return nil
 }

@@ -13,12 +13,13 @@ import (
 	"time"
 	"unicode"
 
+	"liqo.io/liqo/internal/excerpt"
 	"liqo.io/liqo/internal/peering"
 )
 
 const (
-	// knockTimeout is the timeout of one request. It is longer than the service takes.
-	knockTimeout = 20 * time.Second
+	// requestTimeout is the timeout of one request. It is longer than the timeouts of the service.
+	requestTimeout = 20 * time.Second
 	// maxAnswer is how many bytes of a response are read, maxWhy how many bytes of an error text are shown.
 	maxAnswer = 1 << 20
 	maxWhy    = 400
@@ -34,23 +35,23 @@ func Ask(ctx context.Context, url string, token peering.Token, path string, requ
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, knockTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(url, "/")+path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("making a request: %w", err)
+		return fmt.Errorf("creating a request: %w", err)
 	}
 	asked.Header.Set("Content-Type", "application/json")
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust(token), DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return errors.New("it sends us elsewhere, and a token goes nowhere else")
+		return errors.New("it answers with a redirect, which is not followed, because a token is sent to no other address")
 	}}
 	answered, err := client.Do(asked)
 	if errors.Is(err, peering.ErrPin) {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, url, peering.ErrPin)
 	}
 	if err != nil {
-		return fmt.Errorf("asking the authentication service (HTTPS over TCP): %w", err)
+		return fmt.Errorf("sending a request to the authentication service (HTTPS over TCP): %w", err)
 	}
 	defer func() { _ = answered.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(answered.Body, maxAnswer))
@@ -61,7 +62,7 @@ func Ask(ctx context.Context, url string, token peering.Token, path string, requ
 		return explain(url, answered.StatusCode, data)
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("%w: %s answers something else than an authentication service", ErrRefused, url)
+		return fmt.Errorf("%w: the answer of %s is not from an authentication service", ErrRefused, url)
 	}
 	return nil
 }
@@ -81,15 +82,12 @@ func explain(url string, status int, data []byte) error {
 	if json.Unmarshal(data, &said) != nil || said.Error == "" {
 		said.Error = http.StatusText(status) + ", which is not how an authentication service answers"
 	}
-	why := strings.Map(func(r rune) rune {
+	why := excerpt.Of(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return -1
-	}, said.Error)
-	if len(why) > maxWhy {
-		why = strings.ToValidUTF8(why[:maxWhy], "") + "..."
-	}
+	}, said.Error), maxWhy)
 	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || status == http.StatusConflict {
 		return fmt.Errorf("%s answers %d: %s", url, status, why)
 	}

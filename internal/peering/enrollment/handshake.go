@@ -25,8 +25,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;create;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=list
 
-// lookAgain is the interval at which a request polls for the result of the controllers.
-const lookAgain = 100 * time.Millisecond
+// pollInterval is the interval at which a request polls for the result of the controllers.
+const pollInterval = 100 * time.Millisecond
 
 // admit checks the token of a request and records that it was used. A request that it refuses causes no changes.
 func (d *Service) admit(ctx context.Context, nonceRequest *peering.NonceRequest) error {
@@ -34,7 +34,7 @@ func (d *Service) admit(ctx context.Context, nonceRequest *peering.NonceRequest)
 		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %.70q is no cluster ID: %s", nonceRequest.Cluster, problems[0]))
 	}
 	if nonceRequest.Cluster == d.ClusterID {
-		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %s is this very cluster: a cluster can't peer with itself", d.ClusterID))
+		return refuse(http.StatusBadRequest, fmt.Errorf("cluster %s is this cluster itself: a cluster cannot peer with itself", d.ClusterID))
 	}
 	secret, token, err := d.token(ctx, nonceRequest)
 	if err != nil {
@@ -42,7 +42,7 @@ func (d *Service) admit(ctx context.Context, nonceRequest *peering.NonceRequest)
 	}
 	// The common limit counts requests with a valid token only: clients without a token, however many, must not block a client that has
 	// one.
-	if !d.knocks.all.Allow() {
+	if !d.requestLimits.all.Allow() {
 		return refuse(http.StatusTooManyRequests, errors.New("too many requests: try again in a few seconds"))
 	}
 	known, err := d.known(ctx, nonceRequest.Cluster)
@@ -79,7 +79,7 @@ func (d *Service) redeem(ctx context.Context, secret *corev1.Secret, token peeri
 	}
 	// The optimistic lock lets only one of two clusters that use the same token at the same time succeed.
 	if err := WriteUsedTokens(ctx, d.Client, secret, usedTokens); err != nil {
-		return fmt.Errorf("noting that a token is used: %w", err)
+		return fmt.Errorf("recording the use of a token: %w", err)
 	}
 	return nil
 }
@@ -101,11 +101,11 @@ func (d *Service) nonce(ctx context.Context, body []byte) (any, error) {
 		Namespace: namespace, Name: authv1beta1.NonceSecret, Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: nonceRequest.Cluster},
 	}}
 	if err := d.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("asking for a nonce: %w", err)
+		return nil, fmt.Errorf("requesting a nonce: %w", err)
 	}
-	err = d.until(ctx, secret, func() string {
+	err = d.waitUntil(ctx, secret, func() string {
 		if len(secret.Data[authv1beta1.NonceKey]) == 0 {
-			return fmt.Sprintf("the controller manager of %s has not made a nonce", d.ClusterID)
+			return fmt.Sprintf("the controller manager of %s has not created a nonce yet", d.ClusterID)
 		}
 		return ""
 	})
@@ -126,7 +126,7 @@ func (d *Service) tenant(ctx context.Context, body []byte) (any, error) {
 	}
 	if back := enrollRequest.Invitation; back != nil {
 		if err := back.Check(d.ClusterID); err != nil {
-			return nil, refuse(http.StatusBadRequest, fmt.Errorf("the invitation by which cluster %s lets %s use it: %w", enrollRequest.Cluster, d.ClusterID, err))
+			return nil, refuse(http.StatusBadRequest, fmt.Errorf("the invitation of cluster %s for consumer %s: %w", enrollRequest.Cluster, d.ClusterID, err))
 		}
 	}
 	namespace, err := d.namespace(ctx, enrollRequest.Cluster)
@@ -142,13 +142,13 @@ func (d *Service) tenant(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = d.until(ctx, tenant, func() string {
+	err = d.waitUntil(ctx, tenant, func() string {
 		ready := meta.FindStatusCondition(tenant.Status.Conditions, kube.ConditionReady)
 		switch {
 		case ready == nil || ready.ObservedGeneration != tenant.Generation:
-			return fmt.Sprintf("the controller manager of %s has not looked at the Tenant", d.ClusterID)
+			return fmt.Sprintf("the controller manager of %s has not reconciled the Tenant yet", d.ClusterID)
 		case ready.Status != metav1.ConditionTrue:
-			return fmt.Sprintf("cluster %s says of the Tenant: %s, %s", d.ClusterID, ready.Reason, ready.Message)
+			return fmt.Sprintf("cluster %s reports about the Tenant: %s, %s", d.ClusterID, ready.Reason, ready.Message)
 		case tenant.Status.AuthParams == nil:
 			return fmt.Sprintf("cluster %s grants the Tenant nothing at present: it is drained", d.ClusterID)
 		}
@@ -163,8 +163,8 @@ func (d *Service) tenant(ctx context.Context, body []byte) (any, error) {
 	return &peering.Admission{Cluster: d.ClusterID, Namespace: tenant.Status.TenantNamespace, AuthParams: *tenant.Status.AuthParams}, nil
 }
 
-// keep stores the invitation of a consumer, if there is one, until its Tenant is deleted. It replaces only one that came from the consumer too: that of
-// an administrator of this cluster, or of a ForeignCluster, stays.
+// keep stores the invitation that a consumer sent with its request, if any. The Tenant owns the Secret, so both are deleted together. keep never
+// overwrites an invitation that an administrator of this cluster or the ForeignCluster controller created.
 func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peering.Invitation) error {
 	if back == nil {
 		return nil
@@ -181,19 +181,19 @@ func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *pe
 	secret.Labels = map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: tenant.Spec.ClusterID}
 	secret.Data = back.Data()
 	if err := controllerutil.SetOwnerReference(tenant, secret, d.Client.Scheme()); err != nil {
-		return fmt.Errorf("keeping the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
+		return fmt.Errorf("storing the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
 	}
 	if err != nil {
 		err = d.Client.Create(ctx, secret)
 	} else {
-		// The optimistic lock keeps an invitation whose owner changed since it was read.
+		// With the optimistic lock, the patch fails if the owner of the invitation has changed since it was read.
 		err = d.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return later(fmt.Errorf("the invitation of cluster %s was changed meanwhile", tenant.Spec.ClusterID))
+		return retryLater(fmt.Errorf("the invitation of cluster %s changed while the request was handled: try again", tenant.Spec.ClusterID))
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
+		return fmt.Errorf("storing the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *pe
 	}
 	spec, err := peering.Apply(enrollRequest, present, d.ClusterID, nonce.Data[authv1beta1.NonceKey])
 	if errors.Is(err, peering.ErrNoNonce) {
-		return nil, refuse(http.StatusConflict, errors.New("there is no nonce for this cluster any more: ask for one first"))
+		return nil, refuse(http.StatusConflict, errors.New("the nonce for this cluster no longer exists: request a new one"))
 	}
 	if err != nil {
 		return nil, refuse(http.StatusForbidden, err)
@@ -224,7 +224,7 @@ func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *pe
 			Spec: *spec,
 		}
 		if err := d.Client.Create(ctx, tenant); err != nil {
-			return nil, fmt.Errorf("making the Tenant of cluster %s: %w", enrollRequest.Cluster, err)
+			return nil, fmt.Errorf("creating the Tenant of cluster %s: %w", enrollRequest.Cluster, err)
 		}
 		return tenant, d.spend(ctx, tenant, nonce)
 	}
@@ -251,16 +251,16 @@ func (d *Service) stillGood(ctx context.Context, nonceRequest *peering.NonceRequ
 func (d *Service) spend(ctx context.Context, tenant *authv1beta1.Tenant, nonce *corev1.Secret) error {
 	before := nonce.DeepCopy()
 	if err := controllerutil.SetOwnerReference(tenant, nonce, d.Client.Scheme()); err != nil {
-		return fmt.Errorf("tying the nonce of cluster %s to its Tenant: %w", tenant.Spec.ClusterID, err)
+		return fmt.Errorf("adding the Tenant of cluster %s as an owner of its nonce: %w", tenant.Spec.ClusterID, err)
 	}
 	if err := d.Client.Patch(ctx, nonce, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("tying the nonce of cluster %s to its Tenant: %w", tenant.Spec.ClusterID, err)
+		return fmt.Errorf("adding the Tenant of cluster %s as an owner of its nonce: %w", tenant.Spec.ClusterID, err)
 	}
 	return nil
 }
 
-// known returns what this cluster knows of the cluster that enrolls; nil when there is no tenant namespace for it. It returns an error while
-// an earlier peering of that cluster ends: the end would spend the token that admit is about to record.
+// known returns the facts that this cluster has about the enrolling cluster; nil when there is no tenant namespace for it. It returns an error while
+// an earlier peering of that cluster ends: the end of that peering would invalidate the token that admit is about to record.
 func (d *Service) known(ctx context.Context, consumer string) (*peering.Known, error) {
 	namespace, err := d.tenantNamespace(ctx, consumer)
 	if namespace == nil || err != nil {
@@ -284,11 +284,11 @@ func (d *Service) known(ctx context.Context, consumer string) (*peering.Known, e
 func (d *Service) tenantNamespace(ctx context.Context, consumer string) (*corev1.Namespace, error) {
 	list := &corev1.NamespaceList{}
 	if err := d.Reader.List(ctx, list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: consumer}); err != nil {
-		return nil, fmt.Errorf("looking for the tenant namespace of cluster %s: %w", consumer, err)
+		return nil, fmt.Errorf("finding the tenant namespace of cluster %s: %w", consumer, err)
 	}
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp != nil {
-			return nil, later(fmt.Errorf("the namespace that cluster %s had in %s is being deleted", consumer, d.ClusterID))
+			return nil, retryLater(fmt.Errorf("the namespace that cluster %s had in %s is being deleted", consumer, d.ClusterID))
 		}
 	}
 	switch len(list.Items) {
@@ -298,7 +298,7 @@ func (d *Service) tenantNamespace(ctx context.Context, consumer string) (*corev1
 		return &list.Items[0], nil
 	}
 	return nil, refuse(http.StatusConflict, fmt.Errorf("namespaces %s and %s of cluster %s are both labelled %s=%s: "+
-		"its administrator takes the label off the one that is not the tenant namespace",
+		"its administrator removes the label from the one that is not the tenant namespace",
 		list.Items[0].Name, list.Items[1].Name, d.ClusterID, api.LabelRemoteClusterID, consumer))
 }
 
@@ -310,7 +310,7 @@ func (d *Service) tenantOf(ctx context.Context, namespace, consumer string) (*au
 		return nil, err
 	}
 	if tenant != nil && tenant.DeletionTimestamp != nil {
-		return nil, later(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", consumer, d.ClusterID))
+		return nil, retryLater(fmt.Errorf("the Tenant that cluster %s had in %s is being deleted", consumer, d.ClusterID))
 	}
 	return tenant, nil
 }
@@ -348,16 +348,16 @@ func (d *Service) namespace(ctx context.Context, consumer string) (string, error
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(consumer), Labels: labels}}
 	err = d.Client.Create(ctx, namespace)
 	if apierrors.IsAlreadyExists(err) {
-		return "", later(fmt.Errorf("namespace %s exists in %s and is not labelled as that of cluster %s: its administrator labels or renames it", namespace.Name, d.ClusterID, consumer))
+		return "", retryLater(fmt.Errorf("namespace %s exists in %s without the label of a tenant namespace of cluster %s: its administrator has to give it that label, or delete it if nobody needs it", namespace.Name, d.ClusterID, consumer))
 	}
 	if err != nil {
-		return "", fmt.Errorf("making the tenant namespace of cluster %s: %w", consumer, err)
+		return "", fmt.Errorf("creating the tenant namespace of cluster %s: %w", consumer, err)
 	}
 	return namespace.Name, nil
 }
 
-// until reads an object repeatedly until why returns "". After Patience it returns the reason as an error that tells the client to retry.
-func (d *Service) until(ctx context.Context, object client.Object, why func() string) error {
+// waitUntil reads an object repeatedly until why returns "". After Patience it returns the reason as an error that tells the client to retry.
+func (d *Service) waitUntil(ctx context.Context, object client.Object, why func() string) error {
 	key := client.ObjectKeyFromObject(object)
 	deadline := time.After(d.Patience)
 	for {
@@ -372,8 +372,8 @@ func (d *Service) until(ctx context.Context, object client.Object, why func() st
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-deadline:
-			return later(errors.New(missing))
-		case <-time.After(lookAgain):
+			return retryLater(errors.New(missing))
+		case <-time.After(pollInterval):
 		}
 	}
 }

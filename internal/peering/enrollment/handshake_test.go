@@ -25,8 +25,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// TestForgedTokensDoNotExhaustTheLimit: only requests with a token that this cluster issued count for the limit of all sources, so that clients without a
-// token cannot shut out a client that has one.
+// TestForgedTokensDoNotExhaustTheLimit: only requests with a token that this cluster issued count for the limit of all sources, so that clients
+// without a token cannot shut out a client that has one.
 func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentSecretKey: key}}
@@ -75,7 +75,7 @@ func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	}
 }
 
-// TestSpentTokens: a token of an ended peering admits nobody, even if the Tenant disappears between the check of the token and the list of Tenants.
+// TestSpentTokens: a token of an ended peering is refused, even if the Tenant is deleted between the check of the token and the list of Tenants.
 func TestSpentTokens(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
@@ -189,8 +189,8 @@ func TestInvitationsOfConsumersAreKept(t *testing.T) {
 	}
 }
 
-// TestInvitationTakenOverMeanwhile: the administrator takes over the Secret of an invitation, or creates it, after the service read it. The administrator's
-// address and token stay, and the consumer is told to repeat its request.
+// TestInvitationTakenOverMeanwhile: the administrator takes over the Secret of an invitation, or creates it, after the service has read it. The
+// administrator's address and token stay, and the consumer gets an error that asks it to retry.
 func TestInvitationTakenOverMeanwhile(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-rome", Name: "rome", UID: "u-1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	key := client.ObjectKey{Namespace: tenant.Namespace, Name: peering.InvitationSecret}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxOpen is the maximum number of open connections, maxOpenOfSource that of one source. A connection may last as long as readTimeout before the service
-	// knows whether its client has a token, so one source must not be able to take all of them. Behind the address translation of a node, many clients are
-	// one source.
+	// maxOpen is the maximum number of open connections, and maxOpenOfSource the maximum for one source. A connection may last as long as readTimeout
+	// before the service knows whether its client has a token, so one source must not be able to take all of them. Behind the address translation of
+	// a node, many clients are one source.
 	maxOpen         = 512
 	maxOpenOfSource = 64
 	// maxSources is the maximum number of sources with a rate limit of their own.
@@ -41,8 +41,8 @@ func newLimits(perSecond float64, burst int, allPerSecond float64, allBurst int)
 	}
 }
 
-// allow reports whether one more request or connection of a source is within the limits. One beyond the limit of its source does not count
-// against the limit for all.
+// allow reports whether one more request or connection of a source is within the limits. A request beyond the limit of its source does not count
+// against the limit for all sources.
 func (l *limits) allow(source netip.Addr) bool { return l.of(source).Allow() && l.all.Allow() }
 
 func (l *limits) of(source netip.Addr) *rate.Limiter {
@@ -87,7 +87,7 @@ func sourceOf(remote string) netip.Addr {
 type bounded struct {
 	net.Listener
 	limits *limits
-	// ofSource is the maximum number of open connections of one source, and most that of all together.
+	// ofSource is the maximum number of open connections of one source, and most the maximum of all sources together.
 	ofSource, most int
 
 	mu   sync.Mutex
@@ -138,7 +138,7 @@ func (b *bounded) leave(source netip.Addr) {
 	}
 }
 
-// counted is a connection that frees its place when it is closed.
+// counted is a connection that is no longer counted once it is closed.
 type counted struct {
 	net.Conn
 	leave func()

@@ -2,16 +2,12 @@ package enrollment
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"sync"
 	"time"
 
@@ -22,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/pki"
 )
 
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;create;patch
@@ -32,7 +29,7 @@ const (
 	// certificateLife is the lifetime of the serving certificate. It is long, because consumers pin the key and ignore the expiry. To get a
 	// new certificate, delete the Secret.
 	certificateLife = 20 * 365 * 24 * time.Hour
-	// reloadAfter is for how long the certificate is used without reading the Secret again.
+	// reloadAfter is how long the certificate is used before the Secret is read again.
 	reloadAfter = 5 * time.Second
 )
 
@@ -57,28 +54,27 @@ func WriteUsedTokens(ctx context.Context, c client.Client, secret *corev1.Secret
 	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// Issue gives a new token its ID, and returns its text. It records the token before anybody gets it, so that SpendTokens finds an unused
-// token too. It refuses a token for a consumer whose Tenant is being deleted: the end of that Tenant would spend
-// the token before anybody can use it.
+// Issue gives a new token its ID, and returns its text. It records the token before anybody gets it, so that SpendTokens finds an unused token too.
+// It refuses a token for a consumer whose Tenant is being deleted: the deletion of that Tenant would invalidate the token before it can be used.
 func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, err error) {
 	if token.Consumer != "" {
 		tenant, err := oldestTenant(ctx, o.Reader, token.Consumer)
 		if apierrors.IsForbidden(err) {
-			return "", fmt.Errorf("a token for one cluster needs the right to list Tenants in all namespaces: no token is made while the peering of its cluster ends. "+
-				"A ClusterRole with that right gives it (kubectl create clusterrole token-makers --verb=list --resource=tenants.authentication.liqo.io): %w", err)
+			return "", fmt.Errorf("creating a token for one cluster requires the permission to list Tenants in all namespaces, since no token is created while an earlier peering of that cluster ends. "+
+				"A ClusterRole grants it (kubectl create clusterrole token-makers --verb=list --resource=tenants.authentication.liqo.io): %w", err)
 		}
 		if err != nil {
 			return "", err
 		}
 		if tenant != nil && tenant.DeletionTimestamp != nil {
-			return "", fmt.Errorf("the peering of cluster %s is still ending, which would spend a token made now: wait until Tenant %s/%s is gone, then make the token",
+			return "", fmt.Errorf("the peering of cluster %s is still ending, which would invalidate a new token: wait until Tenant %s/%s is deleted, then create the token",
 				token.Consumer, tenant.Namespace, tenant.Name)
 		}
 	}
 	if token.ID, err = peering.NewTokenID(o.Random); err != nil {
 		return "", err
 	}
-	// Consumers that enroll, and other administrators, write the record too.
+	// Retry after conflicts: consumers that enroll, and other administrators, write the record too.
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		secret, err := EnsureSecret(ctx, o)
 		if err != nil {
@@ -99,13 +95,13 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 
 // unreadable returns the error for a record of used tokens that can't be read.
 func unreadable(o *Options, err error) error {
-	return fmt.Errorf("data.%s of Secret %s/%s: %w; delete the Secret, then no token admits anybody any more",
+	return fmt.Errorf("data.%s of Secret %s/%s: %w; delete the Secret, which revokes all tokens",
 		peering.EnrollmentUsedKey, o.Namespace, peering.DoorSecret, err)
 }
 
-// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before,
-// authorize nobody any more. Tokens for any cluster that are not younger than ended, the time at which the end began, do not authorize that
-// consumer any more.
+// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before, are no
+// longer valid. Tokens for any cluster that were created at or before ended, the time at which the end of the peering began, are no longer valid for
+// that consumer.
 func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Time) error {
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
@@ -135,7 +131,7 @@ func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error)
 	}
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("reading Secret %s/%s: %w; delete it, and a new one is made", secret.Namespace, secret.Name, err)
+		return tls.Certificate{}, fmt.Errorf("reading Secret %s/%s: %w; delete it, and it is created again", secret.Namespace, secret.Name, err)
 	}
 	return pair, nil
 }
@@ -175,27 +171,13 @@ func ensure(ctx context.Context, o *Options, name string, kind corev1.SecretType
 
 // newCertificate generates a key and a self-signed certificate for it.
 func newCertificate(now time.Time, random io.Reader) (map[string][]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
+	pair, err := pki.NewServer(random, &x509.Certificate{
+		Subject: pkix.Name{CommonName: peering.EnrollmentService}, DNSNames: []string{peering.EnrollmentService},
+	}, now, certificateLife, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of the authentication service: %w", err)
+		return nil, fmt.Errorf("creating the certificate of the authentication service: %w", err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: peering.EnrollmentService},
-		DNSNames: []string{peering.EnrollmentService}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(random, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("making the certificate of the authentication service: %w", err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the key of the authentication service: %w", err)
-	}
-	return map[string][]byte{
-		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}, nil
+	return map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key}, nil
 }
 
 // certificate caches the serving certificate. It follows changes of the Secret. While the Secret can't be read, it keeps the last

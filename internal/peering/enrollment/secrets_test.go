@@ -82,8 +82,8 @@ func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 	}
 }
 
-// TestTokensOfTheNextPeeringStayValid: deleting a Tenant invalidates the tokens of its cluster. Meanwhile no token is issued for the cluster or recorded as
-// used by it, so the deletion invalidates no token of the next peering.
+// TestTokensOfTheNextPeeringStayValid: deleting a Tenant invalidates the tokens of its cluster. Meanwhile no token is issued for the cluster or
+// recorded as used by it, so the deletion invalidates no token of the next peering.
 func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	began := metav1.NewTime(time.Now().Add(-time.Minute))
 	tenant := &authv1beta1.Tenant{
@@ -121,8 +121,8 @@ func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	}
 }
 
-// TestIssuerWithoutPermissionToListTenants: a user who may issue tokens but not list Tenants can issue tokens for any cluster. For a token of one cluster, the
-// error names the missing permission and how to get it.
+// TestIssuerWithoutPermissionToListTenants: a user who may issue tokens but not list Tenants can issue tokens for any cluster. For a token of one
+// cluster, the error names the missing permission and how to get it.
 func TestIssuerWithoutPermissionToListTenants(t *testing.T) {
 	options := serviceOf(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "authentication.liqo.io", Resource: "tenants"}, "", errors.New("cannot list resource"))
@@ -131,15 +131,15 @@ func TestIssuerWithoutPermissionToListTenants(t *testing.T) {
 		t.Errorf("a token for any cluster: %v", err)
 	}
 	_, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"})
-	for _, want := range []string{"the right to list Tenants in all namespaces", "kubectl create clusterrole", "cannot list resource"} {
+	for _, want := range []string{"the permission to list Tenants in all namespaces", "kubectl create clusterrole", "cannot list resource"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a token for rome: %v, want %q", err, want)
 		}
 	}
 }
 
-// TestOldestTenantCounts: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the administrator
-// chooses one, as with liqoctl.
+// TestOldestTenantCounts: of several Tenants of a cluster the oldest counts, as for the controller of Tenants. Of several tenant namespaces the
+// administrator chooses one, as with liqoctl.
 func TestOldestTenantCounts(t *testing.T) {
 	var objects []client.Object
 	for i, name := range []string{"z-young", "m-oldest", "a-younger"} {

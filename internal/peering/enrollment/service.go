@@ -61,9 +61,9 @@ const (
 type Service struct {
 	Options
 	certificate *certificate
-	// knocks are the rate limits of requests: one for each source, one for all sources together.
-	knocks *limits
-	// working limits how many requests are served at the same time.
+	// requestLimits limit the rate of requests, for each source and for all sources together.
+	requestLimits *limits
+	// working limits the number of requests that are served at the same time. Each of them has an element in it.
 	working chan struct{}
 	// complaints limits the rate of log lines about failed requests.
 	complaints rate.Sometimes
@@ -82,7 +82,7 @@ func New(opts Options) *Service {
 	}
 	return &Service{
 		Options: opts, certificate: &certificate{Options: &opts},
-		knocks: newLimits(1, 20, 20, 100), working: make(chan struct{}, maxAtOnce),
+		requestLimits: newLimits(1, 20, 20, 100), working: make(chan struct{}, maxAtOnce),
 		complaints: rate.Sometimes{First: 1, Interval: time.Second},
 	}
 }
@@ -120,8 +120,8 @@ func (d *Service) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	server.ErrorLog = quiet()
 	server.SetKeepAlivesEnabled(false) // one request per connection, so that the limits on connections limit the requests, too
-	// The rate of all sources bounds the TLS handshakes. It is far above that of one source: nobody has shown a token yet, and many clients without one must not
-	// shut out a client that has one.
+	// The rate of all sources bounds the TLS handshakes. It is far above that of one source: at this point no client has sent a token, and many
+	// clients without a token must not lock out a client that has one.
 	limited := newBounded(listener, newLimits(10, 100, 1000, 2000), maxOpenOfSource, maxOpen)
 	if d.Plain { // all connections come from the proxy
 		limited = newBounded(listener, newLimits(100, 400, 100, 400), maxOpen, maxOpen)

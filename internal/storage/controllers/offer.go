@@ -24,7 +24,8 @@ const (
 	defaultKey     = "default"
 )
 
-// Offered returns the StorageClasses that this cluster offers to its consumers. configured is the real class, accepted are the names of further classes.
+// Offered returns the StorageClasses that this cluster offers to its consumers. configured is the configured class of backing claims, accepted are the names of
+// further classes.
 func Offered(ctx context.Context, c client.Reader, configured string, accepted []string) ([]authv1beta1.StorageType, error) {
 	var classes storagev1.StorageClassList
 	if err := c.List(ctx, &classes); err != nil {
@@ -36,7 +37,7 @@ func Offered(ctx context.Context, c client.Reader, configured string, accepted [
 // offers writes the default offered class to the ConfigMap of the admission policy.
 type offers struct {
 	client client.Client
-	// live reads without the cache, which has no ConfigMaps.
+	// live reads from the API server, because the cache has no ConfigMaps.
 	live client.Reader
 	opts Options
 }
@@ -50,7 +51,7 @@ func (o *offers) setup(mgr ctrl.Manager) error {
 		Complete(o)
 }
 
-// Reconcile brings the ConfigMap up to date. A missing ConfigMap means that the policy is not installed.
+// Reconcile updates the ConfigMap. If there is none, the admission policy is not installed.
 func (o *offers) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	config, err := get(ctx, o.live, &corev1.ConfigMap{}, req.NamespacedName)
 	if err != nil || config == nil {

@@ -1,5 +1,8 @@
-// Package controllers executes the decisions of package storage for nodes of this cluster: it creates the backing claims and the virtual volumes of claims
-// whose pods are scheduled here, and removes both according to the reclaim policy.
+// Package controllers executes the decisions of package storage for nodes of this cluster. It creates the backing claims and the virtual volumes of claims
+// whose pods are scheduled here, and deletes both according to the reclaim policy. RemoteClaims and Refusals run in virtual kubelets.
+//
+// No controller uses kube.Reconciler, which reconciles one object. A claim is reconciled by its UID, because its volumes may outlive it. And one ConfigMap
+// describes all StorageClasses.
 package controllers
 
 import (
@@ -50,10 +53,10 @@ const (
 	uidIndex = "metadata.uid"
 	// eventIndex is the field by which the API server selects the Events about an object.
 	eventIndex = "involvedObject.name"
-	// refusedRetry is the interval at which pods that use a refused claim are looked up, to report the refusal on them, and the Events of
-	// drivers.
+	// refusedRetry is the interval of two checks: whether further pods use a refused claim, to report the refusal on them, and whether the driver has emitted
+	// Events.
 	refusedRetry = 30 * time.Second
-	// conflictDelay is the pause after a conflict, for the cache to catch up.
+	// conflictDelay is the pause after a conflict, in which the cache is updated.
 	conflictDelay = 20 * time.Millisecond
 )
 
@@ -61,20 +64,21 @@ const (
 // claim is deleted.
 type provisioner struct {
 	client client.Client
-	// live reads without the cache. The cache holds neither the nodes of this cluster nor the pods of users.
+	// live reads from the API server, because the cache has neither the real nodes nor the pods of users.
 	live   client.Reader
 	events events.EventRecorder
 	opts   Options
+	limits *messageLimits
 
 	mu sync.Mutex
-	// told holds the last refusal of each claim, by UID.
-	told map[types.UID]*refusal
+	// reported holds the last reported refusal of each claim, by UID.
+	reported map[types.UID]*refusal
 }
 
-// refusal is a message about a claim, and the pods that received it.
+// refusal is a message about a claim, and the UIDs of the claim and the pods that received it.
 type refusal struct {
-	message string
-	pods    map[types.UID]bool
+	message  string
+	received map[types.UID]bool
 }
 
 // Setup adds the controller to a manager.
@@ -98,10 +102,21 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 }
 
 func newProvisioner(c client.Client, live client.Reader, recorder events.EventRecorder, opts Options) *provisioner {
-	return &provisioner{client: c, live: live, events: recorder, opts: opts, told: map[types.UID]*refusal{}}
+	return &provisioner{client: c, live: live, events: recorder, opts: opts, limits: newMessageLimits(), reported: map[types.UID]*refusal{}}
 }
 
-func byUID(obj client.Object) []string { return []string{string(obj.GetUID())} }
+// byUID returns the UIDs in the names of the backing claims of a claim.
+func byUID(obj client.Object) []string {
+	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, uid := range storage.UIDs(claim) {
+		out = append(out, string(uid))
+	}
+	return out
+}
 
 // requests returns a request for each UID that is not empty.
 func requests(uids ...types.UID) []reconcile.Request {
@@ -114,7 +129,8 @@ func requests(uids ...types.UID) []reconcile.Request {
 	return out
 }
 
-// ofClaim returns the UID of a claim, that of the claim behind a backing claim, and that of the virtual volume that a claim is bound to.
+// ofClaim returns the UIDs to reconcile after a change of a claim. For a backing claim, this is the UID of its claim. For another claim, these are its UIDs,
+// and the UID in the name of its virtual volume.
 func (p *provisioner) ofClaim(_ context.Context, obj client.Object) []reconcile.Request {
 	claim, ok := obj.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -124,12 +140,13 @@ func (p *provisioner) ofClaim(_ context.Context, obj client.Object) []reconcile.
 		return requests(uid)
 	}
 	if volume, ok := strings.CutPrefix(claim.Spec.VolumeName, storage.VolumeName("")); ok && types.UID(volume) != claim.UID {
-		return requests(claim.UID, types.UID(volume))
+		return requests(append(storage.UIDs(claim), types.UID(volume))...)
 	}
-	return requests(claim.UID)
+	return requests(storage.UIDs(claim)...)
 }
 
-// ofVolume returns the UID of the claim of a virtual volume, or of the claim whose backing claim a volume is bound to.
+// ofVolume returns the UID to reconcile after a change of a volume: the UID in the name of a virtual volume, or that in the name of the backing claim that is
+// bound to the volume.
 func (p *provisioner) ofVolume(_ context.Context, obj client.Object) []reconcile.Request {
 	volume, ok := obj.(*corev1.PersistentVolume)
 	if !ok {
@@ -142,7 +159,8 @@ func (p *provisioner) ofVolume(_ context.Context, obj client.Object) []reconcile
 	return requests(uid)
 }
 
-// ofProvider returns the UIDs of all virtual volumes of the provider of a VirtualNode: no process may decide about them any more.
+// ofProvider returns the UIDs of all virtual volumes of a VirtualNode's provider. If the VirtualNode was deleted, no virtual kubelet decides about them any
+// more.
 func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []reconcile.Request {
 	node, ok := obj.(*offloadingv1beta1.VirtualNode)
 	if !ok {
@@ -160,7 +178,7 @@ func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []recon
 	return out
 }
 
-// unbound returns the UIDs of all claims without a volume: their class may exist only now.
+// unbound returns the UIDs of all claims without a volume, because they may request a StorageClass that was just created.
 func (p *provisioner) unbound(ctx context.Context, _ client.Object) []reconcile.Request {
 	var claims corev1.PersistentVolumeClaimList
 	if err := p.client.List(ctx, &claims); err != nil {
@@ -176,7 +194,7 @@ func (p *provisioner) unbound(ctx context.Context, _ client.Object) []reconcile.
 	return out
 }
 
-// Reconcile executes one step for the claim with the UID of the request.
+// Reconcile executes one step for the claim with the UID in the request.
 func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	uid := types.UID(req.Name)
 	key, err := p.claimKey(ctx, uid)
@@ -197,7 +215,7 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		}
 	}
 	if step.AwaitsDriver {
-		if step.Refused, err = p.complaint(ctx, state.Backing); err != nil || step.Refused == "" {
+		if step.Refused, err = p.driverWarning(ctx, state.Backing); err != nil || step.Refused == "" {
 			return reconcile.Result{RequeueAfter: refusedRetry}, err
 		}
 	}
@@ -227,24 +245,36 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	return reconcile.Result{}, nil
 }
 
-// refusedByServer tells whether the API server rejected the content of a request: a ResourceQuota or a policy may do so.
+// refusedByServer reports whether the API server rejected the content of a request: a ResourceQuota or a policy may do so.
 func refusedByServer(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// claimKey returns the namespace and name of the claim with that UID, empty if the cache does not have it.
+// claimKey returns the namespace and name of the claim that owns a UID. Both are empty if the cache has no such claim.
 func (p *provisioner) claimKey(ctx context.Context, uid types.UID) (types.NamespacedName, error) {
 	var claims corev1.PersistentVolumeClaimList
 	if err := p.client.List(ctx, &claims, client.MatchingFields{uidIndex: string(uid)}); err != nil {
 		return types.NamespacedName{}, fmt.Errorf("looking up the claim with UID %s: %w", uid, err)
 	}
-	if len(claims.Items) == 0 {
-		return types.NamespacedName{}, nil
+	for i := range claims.Items {
+		owns, err := owns(ctx, p.client, &claims.Items[i], uid)
+		if owns || err != nil {
+			return client.ObjectKeyFromObject(&claims.Items[i]), err
+		}
 	}
-	return client.ObjectKeyFromObject(&claims.Items[0]), nil
+	return types.NamespacedName{}, nil
 }
 
-// state reads everything that the decision about a claim depends on. key is the name of the claim, empty if it is unknown.
+// owns reports whether a claim may use the virtual volume with this UID in its name.
+func owns(ctx context.Context, r client.Reader, claim *corev1.PersistentVolumeClaim, uid types.UID) (bool, error) {
+	if claim.UID == uid || claim.Spec.VolumeName == "" || !slices.Contains(storage.UIDs(claim), uid) {
+		return claim.UID == uid, nil
+	}
+	volume, err := get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: claim.Spec.VolumeName})
+	return err == nil && storage.Owns(claim, volume, uid), err
+}
+
+// state reads everything that the decision about a claim depends on. key is empty if the name of the claim is unknown.
 func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID, key types.NamespacedName) (storage.State, error) {
 	s := storage.State{UID: uid, Place: storage.Place{Origin: p.opts.ClusterID, Namespace: p.opts.Namespace, RealClass: p.opts.RealClass}}
 	var classes storagev1.StorageClassList
@@ -270,8 +300,8 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 	if err := p.readClaim(ctx, r, &s, key); err != nil {
 		return s, err
 	}
-	if s.Claim != nil && s.Claim.Spec.VolumeName == "" {
-		if s.Node, err = p.node(ctx, s.Claim.Annotations[storage.AnnotationSelectedNode]); err != nil {
+	if s.Claim != nil && (s.Claim.Spec.VolumeName == "" || s.Volume == nil) {
+		if s.Node, err = p.node(ctx, storage.SelectedNode(s.Claim, uid)); err != nil {
 			return s, err
 		}
 		namespace, err := get(ctx, p.client, &corev1.Namespace{}, types.NamespacedName{Name: s.Claim.Namespace})
@@ -285,7 +315,7 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 	return s, nil
 }
 
-// abandoned tells whether a volume belongs to a provider of which this cluster has no VirtualNode in the tenant namespace of the volume.
+// abandoned reports whether a volume belongs to a provider that has no VirtualNode in the tenant namespace of the volume.
 func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
 	if volume == nil || volume.Labels[api.LabelRemoteClusterID] == "" {
 		return false, nil
@@ -299,15 +329,15 @@ func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVo
 	}), nil
 }
 
-// readClaim reads the claim that the virtual volume is reserved for, or else the claim with the UID.
+// readClaim reads the claim in the claimRef of the virtual volume. If there is no virtual volume, it reads the claim with the UID.
 func (p *provisioner) readClaim(ctx context.Context, r client.Reader, s *storage.State, key types.NamespacedName) error {
-	uid := s.UID
+	uid, named := s.UID, false
 	if s.Volume != nil && storage.VolumeUID(s.Volume) == uid {
 		ref := s.Volume.Spec.ClaimRef
 		if ref == nil {
 			return nil
 		}
-		key, uid = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID
+		key, uid, named = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID, true
 	} else if key.Name == "" && s.Backing != nil {
 		key = storage.ClaimOf(s.Backing)
 	}
@@ -315,13 +345,23 @@ func (p *provisioner) readClaim(ctx context.Context, r client.Reader, s *storage
 		return nil
 	}
 	claim, err := get(ctx, r, &corev1.PersistentVolumeClaim{}, key)
-	if err == nil && claim != nil && (uid == "" || claim.UID == uid) {
+	if err != nil || claim == nil {
+		return err
+	}
+	if owner := uid == "" || claim.UID == uid; owner || named { // the UID in a claimRef is that of the claim
+		if owner {
+			s.Claim = claim
+		}
+		return nil
+	}
+	owner, err := owns(ctx, r, claim, uid)
+	if owner {
 		s.Claim = claim
 	}
 	return err
 }
 
-// node returns the node with that name, nil if there is none. The cache has the virtual nodes only.
+// node returns a node by its name, nil if it does not exist. The cache has only the virtual nodes.
 func (p *provisioner) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if name == "" {
 		return nil, nil
@@ -345,7 +385,7 @@ func get[T client.Object](ctx context.Context, r client.Reader, obj T, key types
 	return obj, nil
 }
 
-// do executes the single write of a step.
+// do executes the write of a step.
 func (p *provisioner) do(ctx context.Context, step storage.Step) error {
 	obj, ok := step.Object.(client.Object)
 	if !ok {
@@ -374,7 +414,7 @@ func (p *provisioner) do(ctx context.Context, step storage.Step) error {
 	return client.IgnoreNotFound(p.client.Patch(ctx, obj, patch, client.FieldOwner(fieldOwner)))
 }
 
-// merged returns the entries of both maps; those of the second one win. It returns nil if there are none.
+// merged returns the entries of both maps; the second map takes precedence. It returns nil if there are none.
 func merged(global, own map[string]string) map[string]string {
 	if len(global) == 0 {
 		return own

@@ -266,9 +266,9 @@ func TestTheNamespaceChoosesTheRealClass(t *testing.T) {
 	}
 }
 
-// TestTheComplaintOfADriverIsReported: a driver that has no such volume says so on the backing claim, which users do not see. Its last Warning is repeated on
+// TestTheWarningOfADriverIsReported: a driver that has no such volume says so on the backing claim, which users do not see. Its last Warning is repeated on
 // the claim and on its pods, once.
-func TestTheComplaintOfADriverIsReported(t *testing.T) {
+func TestTheWarningOfADriverIsReported(t *testing.T) {
 	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 	}}}
@@ -287,7 +287,7 @@ func TestTheComplaintOfADriverIsReported(t *testing.T) {
 	event("a", corev1.EventTypeNormal, "waiting for a volume to be created", 9)
 	w.reconcile(p)
 	if len(w.events.Events) != 0 {
-		t.Errorf("no driver complained: %s", <-w.events.Events)
+		t.Errorf("no driver warned: %s", <-w.events.Events)
 	}
 	event("b", corev1.EventTypeWarning, "only accessMode ReadWriteOnce is supported", 2)
 	event("c", corev1.EventTypeWarning, "starting", 1)
@@ -370,6 +370,33 @@ func TestEventsLeadToTheClaim(t *testing.T) {
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestClaimsThatNameTheUIDOfAnother: claim a/spy names the UID of claim shop/data in an annotation. Nothing of shop/data is deleted, and nothing is created for
+// a/spy, wherever the victim is in its life.
+func TestClaimsThatNameTheUIDOfAnother(t *testing.T) {
+	for _, class := range []string{"liqo", "standard"} {
+		for _, node := range []string{"n1", "milan"} {
+			spy := &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "spy", UID: "u9", Annotations: map[string]string{storage.AnnotationAhead: storage.AheadOf(node, "u1")}},
+				Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: "pvc-u9", Resources: corev1.VolumeResourceRequirements{Requests: size("1Gi")}},
+			}
+			alone := newWorld(t, append(cluster()[:3], spy.DeepCopy())...)
+			if writes := alone.reconcile(alone.provisioner(alone)); len(writes) > 0 {
+				t.Errorf("class %s, node %s: %v for a UID that no record names", class, node, writes)
+			}
+			w := newWorld(t, append(cluster(), spy.DeepCopy())...)
+			p := w.provisioner(w)
+			w.reconcile(p) // the victim's backing claim is created and selects its node
+			backing := read(w, &corev1.PersistentVolumeClaim{}, "liqo-storage", "u1")
+			if backing == nil {
+				t.Fatalf("class %s, node %s: the victim got no backing claim", class, node)
+			}
+			if writes := w.reconcile(p); len(writes) > 0 || storage.ClaimOf(backing).Namespace != "shop" {
+				t.Errorf("class %s, node %s: %v, the backing claim belongs to %s", class, node, writes, storage.ClaimOf(backing))
+			}
 		}
 	}
 }

@@ -11,11 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/excerpt"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
 )
 
-// refuse reports a message on a claim and on all pods that use it, on each of them once. uid is that of the reconciled request.
+// refuse emits a message about a claim as an Event of the claim and of each pod that uses it, once for each of them. An object that has received too many
+// messages gets it in a later call. uid is the UID in the request.
 func (p *provisioner) refuse(ctx context.Context, uid types.UID, claim *corev1.PersistentVolumeClaim, message string) error {
 	if claim == nil {
 		return nil
@@ -26,24 +28,33 @@ func (p *provisioner) refuse(ctx context.Context, uid types.UID, claim *corev1.P
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.told[uid]
+	known := p.reported[uid]
 	if known == nil || known.message != message {
-		known = &refusal{message: message, pods: map[types.UID]bool{}}
-		p.told[uid] = known
+		known = &refusal{message: message}
+		p.reported[uid] = known
+	}
+	received, now := map[types.UID]bool{}, time.Now() // a new map, without deleted pods
+	due := func(obj client.Object) bool {
+		before := known.received[obj.GetUID()]
+		received[obj.GetUID()] = before || p.limits.allow(obj, now)
+		return !before && received[obj.GetUID()]
+	}
+	if due(claim) {
 		p.events.Eventf(claim, nil, corev1.EventTypeWarning, reasons.ProvisioningFailed, "Provision", "%s", message)
 	}
+	// The reference has no UID. client-go starts another series of Events for each UID, so a user who recreates a claim in a loop could fill its cache.
+	related := &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name}
 	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if storage.Uses(pod, claim.Name) && !known.pods[pod.UID] {
-			known.pods[pod.UID] = true
-			p.events.Eventf(pod, claim, corev1.EventTypeWarning, reasons.ProvisioningFailed, "Provision", "PersistentVolumeClaim %s: %s", claim.Name, message)
+		if pod := &pods.Items[i]; storage.Uses(pod, claim.Name) && due(pod) {
+			p.events.Eventf(pod, related, corev1.EventTypeWarning, reasons.ProvisioningFailed, "Provision", "PersistentVolumeClaim %s: %s", claim.Name, message)
 		}
 	}
+	known.received = received
 	return nil
 }
 
-// complaint returns the last Warning of a driver about a backing claim, with the cure, empty if there is none. Users do not see backing claims.
-func (p *provisioner) complaint(ctx context.Context, backing *corev1.PersistentVolumeClaim) (string, error) {
+// driverWarning returns the last Warning Event about a backing claim, with the cure, because users do not see backing claims. It is empty if there is none.
+func (p *provisioner) driverWarning(ctx context.Context, backing *corev1.PersistentVolumeClaim) (string, error) {
 	var list corev1.EventList
 	if err := p.live.List(ctx, &list, client.InNamespace(backing.Namespace), client.MatchingFields{eventIndex: backing.Name}); err != nil {
 		return "", fmt.Errorf("listing the Events of PersistentVolumeClaim %s in namespace %s: %w", backing.Name, backing.Namespace, err)
@@ -58,9 +69,22 @@ func (p *provisioner) complaint(ctx context.Context, backing *corev1.PersistentV
 	if last == nil {
 		return "", nil
 	}
-	return fmt.Sprintf("StorageClass %s, which has the data, creates no volume: %s: cure the driver, or delete this claim and create it again with accessModes, "+
-		"a volumeMode and a size that the class has. For another class, first set annotation %s of the namespace, or chart value storage.realStorageClassName",
-		ptr.Deref(backing.Spec.StorageClassName, ""), last.Message, api.AnnotationRealStorageClass), nil
+	return unprovided(backing, "", last.Message, fmt.Sprintf("first set annotation %s of the namespace, or chart value storage.realStorageClassName",
+		api.AnnotationRealStorageClass)), nil
+}
+
+// longestWarning is the maximum length, in bytes, of a driver's message and of a name that comes from a provider. It leaves room for the cure in an Event,
+// which has 1,024 bytes.
+const longestWarning = 400
+
+// unprovided returns the message to users about a driver that cannot create a volume, with the cure. cluster is the provider. another is the text that says how
+// to choose another class.
+func unprovided(backing *corev1.PersistentVolumeClaim, cluster, message, another string) string {
+	if cluster != "" {
+		cluster = " of cluster " + cluster
+	}
+	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: cure the driver, or delete this claim and create it again with accessModes, "+
+		"a volumeMode and a size that the class has. For another class, %s", excerpt.Line(ptr.Deref(backing.Spec.StorageClassName, ""), longestWarning), cluster, excerpt.Line(message, longestWarning), another)
 }
 
 // latest returns when an Event was last observed. Events of API group events.k8s.io have another field for it.
@@ -78,5 +102,5 @@ func latest(event *corev1.Event) time.Time {
 func (p *provisioner) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.told, uid)
+	delete(p.reported, uid)
 }

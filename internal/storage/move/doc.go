@@ -1,3 +1,3 @@
-// Package move decides how the data of a claim of Liqo moves to another node: each call of Next takes everything that exists and returns one step. Nothing
-// is remembered elsewhere, so that a move goes on wherever it was cut off.
+// Package move decides how the data of a claim of Liqo moves to another node. Each call of Next takes all existing objects and returns one step. There is no
+// other state, so an interrupted move resumes at the step where it stopped.
 package move

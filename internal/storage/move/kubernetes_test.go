@@ -4,17 +4,23 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
 )
 
 // settle lets everything but the command work.
 func (w *world) settle(rounds int) {
 	for range rounds {
+		if w.quiet {
+			w.strangersLeave()
+		}
+		w.control()
 		w.bind()
 		w.finish()
 		w.drive()
@@ -77,10 +83,10 @@ func (w *world) finish() {
 	}
 }
 
-// used tells whether a pod that has a node mounts a claim: until it is deleted, even if it has ended. cluster, if it is a provider, selects pods on its nodes.
+// used reports whether a pod that has a node mounts a claim: until it is deleted, even if it has ended. cluster, if it is a provider, selects pods on its nodes.
 func (w *world) used(namespace, claim, cluster string) bool {
 	for _, pod := range w.pods {
-		if pod.Namespace == namespace && pod.Spec.NodeName != "" && storage.Uses(pod, claim) && (cluster == "" || providerNamed(pod.Spec.NodeName) == cluster) {
+		if pod.Namespace == namespace && pod.Spec.NodeName != "" && (storage.Uses(pod, claim) || cluster != "" && mounted(pod) == claim) && (cluster == "" || providerNamed(pod.Spec.NodeName) == cluster) {
 			return true
 		}
 	}
@@ -154,18 +160,26 @@ func (w *world) runStore(pod *corev1.Pod) {
 
 // runMover copies the content of a backing claim to that of the repository, or back. Only pods in the right place with the right Secret do.
 func (w *world) runMover(pod *corev1.Pod, role string) {
+	if report := pod.Annotations[annotationResult]; report != "" { // it has ended
+		pod.Status.Phase = corev1.PodSucceeded
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: Container, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Message: report},
+		}}}
+		w.changed(pod)
+		return
+	}
 	cluster := providerNamed(pod.Spec.NodeName)
 	if (cluster == "") != (pod.Namespace == storageNS) {
 		w.fatal("pod %s in namespace %s of node %q", pod.Name, pod.Namespace, pod.Spec.NodeName)
 	}
 	name := pod.Spec.Containers[0].Env[1].ValueFrom.SecretKeyRef.Name
 	repository := w.claims[types.NamespacedName{Namespace: shop, Name: name}]
-	mine := w.backing[cluster][pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName]
+	mine := w.backing[cluster][mounted(pod)]
 	if mine == nil || mine.DeletionTimestamp != nil || repository == nil || w.secrets[types.NamespacedName{Namespace: pod.Namespace, Name: name}] == nil {
 		return
 	}
 	if cluster != "" {
-		mine.Status.Phase = corev1.ClaimBound // its first pod
+		mount(mine)
 	} else if mine.Status.Phase != corev1.ClaimBound {
 		return
 	}
@@ -173,6 +187,7 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 	if kept == nil {
 		return
 	}
+	mount(kept)
 	if role == sender {
 		if w.content[kept.UID] = w.content[mine.UID]; !w.quiet && w.r.IntN(4) == 0 {
 			w.content[kept.UID] = "corrupt" // it copies something else than what its checksum covers
@@ -183,12 +198,26 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 	if cluster == "" {
 		pod.Spec.NodeName = "n1"
 	}
+	if follows(pod) && !w.told[pod.UID] { // it copies data that is in use, so its checksum does not count
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		w.changed(pod)
+		return
+	}
 	pod.Status.Phase = corev1.PodSucceeded
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "mover", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Message: resultMessage(w.content[mine.UID])},
 	}}}
 	w.note("%s has read %q", role, w.content[mine.UID])
 	w.changed(pod)
+}
+
+// mounted returns the claim that a pod of the move mounts in its cluster.
+func mounted(pod *corev1.Pod) string {
+	name := pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	if placeholder, claim, found := strings.Cut(pod.Annotations[api.AnnotationRemoteClaim], "="); found && placeholder == name {
+		return claim
+	}
+	return name
 }
 
 // nodeFor returns a node where pods can use a claim.
@@ -204,14 +233,25 @@ func (w *world) nodeFor(c *corev1.PersistentVolumeClaim) string {
 // runApplication runs a pod whose claim is bound. It must find its data, and never an empty or a half copied volume.
 func (w *world) runApplication(pod *corev1.Pod) {
 	c := w.claim()
+	if pod.Status.Phase == corev1.PodRunning && metav1.GetControllerOf(pod) != nil {
+		w.write(pod)
+		return
+	}
 	if pod.Status.Phase != corev1.PodPending || c == nil || c.Status.Phase != corev1.ClaimBound || c.DeletionTimestamp != nil {
 		return
 	}
 	pod.Spec.NodeName, pod.Status.Phase = w.nodeFor(c), corev1.PodRunning
 	w.note("the application runs")
 	w.changed(pod)
-	if b := w.backingOf(c.Spec.VolumeName); b == nil || w.content[b.UID] != precious {
+	if b := w.backingOf(c.Spec.VolumeName); b == nil || w.content[b.UID] != w.acked {
 		w.fatal("the application found other data than its own: %+v", b)
+	}
+}
+
+// mount binds a backing claim of a provider, as its first pod there does.
+func mount(backing *corev1.PersistentVolumeClaim) {
+	if backing.Spec.VolumeName == "" {
+		backing.Spec.VolumeName, backing.Status.Phase = "disk-"+string(backing.UID), corev1.ClaimBound
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/internal/storage"
@@ -18,22 +19,33 @@ func (w *world) safe() {
 	for _, v := range w.volumes {
 		if v.Annotations[storage.AnnotationMove] != "" {
 			volume = v.Name
+			// From there on pods may write to the copy.
+			if record, err := recordOf(v); err == nil && w.claim() != nil && record.Copy == w.claim().UID && w.claim().Status.Phase == corev1.ClaimBound {
+				volume = w.claim().Spec.VolumeName
+			}
 		}
 	}
 	if c := w.claim(); volume == "" && c != nil {
 		volume = c.Spec.VolumeName
 	}
 	b := w.backingOf(volume)
-	if b == nil || w.content[b.UID] != precious || b.DeletionTimestamp != nil {
+	if b == nil || w.content[b.UID] != w.acked || b.DeletionTimestamp != nil {
 		w.fatal("the data is not in volume %q any more: %+v", volume, b)
 	}
+	w.strangersAreWhole()
 }
 
 // disturb lets somebody do something while a move may be under way.
 func (w *world) disturb() {
 	c := w.claim()
 	underway := slices.ContainsFunc(sorted(w.volumes), func(v *corev1.PersistentVolume) bool { return v.Annotations[storage.AnnotationMove] != "" })
-	switch w.r.IntN(9) {
+	switch w.r.IntN(10) {
+	case 9:
+		if w.r.IntN(4) == 0 {
+			w.stranger(clusters[1+w.r.IntN(2)])
+		} else {
+			w.strangersLeave()
+		}
 	case 0:
 		w.note("a user starts the application")
 		w.create(w.application())
@@ -58,7 +70,7 @@ func (w *world) disturb() {
 		}
 	case 4:
 		for _, pod := range sorted(w.pods) {
-			if pod.Labels[LabelMove] == "" && pod.Status.Phase == corev1.PodRunning {
+			if pod.Labels[LabelMove] == "" && pod.Status.Phase == corev1.PodRunning && metav1.GetControllerOf(pod) == nil {
 				w.note("pod %s ends", pod.Name)
 				pod.Status.Phase = corev1.PodSucceeded
 				w.changed(pod)
@@ -70,10 +82,11 @@ func (w *world) disturb() {
 }
 
 // TestLawsOfAMove has users move a claim to and fro, and kills the command between any two of its steps, and between its reading and its writing. At every
-// moment the data is whole where the record or the claim says, and a pod of the application never runs without it. At last the same command ends well.
+// moment the data is whole where the record or the claim says, and a pod of the application never runs without it. Claims of others that have the name in a
+// provider are not written to. At last the same command ends well.
 func TestLawsOfAMove(t *testing.T) {
 	const worlds = 600
-	moved, returned, errors, unequal := 0, 0, 0, 0
+	moved, returned, errors, unequal, foreign := 0, 0, 0, 0, 0
 	for seed := range uint64(worlds) {
 		w := newWorld(t, seed)
 		before := w.claim().DeepCopy()
@@ -90,6 +103,9 @@ func TestLawsOfAMove(t *testing.T) {
 				w.safe()
 				w.settle(w.r.IntN(2))
 				w.safe()
+				if step.Late != nil && strings.Contains(step.Late.Error(), "It stays as it is") {
+					foreign++
+				}
 				if step.Err != nil || step.Done {
 					errors++
 					if step.Err != nil && strings.Contains(step.Err.Error(), "has checksum") {
@@ -110,8 +126,8 @@ func TestLawsOfAMove(t *testing.T) {
 		}
 	}
 	// The worlds are worth something only if all ends occur.
-	if moved < worlds/3 || returned < worlds/20 || errors < worlds || unequal < worlds/50 {
-		t.Errorf("%d moved to another cluster, %d given up before, %d commands ended, %d unequal copies", moved, returned, errors, unequal)
+	if moved < worlds/3 || returned < worlds/20 || errors < worlds || unequal < worlds/50 || foreign < worlds/20 {
+		t.Errorf("%d moved to another cluster, %d given up before, %d commands ended, %d unequal copies, %d claims of others", moved, returned, errors, unequal, foreign)
 	}
 }
 
@@ -124,7 +140,7 @@ func (w *world) clusterOf(c *corev1.PersistentVolumeClaim) string {
 func (w *world) end() {
 	w.quiet = true
 	for _, pod := range sorted(w.pods) {
-		if pod.Labels[LabelMove] == "" {
+		if pod.Labels[LabelMove] == "" && metav1.GetControllerOf(pod) == nil {
 			w.remove(pod)
 		}
 	}
@@ -132,10 +148,11 @@ func (w *world) end() {
 }
 
 // finishAt runs the command until the data is at the target. If another move is unfinished, it gives that one up, or finishes it if it is too late for
-// that, as the error says. It tells whether it gave one up.
+// that, as the error says. It reports whether it gave one up.
 func (w *world) finishAt(target string) (gaveUp bool) {
-	request := Request{Namespace: shop, Name: claimName, Node: target, StorageNamespace: storageNS}
+	request := w.request(target)
 	for range 400 {
+		request.NewUID = w.request("").NewUID
 		step := Next(w.state(request))
 		w.obey(step)
 		w.safe()
@@ -189,20 +206,27 @@ func (w *world) ended(target string, before *corev1.PersistentVolumeClaim) {
 	if !reflect.DeepEqual(want.Spec, got.Spec) || !reflect.DeepEqual(want.Labels, got.Labels) || !reflect.DeepEqual(want.Annotations, got.Annotations) {
 		w.fatal("the claim was %+v and is %+v", want, got)
 	}
+	if len(c.Status.Conditions) != 0 {
+		w.fatal("the claim keeps conditions of the move: %+v", c.Status.Conditions)
+	}
 	v := w.volumes[types.NamespacedName{Name: c.Spec.VolumeName}]
 	for _, node := range nodes() {
 		if node.Name == target && !admits(v, &node) {
 			w.fatal("volume %s is not on node %s", v.Name, target)
 		}
 	}
-	if b := w.backingOf(v.Name); w.content[b.UID] != precious {
+	b := w.backingOf(v.Name)
+	if w.content[b.UID] != w.acked {
 		w.fatal("the data is %q", w.content[b.UID])
+	}
+	if mark := b.Annotations[storage.AnnotationRetained]; mark != "" { // a copy may be deleted, the data may not
+		w.fatal("the data is marked as %q", mark)
 	}
 	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || v.Annotations[storage.AnnotationMove] != "" {
 		w.fatal("the volume keeps the traces of the move: %+v", v)
 	}
 	count := len(w.backing[""]) + len(w.backing["milan"]) + len(w.backing["naples"])
-	if len(w.claims) != 1 || count != 1 || len(w.pods)+len(w.secrets)+len(w.services) != 0 || len(w.content) != 1 {
+	if len(w.claims) != 1 || count != 1 || w.applicationLeft()+len(w.secrets)+len(w.services) != 0 || len(w.content) != 1 {
 		w.fatal("left: claims %v, backing claims %v, pods %v, content %v", sorted(w.claims), w.backing, sorted(w.pods), w.content)
 	}
 }

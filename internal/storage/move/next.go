@@ -3,6 +3,7 @@ package move
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +13,34 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// Next decides what to do about a move. The same state gives the same step, whatever happened before, and the sequence of steps is finite: a command that is
-// killed between any two steps goes on when it runs again.
+// Next returns the next step of a move. The same state always results in the same step, and the sequence of steps is finite. If a command is killed between two
+// steps, it resumes the move when it runs again.
 //
-// The old data is untouched until a copy of equal checksum belongs to the claim, and the claim stays. Until then no pod can mount the claim. Moving the
-// claim to where the old data is gives an unfinished move up.
+// The old data is unchanged until a copy with an equal checksum belongs to the claim. Until then, no pod can mount the claim. A user cancels an unfinished move
+// by moving the claim to the node that has the old data.
+//
+// A live move copies the data while pods use the claim. Then it stops the owner of these pods, and from then on no pod can mount the claim. The move restarts
+// the owner before the command ends, even if it is cancelled.
 func Next(s State) Step {
+	step := s.next()
+	owner, stopped, err := s.stoppedOwner()
+	if err != nil || owner == nil {
+		return step
+	}
+	step.Urgent = true
+	if step.Object == nil || step.Object.GetUID() != owner.obj.GetUID() { // this step does not restart it
+		step.Stopped = fmt.Sprintf("%s has %d replicas instead of %d until the move ends: run the same command again, or move the claim to where its data is", owner,
+			owner.replicas, stopped.Replicas)
+		for _, err := range []*error{&step.Err, &step.Late} {
+			if *err != nil {
+				*err = fmt.Errorf("%w. %s", *err, step.Stopped)
+			}
+		}
+	}
+	return step
+}
+
+func (s *State) next() Step {
 	source := s.underway()
 	if source == nil {
 		return s.start()
@@ -26,7 +49,7 @@ func Next(s State) Step {
 	if err != nil {
 		return Step{Err: err}
 	}
-	m := &move{State: &s, source: source, record: record}
+	m := &move{State: s, source: source, record: record}
 	node := s.node(s.Node)
 	switch {
 	case node == nil:
@@ -34,7 +57,7 @@ func Next(s State) Step {
 	case admits(source, node):
 		return m.back()
 	case record.Node != s.Node:
-		return fail("--target-node %s: a move of this claim to node %s is unfinished: finish it with --target-node %s, or give it up by moving the claim to "+
+		return fail("--target-node %s: a move of this claim to node %s is unfinished: finish it with --target-node %s, or cancel it by moving the claim to "+
 			"where its data is", s.Node, record.Node, record.Node)
 	case record.Copy != "":
 		return m.finish()
@@ -45,11 +68,14 @@ func Next(s State) Step {
 // forward replaces the claim by one that waits for its data, and then copies the data.
 func (m *move) forward(target *corev1.Node) Step {
 	claim := m.Claim
+	if step, due := m.live(target); due {
+		return step
+	}
 	switch {
-	case claim != nil && (claim.UID == m.record.Claim || claim.Spec.VolumeName == m.source.Name): // the second one: giving the move up was cut off
-		return m.withdraw()
+	case claim != nil && (claim.UID == m.record.Claim || claim.Spec.VolumeName == m.source.Name): // the second case: an unfinished cancellation recreated the claim with the old volume
+		return m.withdraw(target)
 	case m.source.Spec.ClaimRef != nil && m.source.Spec.ClaimRef.UID == "":
-		// Kubernetes would bind any claim of the name to a volume that is reserved for it.
+		// If the claimRef has no UID, Kubernetes would bind the new claim to the old volume.
 		next := m.source.DeepCopy()
 		next.Spec.ClaimRef.UID = m.record.Claim
 		return Step{Action: Patch, Object: next, Old: m.source, Phase: Preparing, Why: "keeping the old volume from the claim that waits for its data"}
@@ -57,38 +83,73 @@ func (m *move) forward(target *corev1.Node) Step {
 		return Step{Action: Create, Object: m.held(), Phase: Preparing, Why: "reserving a volume on node " + m.record.Node}
 	case claim.DeletionTimestamp != nil:
 		return m.ending(Preparing)
-	case claim.Spec.VolumeName != "" || className(&claim.Spec) != className(&m.record.Spec):
+	case claim.Spec.VolumeName != "" && !m.expects(claim.Spec.VolumeName) || className(&claim.Spec) != className(&m.record.Spec):
 		return m.replaced()
 	case claim.Annotations[storage.AnnotationMove] != m.source.Name:
-		return m.hold("holding the claim that was created anew")
-	case claim.Annotations[storage.AnnotationSelectedNode] != m.record.Node:
-		// Only the driver removes the node: it can't create a volume there.
+		return m.hold("holding the recreated claim")
+	case claim.Annotations[storage.AnnotationSelectedNode] != m.record.Node && !m.ahead():
+		// Only the driver removes this annotation, when it can't create a volume for the node.
 		step := m.hold("selecting node " + m.record.Node + " again")
-		step.Err = fmt.Errorf("no volume of the size of the claim can be created for node %s: make room there and run the command again, or give the move up by "+
-			"moving the claim to where its data is", m.record.Node)
+		step.Err = fmt.Errorf("no volume of the size of the claim can be created for node %s: make room there and run the command again, or cancel the move by "+
+			"moving the claim to the node that has the data", m.record.Node)
 		return step
 	}
 	return m.transfer(target)
 }
 
-// replaced returns the error about a claim that somebody created during the move, and that can't be the target of the data.
+// replaced returns the error about a claim that a user recreated during the move, and that can't receive the data.
 func (m *move) replaced() Step {
-	return fail("PersistentVolumeClaim %s in namespace %s was created anew during the move, with StorageClass %q and volume %q: delete it, and run the "+
-		"command again", m.Name, m.Namespace, className(&m.Claim.Spec), m.Claim.Spec.VolumeName)
+	var differs []string
+	if name := m.Claim.Spec.VolumeName; name != "" {
+		differs = append(differs, fmt.Sprintf("spec.volumeName is %s, and must be empty", name))
+	}
+	if is, want := className(&m.Claim.Spec), className(&m.record.Spec); is != want {
+		differs = append(differs, fmt.Sprintf("spec.storageClassName is %q, and must be %q", is, want))
+	}
+	return m.anew("can't get the data", differs)
 }
 
-// fits tells whether Kubernetes would bind a claim without a volume, which somebody created anew during the move, to the old volume.
-func (m *move) fits(claim *corev1.PersistentVolumeClaim) bool {
-	wanted, have := claim.Spec.Resources.Requests[corev1.ResourceStorage], m.source.Spec.Capacity[corev1.ResourceStorage]
-	modes := !slices.ContainsFunc(claim.Spec.AccessModes, func(mode corev1.PersistentVolumeAccessMode) bool {
-		return !slices.Contains(m.source.Spec.AccessModes, mode)
-	})
-	return claim.Spec.VolumeName == "" && className(&claim.Spec) == m.source.Spec.StorageClassName && wanted.Cmp(have) <= 0 && modes &&
-		modeOf(claim.Spec.VolumeMode) == modeOf(m.source.Spec.VolumeMode)
+// unfit returns the error about a claim that a user recreated during the move, and that Kubernetes would not bind to the old volume.
+func (m *move) unfit(differs []string) Step {
+	return m.anew("can't get its old volume "+m.source.Name, differs)
 }
 
-// withdraw deletes the old claim. Kubernetes holds it as long as a pod mounts it.
-func (m *move) withdraw() Step {
+// anew returns the error about a claim that a user recreated during the move. differs lists its wrong fields.
+func (m *move) anew(cannot string, differs []string) Step {
+	return fail("PersistentVolumeClaim %s in namespace %s was recreated during the move and %s: %s. Delete it (kubectl -n %[2]s delete pvc %[1]s), create it "+
+		"again with these values or not at all, and run the command again: the data is kept", m.Name, m.Namespace, cannot, strings.Join(differs, "; "))
+}
+
+// misfits returns the fields that prevent Kubernetes from binding a claim, which a user recreated during the move, to the old volume.
+func (m *move) misfits(claim *corev1.PersistentVolumeClaim) (out []string) {
+	add := func(field string, is, must any) {
+		out = append(out, fmt.Sprintf("spec.%s is %v, and must be %v", field, is, must))
+	}
+	have := &m.source.Spec
+	if claim.Spec.VolumeName != "" {
+		add("volumeName", claim.Spec.VolumeName, "empty")
+	}
+	if is := className(&claim.Spec); is != have.StorageClassName {
+		add("storageClassName", strconv.Quote(is), strconv.Quote(have.StorageClassName))
+	}
+	wanted, capacity := claim.Spec.Resources.Requests[corev1.ResourceStorage], have.Capacity[corev1.ResourceStorage]
+	if wanted.Cmp(capacity) > 0 {
+		add("resources.requests.storage", wanted.String(), "at most "+capacity.String())
+	}
+	for _, mode := range claim.Spec.AccessModes {
+		if !slices.Contains(have.AccessModes, mode) {
+			add("accessModes", claim.Spec.AccessModes, fmt.Sprintf("of %v", have.AccessModes))
+			break
+		}
+	}
+	if is, must := modeOf(claim.Spec.VolumeMode), modeOf(have.VolumeMode); is != must {
+		add("volumeMode", is, must)
+	}
+	return out
+}
+
+// withdraw deletes the old claim. Kubernetes keeps it as long as a pod mounts it.
+func (m *move) withdraw(target *corev1.Node) Step {
 	users := strings.Join(m.users(anywhere), ", ")
 	switch {
 	case m.Claim.DeletionTimestamp != nil:
@@ -96,10 +157,18 @@ func (m *move) withdraw() Step {
 	case users != "":
 		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: delete them, and run the command again", m.Name, m.Namespace, users)
 	}
+	// A move that can't succeed ends here, before anything of the application is changed.
+	if step, due := m.taken(target, !m.ahead()); due {
+		return step
+	}
+	if step, due := m.sourceUnproven(); due && !m.ahead() { // for the pods of a live move, this was confirmed when they were created
+		return step
+	}
 	return Step{Action: Delete, Object: m.Claim, Phase: Preparing, Why: "replacing the claim"}
 }
 
-// ending waits until a claim that is being deleted is gone. Each scheduled pod that mounts it holds it, also one that has ended, and also one of the move.
+// ending waits until a claim is deleted. Each scheduled pod that mounts the claim delays that, even if the pod has ended. So ending deletes the pods of the
+// move.
 func (m *move) ending(phase Phase) Step {
 	for i := range m.Pods {
 		if pod := &m.Pods[i]; m.ours(pod) && pod.DeletionTimestamp == nil && pod.Namespace == m.Namespace && storage.Uses(pod, m.Name) {
@@ -112,42 +181,62 @@ func (m *move) ending(phase Phase) Step {
 	return wait(phase, "PersistentVolumeClaim %s to be deleted", m.Name)
 }
 
-// hold marks the claim with the name as the one that waits for its data.
+// hold marks the claim as one that waits for its data.
 func (m *move) hold(why string) Step {
 	next := m.Claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationMove, m.source.Name)
-	metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationSelectedNode, m.record.Node)
+	if !m.ahead() {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationSelectedNode, m.record.Node)
+	}
 	return Step{Action: Patch, Object: next, Old: m.Claim, Phase: Preparing, Why: why}
 }
 
-// transfer copies the data to the store, and from there to the new volume, and then compares the checksums of both volumes.
+// transfer copies the data to the store and from there to the new volume. Then it compares the checksums of both volumes.
 func (m *move) transfer(target *corev1.Node) Step {
 	from, ok := m.sourceEnd()
 	if !ok {
-		return wait(Preparing, "a virtual node of cluster %s, which has the data", providerOf(m.source))
+		return m.noSourceNode()
 	}
-	// The scheduler holds pods back, but a pod can name its node.
+	// The scheduler does not schedule pods that use this claim, but a pod with spec.nodeName bypasses the scheduler.
 	if users := m.users(scheduled); len(users) > 0 {
 		return fail("pods %s in namespace %s mount the claim during the move: delete them, and run the command again", strings.Join(users, ", "), m.Namespace)
 	}
-	to := m.targetEnd(target, m.Claim)
+	to := m.targetEnd(target)
+	shown, unproven, unsure, rejected := m.proven(from, to)
+	if rejected {
+		return unproven
+	}
 	repository, step, due := m.prepare(from, to)
 	if due {
 		return step
 	}
-	sent, step := m.run(Copying, m.moverPod(sender, from, repository))
+	// For both pods of a live move, the claims were confirmed when the pods were created. The application is stopped now, so these pods finish while the move
+	// waits.
+	if unsure && (!m.ahead() || m.part(from.namespace, sender) == nil || m.part(to.namespace, receiver) == nil) {
+		return unproven
+	}
+	if pods := m.waiting(from, to); len(pods) > 0 {
+		return Step{Action: Finish, Pods: pods, Phase: Copying, Why: "copying what has changed"}
+	}
+	sent, step := m.run(Copying, on(m.moverPod(sender, from, repository), shown.source))
 	if sent == nil {
 		return step
 	}
 	sending := m.part(from.namespace, sender)
-	restoring := m.moverPod(receiver, to, m.Claim.UID)
+	restoring := on(m.moverPod(receiver, to, m.copyUID()), shown.target)
 	metav1.SetMetaDataAnnotation(&restoring.ObjectMeta, annotationSender, string(sending.UID))
 	received, step := m.run(Restoring, restoring)
 	if received == nil {
 		return step
 	}
+	if unsure {
+		return unproven
+	}
 	if *sent != *received {
-		// Either of them may have read the data wrongly. Without the sender, the receiver is deleted too: it belongs to that sender.
+		// Either pod may have misread the data. The receiver is replaced together with its sender.
+		if follows(sending) {
+			return Step{Action: Delete, Object: sending, Phase: Restoring, Why: "the copy is not equal, so everything is copied again"}
+		}
 		return Step{
 			Action: Delete, Object: sending, Phase: Restoring, Why: "the copy is not equal",
 			Err: fmt.Errorf("the copy on node %s has checksum %s in %d files and %d bytes, the data has %s in %d files and %d bytes: the data is kept; run the "+
@@ -155,13 +244,13 @@ func (m *move) transfer(target *corev1.Node) Step {
 		}
 	}
 	record := *m.record
-	record.Copy, record.Checksum = m.Claim.UID, sent.Checksum
+	record.Copy, record.Checksum, record.Backing = m.Claim.UID, sent.Checksum, shown.target
 	step = m.note(&record, "the checksums of both volumes are equal")
 	step.Result = sent
 	return step
 }
 
-// note writes a new record.
+// note updates the record of the move.
 func (m *move) note(record *Record, why string) Step {
 	next, err := noted(m.source, record)
 	if err != nil {
@@ -170,7 +259,7 @@ func (m *move) note(record *Record, why string) Step {
 	return Step{Action: Patch, Object: next, Old: m.source, Phase: Finishing, Why: why}
 }
 
-// prepare creates the store and everything that pods need. due is false once the store is ready; then repository is the UID of its claim.
+// prepare creates the store and the objects that the other pods need. due is false once the store is ready; then repository is the UID of the store's claim.
 func (m *move) prepare(from, to end) (repository types.UID, step Step, due bool) {
 	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{m.Namespace, from.namespace, to.namespace}))) {
 		if !slices.ContainsFunc(m.Secrets, func(s corev1.Secret) bool { return m.ours(&s) && s.Namespace == namespace }) {
@@ -206,7 +295,7 @@ func isReady(c corev1.PodCondition) bool {
 	return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 }
 
-// credentials returns a Secret for the namespace, with the data of the one that exists.
+// credentials returns a Secret for the namespace. If the move has a Secret in another namespace, both have the same data.
 func (m *move) credentials(namespace string) *corev1.Secret {
 	out := m.secret(namespace)
 	for i := range m.Secrets {
@@ -217,7 +306,7 @@ func (m *move) credentials(namespace string) *corev1.Secret {
 	return out
 }
 
-// run runs a pod that copies data. The result is nil as long as the step has to be done first.
+// run runs a pod that copies data. It returns the result once the pod has ended, until then the next step.
 func (m *move) run(phase Phase, want *corev1.Pod) (*Result, Step) {
 	have := m.part(want.Namespace, want.Labels[labelRole])
 	switch {
@@ -227,12 +316,14 @@ func (m *move) run(phase Phase, want *corev1.Pod) (*Result, Step) {
 		return nil, wait(phase, "pod %s to be deleted", have.Name)
 	case have.Annotations[annotationTarget] != want.Annotations[annotationTarget]:
 		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " has written to a volume that is gone"}
+	case want.Annotations[annotationBacking] != "" && have.Annotations[annotationBacking] != want.Annotations[annotationBacking]:
+		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " may have used another claim of its cluster"}
 	case have.Annotations[annotationSender] != want.Annotations[annotationSender]:
 		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " has read an earlier copy"}
-	case have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts:
+	case !hasEnded(have) && (have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts):
 		return nil, m.renew(have, phase)
 	}
-	if have.Status.Phase == corev1.PodSucceeded {
+	if hasEnded(have) {
 		result, err := resultOf(have)
 		if err != nil {
 			return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "it reports no result", Err: err}
@@ -246,38 +337,57 @@ func (m *move) run(phase Phase, want *corev1.Pod) (*Result, Step) {
 	return nil, step
 }
 
-// renew deletes a pod that fails, and ends the command. The same command creates it again.
+// renew deletes a failing pod and ends the command with an error. When the command runs again, it creates the pod again.
 func (m *move) renew(pod *corev1.Pod, phase Phase) Step {
 	return Step{Action: Delete, Object: pod, Phase: phase, Why: "the pod fails", Err: fmt.Errorf(
-		"pod %s in namespace %s fails: %s. The data is where it was; run the command again to go on, or give the move up by moving the claim to where its data is",
+		"pod %s in namespace %s fails: %s. The data was not moved. Run the command again to resume, or cancel the move by moving the claim to the node that still has the data",
 		pod.Name, pod.Namespace, trouble(pod))}
 }
 
-// finish opens the claim for pods, and only then releases the old data.
+// finish permits pods to use the claim, and after that releases the old data.
 func (m *move) finish() Step {
 	claim := m.Claim
 	if claim == nil || claim.UID != m.record.Copy {
 		record := *m.record
-		record.Copy, record.Checksum = "", ""
+		record.Copy, record.Checksum, record.Backing = "", "", ""
 		return m.note(&record, "the claim with the copy is gone: the data is copied again")
+	}
+	volume := m.volume(m.copyName())
+	usable := claim.Spec.VolumeName != "" || claim.Annotations[storage.AnnotationMove] == "" || m.reserved(volume)
+	if claim.DeletionTimestamp == nil && !usable {
+		if step, due := m.copyLost(usable); due {
+			return step
+		}
+	}
+	if claim.DeletionTimestamp == nil && m.ahead() { // first, because the application waits for it
+		if step, due := m.bind(claim, volume); due {
+			return step
+		}
 	}
 	if step, due := m.tidy(Finishing); due {
 		return step
 	}
-	volume := m.volume(storage.VolumeName(claim.UID))
 	switch {
-	case claim.DeletionTimestamp != nil: // the copy ends with it, so the old data is needed again
+	case claim.DeletionTimestamp != nil: // its copy is deleted with it, so the old data is needed again
 		return m.ending(Finishing)
 	case claim.Annotations[storage.AnnotationMove] != "":
 		next := claim.DeepCopy()
 		delete(next.Annotations, storage.AnnotationMove)
-		return Step{Action: Patch, Object: next, Old: claim, Phase: Finishing, Why: "letting pods use the claim"}
+		return Step{Action: Patch, Object: next, Old: claim, Phase: Finishing, Why: "permitting pods to use the claim"}
 	case volume == nil || claim.Spec.VolumeName != volume.Name || claim.Status.Phase != corev1.ClaimBound:
 		return wait(Finishing, "the claim to be bound to its new volume")
+	}
+	if step, due := m.restart(Finishing); due {
+		return step
+	}
+	switch {
 	case volume.Spec.PersistentVolumeReclaimPolicy != m.record.Policy:
 		next := volume.DeepCopy()
 		next.Spec.PersistentVolumeReclaimPolicy = m.record.Policy
 		return Step{Action: Patch, Object: next, Old: volume, Phase: Finishing, Why: "setting the reclaim policy of the old volume"}
+	}
+	if step, due := m.copyLost(usable); due {
+		return step
 	}
 	step := m.note(nil, "keeping the old data in PersistentVolume "+m.source.Name)
 	if next, ok := step.Object.(*corev1.PersistentVolume); ok && !m.record.KeepSource && !m.KeepSource {
@@ -287,12 +397,17 @@ func (m *move) finish() Step {
 	return step
 }
 
-// back gives the move up: the claim gets its old volume again.
+// back cancels the move. It recreates the claim, and binds it to its old volume.
 func (m *move) back() Step {
 	claim := m.Claim
 	if m.record.Copy != "" {
-		return fail("--target-node %s: the move of this claim to node %s is complete but for the release of the old data: finish it with --target-node %s, then "+
+		return fail("--target-node %s: the move of this claim to node %s is complete except for the release of the old data: finish it with --target-node %s, then "+
 			"move the claim back", m.Node, m.record.Node, m.record.Node)
+	}
+	if m.restored(claim) {
+		if step, due := m.restart(Returning); due {
+			return step
+		}
 	}
 	if step, due := m.tidy(Returning); due {
 		return step
@@ -301,25 +416,28 @@ func (m *move) back() Step {
 	switch {
 	case claim != nil && claim.DeletionTimestamp != nil:
 		return m.ending(Returning)
-	case claim != nil && claim.Spec.VolumeName == m.source.Name && claim.Status.Phase == corev1.ClaimBound:
+	case m.restored(claim):
+		if step, due := m.discard(); due {
+			return step
+		}
 		step := m.note(nil, "the claim has its old volume")
 		if next, ok := step.Object.(*corev1.PersistentVolume); ok {
 			next.Spec.PersistentVolumeReclaimPolicy = m.record.Policy
 		}
 		step.Phase = Returning
 		return step
-	case claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name && claim.Spec.VolumeName == "":
+	case claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name && (claim.Spec.VolumeName == "" || m.expects(claim.Spec.VolumeName)):
 		return Step{Action: Delete, Object: claim, Phase: Returning, Why: "removing the claim that waits for its data"}
-	case claim != nil && claim.Spec.VolumeName != m.source.Name && !m.fits(claim):
-		return m.replaced()
+	case claim != nil && claim.Spec.VolumeName != m.source.Name && len(m.misfits(claim)) > 0:
+		return m.unfit(m.misfits(claim))
 	case ref != nil && ref.UID != "" && (claim == nil || ref.UID != claim.UID):
 		next := m.source.DeepCopy()
 		next.Spec.ClaimRef.UID, next.Spec.ClaimRef.ResourceVersion = "", ""
 		return Step{Action: Patch, Object: next, Old: m.source, Phase: Returning, Why: "reserving the old volume for the claim"}
-	case claim != nil: // Kubernetes binds each claim of the name, also one that somebody created anew
+	case claim != nil: // the claimRef has no UID, so Kubernetes binds any claim with that name
 		return wait(Returning, "the claim to be bound to its old volume")
 	}
-	again := m.restored()
+	again := m.original()
 	again.Spec.VolumeName = m.source.Name
 	return Step{Action: Create, Object: again, Phase: Returning, Why: "creating the claim with its old volume"}
 }

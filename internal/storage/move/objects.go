@@ -17,27 +17,27 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// Labels of everything that a move creates and deletes again.
+// Labels of all objects that a move creates for its duration.
 const (
 	// LabelMove is the UID in the name of the volume with the old data.
 	LabelMove = "storage.liqo.io/move"
 	labelRole = "storage.liqo.io/move-role"
 )
 
-// annotationTarget, on a pod that copies data, is the UID of the claim that it writes to. The result of a pod is of no use for another claim.
+// annotationTarget, on a pod that copies data, is the UID of the claim that it writes to. The result of a pod is not valid for another claim.
 const annotationTarget = "storage.liqo.io/move-target"
 
-// annotationSender, on the receiver, is the UID of the sender whose copy it reads.
+// annotationSender, on the receiver, is the UID of the sender. The receiver reads only the copy of that sender.
 const annotationSender = "storage.liqo.io/move-sender"
 
-// The pods of a move: the store keeps the repository, the sender copies the old data to it, the receiver copies it on to the new volume.
+// The pods of a move. The sender copies the old data to the repository in the store. The receiver copies it from there to the new volume.
 const (
 	store    = "store"
 	sender   = "sender"
 	receiver = "receiver"
 )
 
-// Names inside of the pods, which package mover and its image use too.
+// Names inside the pods. Package mover and the image of these pods use them too.
 const (
 	dataPath        = "/data"
 	devicePath      = "/dev/volume"
@@ -49,26 +49,29 @@ const (
 	KeyHTPasswd = "htpasswd"
 )
 
-// Keys of the Secret that are environment variables of restic: the password that encrypts the repository, and the account in the store.
+// Keys of the Secret, which are environment variables of restic. They hold the password of the repository and the account in the store.
 const (
 	KeyPassword     = "RESTIC_PASSWORD"
 	KeyUser         = "RESTIC_REST_USERNAME"
 	KeyUserPassword = "RESTIC_REST_PASSWORD"
 )
 
-// The repository has the size of the old volume, and a share for its indexes. An index of even a small volume takes some space.
+// The volume of the restic repository is larger than the old volume, because it also has indexes. Even the repository of a small volume has an index.
 const (
 	overheadPercent = 10
 	overheadBytes   = 128 << 20
 )
 
-// container is the name of the only container of each pod.
-const container = "mover"
+// Container is the name of the container in each pod of a move. moverProgram is the program that copies data.
+const (
+	Container    = "mover"
+	moverProgram = "/volume-mover"
+)
 
-// maxRestarts is how often a container may fail before the command ends with its error.
+// maxRestarts is the number of failures of a container after which the command ends with an error.
 const maxRestarts = 4
 
-// move is a move that is under way.
+// move is a move that has begun.
 type move struct {
 	*State
 	source *corev1.PersistentVolume
@@ -78,8 +81,10 @@ type move struct {
 // id returns the value of LabelMove.
 func (m *move) id() string { return string(storage.VolumeUID(m.source)) }
 
-// name returns the name of the Service, the Secrets and the claim of the repository, and the beginning of the names of the pods.
-func (m *move) name() string { return "liqo-move-" + m.id() }
+// name returns the name of the Service, the Secrets and the repository's claim. It is also the prefix of the names of the pods.
+func (m *move) name() string { return nameOf(m.id()) }
+
+func nameOf(id string) string { return "liqo-move-" + id }
 
 func (m *move) meta(namespace, role string) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Namespace: namespace, Name: m.name(), Labels: map[string]string{LabelMove: m.id()}}
@@ -90,16 +95,19 @@ func (m *move) meta(namespace, role string) metav1.ObjectMeta {
 	return out
 }
 
-// held returns the claim that replaces the old one: it waits for its data, and its backing claim is created for the target node.
+// held returns the claim that replaces the old one. It waits for its data, and requests a backing claim for the target node, unless the new volume exists
+// already. It does not name that volume, because Kubernetes binds the claim sooner if only the claimRef of the volume names the claim.
 func (m *move) held() *corev1.PersistentVolumeClaim {
-	out := m.restored()
-	metav1.SetMetaDataAnnotation(&out.ObjectMeta, storage.AnnotationSelectedNode, m.record.Node)
+	out := m.original()
 	metav1.SetMetaDataAnnotation(&out.ObjectMeta, storage.AnnotationMove, m.source.Name)
+	if !m.ahead() {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, storage.AnnotationSelectedNode, m.record.Node)
+	}
 	return out
 }
 
-// restored returns the claim as the user created it.
-func (m *move) restored() *corev1.PersistentVolumeClaim {
+// original returns the claim as the user created it.
+func (m *move) original() *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: m.Namespace, Name: m.Name, Labels: maps.Clone(m.record.Labels), Annotations: maps.Clone(m.record.Annotations),
@@ -109,14 +117,16 @@ func (m *move) restored() *corev1.PersistentVolumeClaim {
 	}
 }
 
-// end is a pod's way to a backing claim: the claim is mounted in the storage namespace of this cluster, or in the provider under the name of the virtual
-// claim. The scheduler does not know the claim of the provider, so the pod names its node.
+// end says where a pod mounts a backing claim. In this cluster, that is the storage namespace. In a provider, the pod mounts the backing claim under the name
+// of the virtual claim. The scheduler does not know that claim, so the pod names its node.
 type end struct {
 	namespace, claim, node string
 	address                string
+	// remote, if not empty, is the claim that the pod mounts in the provider instead of claim: see api.AnnotationRemoteClaim.
+	remote string
 }
 
-// sourceEnd is the end with the old data. The node is empty if the provider has no node any more.
+// sourceEnd is the end with the old data. It returns false if the provider has no virtual node any more.
 func (m *move) sourceEnd() (end, bool) {
 	provider := providerOf(m.source)
 	if provider == "" {
@@ -129,21 +139,26 @@ func (m *move) sourceEnd() (end, bool) {
 	return m.remoteEnd(node.Name), true
 }
 
-// targetEnd is the end with the new data.
-func (m *move) targetEnd(target *corev1.Node, claim *corev1.PersistentVolumeClaim) end {
+// targetEnd is the end that receives the data.
+func (m *move) targetEnd(target *corev1.Node) end {
 	if storage.ProviderOf(target) == "" {
-		return m.localEnd(string(claim.UID))
+		return m.localEnd(string(m.copyUID()))
 	}
 	return m.remoteEnd(target.Name)
 }
 
-// A Service of another namespace has a longer name. Remote namespaces have another name, but also a copy of the Service.
+// The pod is in another namespace than the Service, so the address includes the namespace of the Service. In remoteEnd the short name is enough, because Liqo
+// copies the Service to the remote namespace, which may have another name.
 func (m *move) localEnd(claim string) end {
 	return end{namespace: m.StorageNamespace, claim: claim, address: fmt.Sprintf("%s.%s.svc", m.name(), m.Namespace)}
 }
 
 func (m *move) remoteEnd(node string) end {
-	return end{namespace: m.Namespace, claim: m.Name, node: node, address: m.name()}
+	out := end{namespace: m.Namespace, claim: m.Name, node: node, address: m.name()}
+	if m.ahead() { // these pods run while the claim is replaced, and must not prevent its deletion
+		out.claim, out.remote = m.name()+"-data", m.Name
+	}
+	return out
 }
 
 func (m *move) secret(namespace string) *corev1.Secret {
@@ -156,7 +171,7 @@ func (m *move) service() *corev1.Service {
 	}}
 }
 
-// repository returns the claim of the store. Its class is one of Liqo, so that it is in the same cluster as the store.
+// repository returns the claim of the store. It has a class of Liqo, so that its data is in the cluster of the store.
 func (m *move) repository() *corev1.PersistentVolumeClaim {
 	size := m.source.Spec.Capacity[corev1.ResourceStorage]
 	bytes := size.Value() + size.Value()/100*overheadPercent + overheadBytes
@@ -173,7 +188,8 @@ func (m *move) repository() *corev1.PersistentVolumeClaim {
 	return out
 }
 
-// disposableClass returns a class of Liqo whose volumes end with their claims: that of the data if it is one, and that of the data too if there is none.
+// disposableClass returns a class of Liqo with reclaim policy Delete. It prefers the class of the moved claim, and returns that class too if no class
+// qualifies.
 func (m *move) disposableClass() string {
 	found, own := "", className(&m.record.Spec)
 	for i := range m.Classes {
@@ -190,25 +206,47 @@ func (m *move) disposableClass() string {
 	return found
 }
 
-// pod returns what all pods of a move have in common. Only root can read all files, and give them their owners.
+// These labels and annotations prevent Istio (which has both, in different versions), Linkerd, Kuma and Consul from adding a proxy to a pod. Such a proxy would
+// keep running after the pod has copied everything, and would reject clients outside of the mesh.
+var (
+	withoutMeshLabels      = map[string]string{"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"}
+	withoutMeshAnnotations = map[string]string{
+		"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled", "kuma.io/sidecar-injection": "disabled", "consul.hashicorp.com/connect-inject": "false",
+	}
+)
+
+// pod returns the common part of all pods of a move. It runs as root, because only root can read all files and set their owners.
 func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 	root, no, yes := int64(0), false, true
-	return &corev1.Pod{ObjectMeta: m.meta(namespace, role), Spec: corev1.PodSpec{
+	meta := m.meta(namespace, role)
+	maps.Copy(meta.Labels, withoutMeshLabels)
+	meta.Annotations = maps.Clone(withoutMeshAnnotations)
+	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyOnFailure, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
 		Containers: []corev1.Container{{
-			Name: container, Image: m.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, Resources: m.Resources,
+			Name: Container, Image: m.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, Resources: m.Resources,
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			SecurityContext:          &corev1.SecurityContext{RunAsUser: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes},
 		}},
 	}}
 }
 
-// onVirtualNode lets a pod run on a virtual node. Other pods of a move must not: their volumes need not say in which cluster they are.
+// onVirtualNode permits a pod to run on a virtual node. Other pods of a move must not run there: if their volume has no node affinity, the scheduler does not
+// know in which cluster it is.
 func onVirtualNode(pod *corev1.Pod) {
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: api.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
 }
 
-// storePod serves the repository on the target node, so that the data crosses the network between the clusters once.
+// onNode returns the affinity to one node.
+func onNode(name string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+		}}},
+	}}}
+}
+
+// storePod serves the repository on the target node, so that the data crosses the network between the clusters only once.
 func (m *move) storePod() *corev1.Pod {
 	out := m.pod(m.Namespace, store, "/rest-server", "--path", repositoryPath, "--listen", fmt.Sprint(":", Port),
 		"--htpasswd-file", credentialsPath+"/"+KeyHTPasswd)
@@ -216,11 +254,7 @@ func (m *move) storePod() *corev1.Pod {
 	if node := m.node(m.record.Node); node != nil && storage.ProviderOf(node) != "" {
 		onVirtualNode(out)
 	}
-	out.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
-			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{m.record.Node}},
-		}}},
-	}}}
+	out.Spec.Affinity = onNode(m.record.Node)
 	out.Spec.Volumes = []corev1.Volume{claimVolume("repository", m.name()), {Name: "credentials", VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: m.name()},
 	}}}
@@ -233,19 +267,28 @@ func (m *move) storePod() *corev1.Pod {
 	return out
 }
 
-// moverPod returns the sender or the receiver, which writes to a claim with the UID target.
+// programs are the commands of the pods that copy data, by role. livePrograms copy it again and again, until Finish.
+var (
+	programs     = map[string]string{sender: "send", receiver: "receive"}
+	livePrograms = map[string]string{sender: "send-live", receiver: "receive-live"}
+)
+
+// moverPod returns the sender or the receiver. target is the UID of the claim that it writes to.
 func (m *move) moverPod(role string, at end, target types.UID) *corev1.Pod {
-	program := map[string]string{sender: "send", receiver: "receive"}[role]
+	program := programs[role]
 	path, block := dataPath, modeOf(m.record.Spec.VolumeMode) == corev1.PersistentVolumeBlock
 	if block {
 		path = devicePath
 	}
-	out := m.pod(at.namespace, role, "/volume-mover", program, path)
+	out := m.pod(at.namespace, role, moverProgram, program, path)
 	metav1.SetMetaDataAnnotation(&out.ObjectMeta, annotationTarget, string(target))
 	if out.Spec.NodeName = at.node; at.node != "" {
 		onVirtualNode(out)
 	}
-	// restic keeps the parts that it uploads in temporary files.
+	if at.remote != "" {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, api.AnnotationRemoteClaim, at.claim+"="+at.remote)
+	}
+	// restic writes temporary files before it uploads them.
 	out.Spec.Volumes = []corev1.Volume{claimVolume("data", at.claim), {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	c := &out.Spec.Containers[0]
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
@@ -255,7 +298,7 @@ func (m *move) moverPod(role string, at end, target types.UID) *corev1.Pod {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: dataPath, ReadOnly: role == sender})
 	}
 	c.Env = []corev1.EnvVar{{Name: "RESTIC_REPOSITORY", Value: fmt.Sprintf("rest:http://%s:%d/", at.address, Port)}}
-	// Each key by its name: further ones could be settings of restic that run commands, from a Secret that a user of the namespace wrote.
+	// Each variable is named, because a user of the namespace could write the Secret. Other variables could be settings by which restic runs commands.
 	for _, key := range []string{KeyPassword, KeyUser, KeyUserPassword} {
 		c.Env = append(c.Env, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: m.name()}, Key: key,
@@ -264,7 +307,7 @@ func (m *move) moverPod(role string, at end, target types.UID) *corev1.Pod {
 	return out
 }
 
-// className returns the class of a claim, empty for none.
+// className returns the class of a claim, empty if it has none.
 func className(spec *corev1.PersistentVolumeClaimSpec) string {
 	if spec.StorageClassName == nil {
 		return ""
@@ -272,7 +315,7 @@ func className(spec *corev1.PersistentVolumeClaimSpec) string {
 	return *spec.StorageClassName
 }
 
-// modeOf returns a volume mode; nil means a file system.
+// modeOf returns the volume mode. nil means Filesystem.
 func modeOf(mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	if mode == nil {
 		return corev1.PersistentVolumeFilesystem
@@ -284,17 +327,58 @@ func claimVolume(name, claim string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
 
-// resultOf reads what a pod that succeeded reports.
-func resultOf(pod *corev1.Pod) (*Result, error) {
-	for _, status := range pod.Status.ContainerStatuses {
-		if ended := status.State.Terminated; ended != nil {
-			out := &Result{}
-			if err := json.Unmarshal([]byte(ended.Message), out); err != nil || out.Checksum == "" {
-				return nil, fmt.Errorf("pod %s in namespace %s reports %q, which is no checksum: is image %s the one of this version?",
-					pod.Name, pod.Namespace, ended.Message, pod.Spec.Containers[0].Image)
-			}
-			return out, nil
+// annotationResult, on a live pod, is its result after Finish. The status of the pod has the result too, but some seconds later.
+const annotationResult = "storage.liqo.io/move-result"
+
+// maxReport is the maximum length of a result in bytes. It is the limit of Kubernetes for termination messages.
+const maxReport = 4096
+
+// Reported returns a live pod with its result in annotationResult.
+func Reported(pod *corev1.Pod, report string) (*corev1.Pod, error) {
+	if _, err := parseResult(pod, report); err != nil {
+		return nil, err
+	}
+	out := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, annotationResult, report)
+	return out, nil
+}
+
+func parseResult(pod *corev1.Pod, report string) (*Result, error) {
+	out := &Result{}
+	if err := json.Unmarshal([]byte(report), out); err != nil || out.Checksum == "" || len(report) > maxReport {
+		image := ""
+		if c := moverOf(pod); c != nil {
+			image = c.Image
 		}
+		return nil, fmt.Errorf("pod %s in namespace %s reports %q, which is no checksum: is image %s the one of this version?",
+			pod.Name, pod.Namespace, report[:min(len(report), maxReport)], image)
+	}
+	return out, nil
+}
+
+// hasEnded reports whether a pod has copied everything. Containers that others added to the pod may still run.
+func hasEnded(pod *corev1.Pod) bool {
+	ended := terminated(pod)
+	return pod.Status.Phase == corev1.PodSucceeded || ended != nil && ended.ExitCode == 0 || follows(pod) && pod.Annotations[annotationResult] != ""
+}
+
+// terminated returns the end of the container that copies data, nil if it has not ended.
+func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == Container {
+			return status.State.Terminated
+		}
+	}
+	return nil
+}
+
+// resultOf returns the result of a pod that has copied everything. It is nil as long as the status of the pod has none.
+func resultOf(pod *corev1.Pod) (*Result, error) {
+	if report := pod.Annotations[annotationResult]; report != "" && follows(pod) {
+		return parseResult(pod, report)
+	}
+	if ended := terminated(pod); ended != nil {
+		return parseResult(pod, ended.Message)
 	}
 	return nil, nil
 }

@@ -8,7 +8,7 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// ours tells whether an object is part of this move.
+// ours reports whether an object is part of this move.
 func (m *move) ours(obj storage.Object) bool { return obj.GetLabels()[LabelMove] == m.id() }
 
 // part returns the pod with that role, nil if there is none.
@@ -21,7 +21,7 @@ func (m *move) part(namespace, role string) *corev1.Pod {
 	return nil
 }
 
-// tidy deletes everything that the move created, pods first: they use the other objects. due is false once all of it is gone.
+// tidy deletes all objects that the move created. It deletes pods first, because they use the others. due is false once all are deleted.
 func (m *move) tidy(phase Phase) (step Step, due bool) {
 	var pods, others []storage.Object
 	for i := range m.Pods {
@@ -54,16 +54,17 @@ func (m *move) tidy(phase Phase) (step Step, due bool) {
 	return Step{}, false
 }
 
-// restarts returns how often the container of a pod ended with an error.
+// restarts returns how often the container of the move was restarted.
 func restarts(pod *corev1.Pod) int32 {
-	var out int32
 	for _, status := range pod.Status.ContainerStatuses {
-		out = max(out, status.RestartCount)
+		if status.Name == Container {
+			return status.RestartCount
+		}
 	}
-	return out
+	return 0
 }
 
-// trouble says how a pod is, with the last error of its container.
+// trouble describes the state of a pod, with the last error of its container.
 func trouble(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		for _, ended := range []*corev1.ContainerStateTerminated{status.State.Terminated, status.LastTerminationState.Terminated} {

@@ -14,8 +14,7 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// Record is what a move has to know of its beginning and of its copy. It is in an annotation of the volume with the old data, which exists until the move
-// has ended.
+// Record describes a move. It is in an annotation of the volume with the old data, which exists until the move has ended.
 type Record struct {
 	// Claim is the UID of the claim that the move replaces.
 	Claim types.UID `json:"claim"`
@@ -23,22 +22,36 @@ type Record struct {
 	Node string `json:"node"`
 	// Provider is the cluster ID of the provider of that node, empty for this cluster.
 	Provider string `json:"provider,omitempty"`
+	// Image is the image of the move's pods. A command of another version may resume the move and create pods with another image.
+	Image string `json:"image,omitempty"`
 	// KeepSource keeps the old data.
 	KeepSource bool `json:"keepSource,omitempty"`
 	// Policy is the reclaim policy of the volume before the move.
 	Policy corev1.PersistentVolumeReclaimPolicy `json:"policy"`
-	// Labels, Annotations, Owners and Spec are those of the claim before the move, without what Kubernetes and Liqo wrote.
+	// Labels, Annotations, Owners and Spec are those of the claim before the move, without the values that Kubernetes and Liqo wrote.
 	Labels      map[string]string                `json:"labels,omitempty"`
 	Annotations map[string]string                `json:"annotations,omitempty"`
 	Owners      []metav1.OwnerReference          `json:"owners,omitempty"`
 	Spec        corev1.PersistentVolumeClaimSpec `json:"spec"`
-	// Copy is the UID of the claim whose data was verified, empty before. Checksum is the checksum of that data.
+	// Copy is the UID of the claim whose copy was verified, empty before. Checksum is the checksum of the copy.
 	Copy     types.UID `json:"copy,omitempty"`
 	Checksum string    `json:"checksum,omitempty"`
+	// Backing is the UID of the claim in the provider that has the verified copy. It is empty if the target is this cluster.
+	Backing types.UID `json:"backing,omitempty"`
+	// Live is not nil if the data is copied while pods use it.
+	Live *Live `json:"live,omitempty"`
 }
 
-// TargetOf returns the cluster ID of the provider that the data of a volume is being moved to, empty if there is none. A claim there has the copy. After an
-// error, the copy may be in any cluster.
+// Live holds the state of a move that copies data while pods use it.
+type Live struct {
+	// UID is the UID in the name of the new volume. It is empty once that volume is no longer needed.
+	UID types.UID `json:"uid,omitempty"`
+	// Owner is the owner of the pods.
+	Owner Owner `json:"owner"`
+}
+
+// TargetOf returns the cluster ID of the provider to which the data of a volume is being moved. It is empty if there is no such move, or if the target is this
+// cluster. After an error, the copy may be in any cluster.
 func TargetOf(volume *corev1.PersistentVolume) (string, error) {
 	record, err := recordOf(volume)
 	if err != nil || record == nil {
@@ -47,26 +60,49 @@ func TargetOf(volume *corev1.PersistentVolume) (string, error) {
 	return record.Provider, nil
 }
 
-// newRecord returns the record of a move to a node that begins.
+// CopyOf returns the name of the new volume of a live move. Liqo creates the new volume before it replaces the claim. volume is the one with the old data. The
+// result is empty if no live move of it is in progress.
+func CopyOf(volume *corev1.PersistentVolume) string {
+	record, err := recordOf(volume)
+	if err != nil || record == nil || record.Live == nil || record.Live.UID == "" {
+		return ""
+	}
+	return storage.VolumeName(record.Live.UID)
+}
+
+// NeedsOwners reports whether the next step depends on the owners of pods.
+func (s *State) NeedsOwners() bool {
+	source := s.underway()
+	if source == nil {
+		return s.Live
+	}
+	record, err := recordOf(source)
+	return err == nil && record.Live != nil
+}
+
+// newRecord returns the record of a new move.
 func newRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, node *corev1.Node, r *Request) *Record {
 	out := &Record{
-		Claim: claim.UID, Node: r.Node, Provider: storage.ProviderOf(node), KeepSource: r.KeepSource, Policy: volume.Spec.PersistentVolumeReclaimPolicy,
+		Claim: claim.UID, Node: r.Node, Provider: storage.ProviderOf(node), Image: r.Image, KeepSource: r.KeepSource,
+		Policy: volume.Spec.PersistentVolumeReclaimPolicy,
 		Labels: claim.Labels, Owners: claim.OwnerReferences, Spec: *claim.Spec.DeepCopy(),
 	}
 	out.Spec.VolumeName = ""
 	if out.Annotations = maps.Clone(claim.Annotations); out.Annotations != nil {
-		maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return ofKubernetes(key) || key == storage.AnnotationMove })
+		maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
+			return ofKubernetes(key) || key == storage.AnnotationMove || key == storage.AnnotationAhead
+		})
 	}
 	return out
 }
 
-// ofKubernetes tells whether Kubernetes writes an annotation of a claim while it binds it.
+// ofKubernetes reports whether Kubernetes writes this annotation when it binds a claim.
 func ofKubernetes(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return slices.Contains([]string{"pv.kubernetes.io", "volume.kubernetes.io", "volume.beta.kubernetes.io"}, prefix)
 }
 
-// recordOf returns the record of a volume, nil if no move of its data is under way.
+// recordOf returns the record in a volume, nil if its data is not being moved.
 func recordOf(volume *corev1.PersistentVolume) (*Record, error) {
 	text := volume.Annotations[storage.AnnotationMove]
 	if text == "" {
@@ -80,7 +116,7 @@ func recordOf(volume *corev1.PersistentVolume) (*Record, error) {
 	return out, nil
 }
 
-// noted returns a copy of the volume with the record; nil removes it.
+// noted returns a copy of the volume with the record. If record is nil, noted removes the record.
 func noted(volume *corev1.PersistentVolume, record *Record) (*corev1.PersistentVolume, error) {
 	out := volume.DeepCopy()
 	if record == nil {
@@ -95,7 +131,7 @@ func noted(volume *corev1.PersistentVolume, record *Record) (*corev1.PersistentV
 	return out, nil
 }
 
-// Result is what a pod that copies data reports when it succeeded: a checksum of everything in the volume, and its amount.
+// Result is the result of a pod that has copied the data: the checksum of everything in the volume, and its amount.
 type Result struct {
 	// Checksum covers names, contents and metadata.
 	Checksum string `json:"checksum"`

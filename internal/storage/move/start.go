@@ -8,7 +8,7 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// start decides where no move is under way: it refuses what can't be moved, and writes the record of the move.
+// start returns the first step of a move: it rejects claims that cannot be moved, and writes the record of the move.
 func (s *State) start() Step {
 	if step := s.refusal(); step.Err != nil {
 		return step
@@ -21,21 +21,35 @@ func (s *State) start() Step {
 	if step := s.obstacle(node); step.Err != nil {
 		return step
 	}
-	next, err := noted(volume, newRecord(claim, volume, node, &s.Request))
+	record := newRecord(claim, volume, node, &s.Request)
+	if s.Live {
+		owner, err := s.owner()
+		if err == nil {
+			err = s.liveRefusal()
+		}
+		switch {
+		case err != nil:
+			return Step{Err: err}
+		case owner == nil:
+			return fail("--live: no pod mounts PersistentVolumeClaim %s in namespace %s: move it without --live, or start its pods before", s.Name, s.Namespace)
+		}
+		record.Live = &Live{UID: s.NewUID, Owner: *owner}
+	}
+	next, err := noted(volume, record)
 	if err != nil {
 		return Step{Err: err}
 	}
-	// From here on, the end of the claim does not end its data.
+	// From here on, the deletion of the claim does not delete its data.
 	next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	return Step{Action: Patch, Object: next, Old: volume, Phase: Preparing, Why: "keeping the data while the claim is replaced"}
 }
 
-// refusal returns a step with an error if there is no data, or no target.
+// refusal returns a step with an error if there is no data to move, or if the target node does not exist.
 func (s *State) refusal() Step {
 	claim, called := s.Claim, "PersistentVolumeClaim "+s.Name+" in namespace "+s.Namespace
 	switch {
 	case claim == nil:
-		return fail("%s does not exist: name one with kubectl get pvc --namespace %s", called, s.Namespace)
+		return fail("%s does not exist: kubectl get pvc --namespace %s lists the claims", called, s.Namespace)
 	case claim.Spec.VolumeName == "":
 		return fail("%s has no volume, so there is no data to move: its first pod decides where the volume is created", called)
 	case s.volume(claim.Spec.VolumeName) == nil:
@@ -56,9 +70,9 @@ func (s *State) obstacle(node *corev1.Node) Step {
 	provider := storage.ProviderOf(node)
 	users := s.users(anywhere)
 	switch {
-	case len(users) > 0:
+	case len(users) > 0 && !s.Live:
 		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, delete those "+
-			"that have ended, and then run the command again", s.Name, s.Namespace, strings.Join(users, ", "))
+			"that have ended, and then run the command again, or let --live stop them", s.Name, s.Namespace, strings.Join(users, ", "))
 	case !ready(node):
 		return fail("--target-node %s: the node is not Ready: choose another one, or wait", s.Node)
 	case s.Obstacle != "":
@@ -66,14 +80,14 @@ func (s *State) obstacle(node *corev1.Node) Step {
 	}
 	for i := range s.Volumes {
 		if v := &s.Volumes[i]; provider != "" && providerOf(v) == provider && storage.VolumeUID(v) != "" && v.Name != s.Claim.Spec.VolumeName {
-			return fail("--target-node %s: cluster %s has older data of a claim of this name, in PersistentVolume %s: release it first, with "+
-				`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, s.Node, provider, v.Name, v.Name)
+			return fail("--target-node %s: cluster %s has older data of a claim of this name, in PersistentVolume %s: release it first, with %s",
+				s.Node, provider, v.Name, storage.Discard(v))
 		}
 	}
 	return Step{}
 }
 
-// arrived waits until the old data of an earlier move is gone.
+// arrived waits until the old data of a finished move is deleted.
 func (s *State) arrived() Step {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]

@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/utils/ptr"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
@@ -69,7 +72,7 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 		"no record":     {func(s *State) { s.Volumes[0].Annotations[storage.AnnotationMove] = "x" }, []string{"annotation " + storage.AnnotationMove, "pvc-u1"}},
 		"to another node": {func(s *State) {
 			s.Volumes[0].Annotations[storage.AnnotationMove] = `{"node":"naples"}`
-		}, []string{"--target-node naples", "give it up"}},
+		}, []string{"--target-node naples", "cancel it"}},
 	} {
 		step := Next(bound(c.change))
 		if step.Err == nil || step.Action != Nothing || step.Done {
@@ -182,5 +185,200 @@ func TestAClaimThatIsDeletedKeepsTheOldData(t *testing.T) {
 	s.Claim.Spec.VolumeName = ""
 	if step := Next(s); step.Action != Delete || step.Object.GetName() != pod.Name {
 		t.Errorf("%+v", step)
+	}
+}
+
+// TestClaimsCreatedDuringAMove: a claim that somebody created during the move, and that can have neither the copy nor its old volume, is refused with each field
+// that is wrong, its value, the right value and the cure.
+func TestClaimsCreatedDuringAMove(t *testing.T) {
+	anew := func(target string, change func(*corev1.PersistentVolumeClaim)) State {
+		return bound(func(s *State) {
+			source := &s.Volumes[0]
+			source.Spec.StorageClassName, source.Spec.AccessModes = "liqo", []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			source.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+			record := newRecord(s.Claim, source, s.node("milan"), &s.Request)
+			marked, err := noted(source, record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Volumes[0], s.Node = *marked, target
+			s.Claim = userClaim("")
+			class := "liqo"
+			s.Claim.UID, s.Claim.Spec.StorageClassName, s.Claim.Spec.AccessModes = "u2", &class, source.Spec.AccessModes
+			s.Claim.Spec.Resources.Requests = source.Spec.Capacity.DeepCopy()
+			s.Claim.Annotations = nil
+			change(s.Claim)
+		})
+	}
+	other, block := "fast", corev1.PersistentVolumeBlock
+	for name, row := range map[string]struct {
+		target string
+		change func(*corev1.PersistentVolumeClaim)
+		want   string
+	}{
+		"forward, another class": {"milan", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &other },
+			`can't get the data: spec.storageClassName is "fast", and must be "liqo". Delete it`},
+		"forward, a volume": {"milan", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "mine" },
+			"can't get the data: spec.volumeName is mine, and must be empty. Delete it"},
+		"back, another class": {"n1", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &other },
+			`can't get its old volume pvc-u1: spec.storageClassName is "fast", and must be "liqo". Delete it`},
+		"back, too large": {"n1", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+		}, "can't get its old volume pvc-u1: spec.resources.requests.storage is 2Gi, and must be at most 1Gi. Delete it"},
+		"back, another access mode and another volume mode": {"n1", func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.AccessModes, c.Spec.VolumeMode = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, &block
+		}, "spec.accessModes is [ReadWriteMany], and must be of [ReadWriteOnce]; spec.volumeMode is Block, and must be Filesystem. Delete it"},
+		"back, a volume": {"n1", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "mine" }, "spec.volumeName is mine, and must be empty. Delete it"},
+	} {
+		step := Next(anew(row.target, row.change))
+		if step.Err == nil || step.Action != Nothing {
+			t.Errorf("%s: %+v", name, step)
+			continue
+		}
+		for _, part := range []string{"PersistentVolumeClaim data in namespace shop", row.want, "kubectl -n shop delete pvc data"} {
+			if !strings.Contains(step.Err.Error(), part) {
+				t.Errorf("%s: no %q in: %v", name, part, step.Err)
+			}
+		}
+	}
+	for _, target := range []string{"milan", "n1"} {
+		if step := Next(anew(target, func(*corev1.PersistentVolumeClaim) {})); step.Err != nil {
+			t.Errorf("a claim that fits, to %s: %+v", target, step)
+		}
+	}
+}
+
+// TestPodsThatLookLikeThoseOfAMoveAreUsers: who may create pods in the namespace writes their labels and annotations, and must not have the data copied while a
+// pod writes to it. Containers that meshes and administrators add to a pod of a move make it no user, unless they reach the volume.
+func TestPodsThatLookLikeThoseOfAMoveAreUsers(t *testing.T) {
+	s := bound()
+	s.Image = "volume-mover:v1"
+	reach := []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)}
+	mover := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := m.moverPod(sender, m.remoteEnd("milan"), "u2")
+		if change != nil {
+			change(pod)
+		}
+		return pod
+	}
+	plain := func(claim string, change func(*corev1.Pod)) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "db-0"}, Spec: corev1.PodSpec{NodeName: "milan", Volumes: []corev1.Volume{claimVolume("v", claim)}}}
+		if change != nil {
+			change(pod)
+		}
+		return pod
+	}
+	remote := func(claim string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{api.AnnotationRemoteClaim: "other=" + claim}
+		}
+	}
+	marked, err := noted(m.source, m.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Volumes[0], s.Image = *marked, "volume-mover:v2"
+	live := *m
+	live.record = newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)
+	live.record.Live = &Live{UID: "n1"}
+	ahead := live.livePod(receiver, live.remoteEnd("milan"), "n1")
+	if ahead.Annotations[api.AnnotationRemoteClaim] == "" {
+		t.Fatal("a live pod mounts no claim of the provider")
+	}
+	for name, row := range map[string]struct {
+		pod  *corev1.Pod
+		user bool
+	}{
+		"a pod":                                           {plain(claimName, nil), true},
+		"of another claim":                                {plain("other", nil), false},
+		"of another namespace":                            {plain(claimName, func(pod *corev1.Pod) { pod.Namespace = "bank" }), false},
+		"with the label of moves":                         {plain(claimName, func(pod *corev1.Pod) { pod.Labels = map[string]string{LabelMove: "u1", labelRole: sender} }), true},
+		"in place of another claim":                       {plain("other", remote(claimName)), true},
+		"that annotation about another claim":             {plain("other", remote("third")), false},
+		"that annotation, and no such volume":             {plain("third", remote(claimName)), false},
+		"the sender":                                      {mover(nil), false},
+		"the receiver of a live move":                     {ahead, false},
+		"a sender of another name":                        {mover(func(pod *corev1.Pod) { pod.Name = "liqo-move-u1-sender-2" }), true},
+		"a sender of another volume":                      {mover(func(pod *corev1.Pod) { pod.Name, pod.Labels[LabelMove] = "liqo-move-u9-sender", "u9" }), true},
+		"a sender that runs another program":              {mover(func(pod *corev1.Pod) { pod.Spec.Containers[0].Command = []string{"/bin/sh", "-c", "date > /data/x"} }), true},
+		"a sender of another image":                       {mover(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "shop/writer" }), true},
+		"a sender of the image with which the move began": {mover(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "volume-mover:v1" }), false},
+		"a sender with a proxy": {mover(func(pod *corev1.Pod) {
+			pod.Spec.Containers = append([]corev1.Container{{Name: "x"}}, pod.Spec.Containers...)
+		}), false},
+		"a sender with another container that reaches the volume": {mover(func(pod *corev1.Pod) {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "x", VolumeMounts: reach})
+		}), true},
+		"a sender that configures its network first": {mover(func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: "x"}} }), false},
+		"a sender that runs something else first": {mover(func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "x", VolumeMounts: reach}}
+		}), true},
+		"a sender with another device": {mover(func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "x", VolumeDevices: []corev1.VolumeDevice{{Name: "data"}}}}
+		}), true},
+		"a sender that is debugged": {mover(func(pod *corev1.Pod) { pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}} }), false},
+		"a sender whose volume is debugged": {mover(func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{VolumeMounts: reach}}}
+		}), true},
+		"a sender with a hook":                {mover(func(pod *corev1.Pod) { pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{} }), true},
+		"a sender with a probe":               {mover(func(pod *corev1.Pod) { pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{} }), true},
+		"a sender whose processes others see": {mover(func(pod *corev1.Pod) { pod.Spec.ShareProcessNamespace = ptr.To(true) }), true},
+		"a sender whose processes are debugged": {mover(func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: Container}}
+		}), true},
+		"a sender with a volume that another container fills": {mover(func(pod *corev1.Pod) {
+			bin := corev1.VolumeMount{Name: "bin", MountPath: "/bin"}
+			pod.Spec.InitContainers = []corev1.Container{{Name: "x", VolumeMounts: []corev1.VolumeMount{bin}}}
+			pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, bin)
+		}), true},
+		"a sender without its container": {mover(func(pod *corev1.Pod) { pod.Spec.Containers[0].Name = "x" }), true},
+	} {
+		s.Pods = []corev1.Pod{*row.pod}
+		if got := len(s.users(anywhere)) > 0; got != row.user {
+			t.Errorf("%s: counts as a user: %t, want %t", name, got, row.user)
+		}
+	}
+}
+
+// TestPodsOfAMoveDeclineMeshes: in a namespace whose pods get a proxy, a pod of a move would not end, and its peers could not reach it.
+func TestPodsOfAMoveDeclineMeshes(t *testing.T) {
+	s := bound()
+	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)}
+	for _, pod := range []*corev1.Pod{m.storePod(), m.moverPod(sender, m.localEnd("u1"), "u3"), m.livePod(receiver, m.remoteEnd("milan"), "u2")} {
+		for key, want := range map[string]string{"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"} {
+			if pod.Labels[key] != want || pod.Annotations[key] != want {
+				t.Errorf("%s: label %s=%q, annotation %q", pod.Name, key, pod.Labels[key], pod.Annotations[key])
+			}
+		}
+		for key, want := range map[string]string{"linkerd.io/inject": "disabled", "consul.hashicorp.com/connect-inject": "false"} {
+			if pod.Annotations[key] != want {
+				t.Errorf("%s: annotation %s=%q", pod.Name, key, pod.Annotations[key])
+			}
+		}
+		if pod.Labels[LabelMove] != "u1" || pod.Labels[labelRole] == "" {
+			t.Errorf("%s has labels %v", pod.Name, pod.Labels)
+		}
+	}
+}
+
+// TestAPodHasEndedDespiteAProxy: the result is that of the container that copies data. One that a mesh has added runs on.
+func TestAPodHasEndedDespiteAProxy(t *testing.T) {
+	s := bound()
+	m := &move{State: &s, source: &s.Volumes[0], record: newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)}
+	pod := m.moverPod(sender, m.localEnd("u1"), "u3")
+	pod.Status.Phase = corev1.PodRunning
+	proxy := corev1.ContainerStatus{Name: "istio-init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "ready"}}}
+	own := corev1.ContainerStatus{Name: Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: `{"checksum":"c"}`}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{proxy}
+	if hasEnded(pod) {
+		t.Error("the end of another container counts")
+	}
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, own)
+	if result, err := resultOf(pod); !hasEnded(pod) || err != nil || result.Checksum != "c" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if pod.Status.ContainerStatuses[1].State.Terminated.ExitCode = 1; hasEnded(pod) {
+		t.Error("a failed container counts")
 	}
 }

@@ -2,24 +2,35 @@ package move
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
+
+	"k8s.io/utils/ptr"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
 )
 
-// Request is a move as the user asks for it.
+// Request describes the move that the user wants.
 type Request struct {
-	// Namespace and Name are those of the claim.
+	// Namespace and Name identify the claim.
 	Namespace, Name string
 	// Node is the target node: a real one, or the virtual node of a provider.
 	Node string
 	// KeepSource keeps the old data.
 	KeepSource bool
-	// Image is the image of the pods of the move, Resources are what their containers request.
+	// Live copies the data while pods use it, and stops their owner only to copy the last changes. NewUID is a random UID for the new volume.
+	Live   bool
+	NewUID types.UID
+	// Image is the image of the move's pods, Resources are the requests and limits of their containers.
 	Image     string
 	Resources corev1.ResourceRequirements
 	// StorageNamespace is the namespace of the backing claims in this cluster.
@@ -31,9 +42,9 @@ type Request struct {
 // State is everything that the next step of a move depends on. All objects are in the cluster of the claim.
 type State struct {
 	Request
-	// Claim is the claim with the name, nil if there is none.
+	// Claim is the claim with that name, nil if there is none.
 	Claim *corev1.PersistentVolumeClaim
-	// Volumes are all volumes that are, or were, reserved for a claim of that name.
+	// Volumes are all volumes whose claimRef has, or had, that name.
 	Volumes []corev1.PersistentVolume
 	// Classes are the StorageClasses of this cluster.
 	Classes []storagev1.StorageClass
@@ -41,11 +52,16 @@ type State struct {
 	Nodes []corev1.Node
 	// Pods are the pods of the namespace of the claim, and the pods of moves in the storage namespace.
 	Pods []corev1.Pod
-	// Secrets, Services and Claims are those of moves, in both namespaces.
+	// Secrets, Services and Claims are the objects of moves, in both namespaces.
 	Secrets  []corev1.Secret
 	Services []corev1.Service
 	Claims   []corev1.PersistentVolumeClaim
-	// Obstacle, if not empty, is why pods of the namespace can't run on the target node, with the cure.
+	// Deployments, StatefulSets, ReplicaSets and Autoscalers are the objects in the namespace of the claim. They are read only for live moves.
+	Deployments  []appsv1.Deployment
+	StatefulSets []appsv1.StatefulSet
+	ReplicaSets  []appsv1.ReplicaSet
+	Autoscalers  []autoscalingv2.HorizontalPodAutoscaler
+	// Obstacle, if not empty, says why pods of the namespace can't run on the target node, and what to do.
 	Obstacle string
 }
 
@@ -58,17 +74,22 @@ const (
 	Create
 	Patch
 	Delete
+	// Finish tells the pods of a live move that no program uses the data any more. They copy the last changes and end.
+	Finish
 )
 
-func (a Action) String() string { return [...]string{"nothing", "create", "patch", "delete"}[a] }
+func (a Action) String() string {
+	return [...]string{"nothing", "create", "patch", "delete", "finish"}[a]
+}
 
-// Phase is a part of a move, for users.
+// Phase is a part of a move, as shown to users.
 type Phase string
 
-// Phases, in their order. Returning replaces those before it when a move is given up.
+// Phases, in their order. Returning replaces the earlier phases when a move is cancelled.
 const (
 	Preparing Phase = "preparing"
 	Copying   Phase = "copying"
+	Stopping  Phase = "stopping"
 	Restoring Phase = "restoring"
 	Finishing Phase = "finishing"
 	Returning Phase = "returning"
@@ -77,18 +98,27 @@ const (
 // Step is the next step of a move.
 type Step struct {
 	Action Action
-	// Object is the object that Action writes. Old is the version that a patch is derived from, and applies to.
+	// Object is the object that Action writes. Old is the version before the change. A patch applies only to that version.
 	Object, Old storage.Object
 	Phase       Phase
-	// Why says in a clause what is done, or waited for.
+	// Why is one clause that says what the step does or waits for.
 	Why string
-	// Pod is the pod whose log tells the progress, nil if there is none.
+	// Pod is the pod whose log shows the progress, nil if there is none.
 	Pod *corev1.Pod
-	// Done says that the claim and its data are at the target, and that nothing is left to do.
+	// Stopped is a message that tells users how to restart the owner of the pods. It is empty if no owner is stopped, or if this step restarts it.
+	Stopped string
+	// Pods are the pods that receive Finish, in this order. Each of them needs the copy of the one before.
+	Pods []*corev1.Pod
+	// Urgent means that the application is stopped, so that the caller must not delay the next step.
+	Urgent bool
+	// Done means that the claim and its data are at the target, and that nothing is left to do.
 	Done bool
-	// Result is what was copied, in the step that notes it.
+	// Result is the verified result, in the step that writes it to the record.
 	Result *Result
-	// Err ends the command, after Action. The state stays such that the same command goes on later.
+	// Late, if not nil, is the error that ends the command if it waits longer than Within for the same condition.
+	Late   error
+	Within time.Duration
+	// Err ends the command, after Action. The same command can resume the move later.
 	Err error
 }
 
@@ -108,7 +138,7 @@ func (s *State) node(name string) *corev1.Node {
 	return nil
 }
 
-// nodeOf returns a virtual node of a provider, a Ready one if there is one, and nil if there is none at all.
+// nodeOf returns a virtual node of a provider, preferably a Ready one. It is nil if the provider has none.
 func (s *State) nodeOf(provider string) *corev1.Node {
 	var found *corev1.Node
 	for i := range s.Nodes {
@@ -128,12 +158,12 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// providerOf returns the provider with the data of a virtual volume, empty for this cluster.
+// providerOf returns the cluster ID of the provider with the data of a virtual volume. It is empty if the data is in this cluster.
 func providerOf(volume *corev1.PersistentVolume) string {
 	return volume.Labels[api.LabelRemoteClusterID]
 }
 
-// admits tells whether pods on the node can use the data of a virtual volume.
+// admits reports whether pods on the node can use the data of a virtual volume.
 func admits(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	if provider := storage.ProviderOf(node); provider != "" || providerOf(volume) != "" {
 		return provider == providerOf(volume)
@@ -156,7 +186,10 @@ func (s *State) volume(name string) *corev1.PersistentVolume {
 	return nil
 }
 
-// underway returns the volume with the old data of the move that is under way, nil if there is none.
+// Has reports whether the state contains a volume with that name.
+func (s *State) Has(volume string) bool { return s.volume(volume) != nil }
+
+// underway returns the volume with the old data of an unfinished move, nil if there is none.
 func (s *State) underway() *corev1.PersistentVolume {
 	for i := range s.Volumes {
 		if v := &s.Volumes[i]; v.Annotations[storage.AnnotationMove] != "" && storage.VolumeUID(v) != "" {
@@ -166,20 +199,103 @@ func (s *State) underway() *corev1.PersistentVolume {
 	return nil
 }
 
-// users returns the selected pods that mount the claim. A pod that has ended, and was scheduled, is one of them: Kubernetes deletes no claim before it.
+// users returns the selected pods that mount the claim. A scheduled pod counts even if it has ended, because Kubernetes does not delete the claim before that
+// pod.
 func (s *State) users(selected func(*corev1.Pod) bool) []string {
 	var out []string
 	for i := range s.Pods {
 		pod := &s.Pods[i]
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Namespace == s.Namespace && pod.Labels[LabelMove] == "" && (!ended || scheduled(pod)) && storage.Uses(pod, s.Name) && selected(pod) {
-			out = append(out, pod.Name)
+		if s.isUser(pod) && (!ended || scheduled(pod)) && selected(pod) {
+			name := pod.Name
+			if pod.Labels[LabelMove] != "" && moverOf(pod) != nil && !s.isMover(pod) {
+				name += " (not as the move creates it: if an admission webhook rewrites images, add --image with the rewritten image)"
+			}
+			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// anywhere selects all pods: one that is not scheduled yet may run at any moment.
+// isUser reports whether a pod mounts the claim, or its counterpart in the provider, and is not a pod of the move. Labels and annotations alone do not prove
+// that a pod belongs to a move, because users can write them.
+func (s *State) isUser(pod *corev1.Pod) bool {
+	return pod.Namespace == s.Namespace && (storage.Uses(pod, s.Name) || mountsRemote(pod, s.Name)) && !s.isMover(pod)
+}
+
+// mountsRemote reports whether a pod mounts the claim with that name in the provider instead of another claim: see api.AnnotationRemoteClaim.
+func mountsRemote(pod *corev1.Pod, claim string) bool {
+	placeholder, remote, found := strings.Cut(pod.Annotations[api.AnnotationRemoteClaim], "=")
+	return found && remote == claim && storage.Uses(pod, placeholder)
+}
+
+// isMover reports whether a pod copies data for a move of one of the volumes. It must have the unique name that the move gives to it. Only the program of the
+// move, in the image of the move, may reach the volume. Meshes and administrators may add containers that do not reach it.
+func (s *State) isMover(pod *corev1.Pod) bool {
+	role, c := pod.Labels[labelRole], moverOf(pod)
+	if role != sender && role != receiver || c == nil || len(c.Command) != 3 || c.Command[0] != moverProgram || len(c.Args) > 0 ||
+		(c.Command[1] != programs[role] && c.Command[1] != livePrograms[role]) || othersReach(pod, c) {
+		return false
+	}
+	for i := range s.Volumes {
+		id := string(storage.VolumeUID(&s.Volumes[i]))
+		if id == "" || pod.Labels[LabelMove] != id || pod.Name != nameOf(id)+"-"+role {
+			continue
+		}
+		record, err := recordOf(&s.Volumes[i]) // only administrators write volumes
+		return c.Image == s.Image || err == nil && record != nil && record.Image != "" && c.Image == record.Image
+	}
+	return false
+}
+
+// moverOf returns the container that copies data, nil if the pod has none.
+func moverOf(pod *corev1.Pod) *corev1.Container {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == Container {
+			return c
+		}
+	}
+	return nil
+}
+
+// othersReach reports whether anything but the mover's own program can reach the volumes of the mover, or a claim. This is so if another container mounts them
+// or sees the mover's processes, or if a hook or a probe runs another program in the mover.
+func othersReach(pod *corev1.Pod, mover *corev1.Container) bool {
+	if pod.Spec.HostPID || ptr.Deref(pod.Spec.ShareProcessNamespace, false) || mover.Lifecycle != nil ||
+		mover.LivenessProbe != nil || mover.StartupProbe != nil || !isOwnProbe(mover.ReadinessProbe) {
+		return true
+	}
+	claims := map[string]bool{}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		claims[v.Name] = v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	}
+	for _, mount := range mover.VolumeMounts {
+		claims[mount.Name] = true
+	}
+	reaches := func(mounts []corev1.VolumeMount, devices []corev1.VolumeDevice) bool {
+		return slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return claims[m.Name] }) ||
+			slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool { return claims[d.Name] })
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Name != Container && reaches(c.VolumeMounts, c.VolumeDevices) {
+			return true
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		if c := &pod.Spec.EphemeralContainers[i]; c.TargetContainerName == Container || reaches(c.VolumeMounts, c.VolumeDevices) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOwnProbe reports whether there is no probe, or the probe runs the program of the move.
+func isOwnProbe(probe *corev1.Probe) bool {
+	return probe == nil || probe.Exec != nil && len(probe.Exec.Command) > 0 && probe.Exec.Command[0] == moverProgram
+}
+
+// anywhere selects all pods, because a pod that is not scheduled yet may start at any moment.
 func anywhere(*corev1.Pod) bool { return true }
 
 // scheduled selects pods that have a node.

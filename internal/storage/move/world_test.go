@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,6 +50,12 @@ type world struct {
 	backing map[string]map[string]*corev1.PersistentVolumeClaim
 	content map[types.UID]string
 	history []string
+	// deployments and statefulSets own the application, if it runs while its volume moves. acked is what it has written last.
+	deployments  objects[*appsv1.Deployment]
+	statefulSets objects[*appsv1.StatefulSet]
+	acked        string
+	// told are the pods that were told to finish.
+	told map[types.UID]bool
 	// quiet worlds have no faults.
 	quiet bool
 }
@@ -62,6 +69,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, r: rand.New(rand.NewPCG(seed, 3)), claims: objects[*corev1.PersistentVolumeClaim]{}, volumes: objects[*corev1.PersistentVolume]{},
 		pods: objects[*corev1.Pod]{}, secrets: objects[*corev1.Secret]{}, services: objects[*corev1.Service]{},
 		backing: map[string]map[string]*corev1.PersistentVolumeClaim{}, content: map[types.UID]string{}, quiet: true,
+		deployments: objects[*appsv1.Deployment]{}, statefulSets: objects[*appsv1.StatefulSet]{}, acked: precious, told: map[types.UID]bool{},
 	}
 	for _, c := range clusters {
 		w.backing[c] = map[string]*corev1.PersistentVolumeClaim{}
@@ -72,7 +80,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if claim.Status.Phase != corev1.ClaimBound {
 		w.fatal("the claim is not bound: %+v", claim)
 	}
-	w.content[w.backingOf(claim.Spec.VolumeName).UID] = precious
+	backing := w.backingOf(claim.Spec.VolumeName)
+	w.content[backing.UID] = precious
+	mount(backing)
 	w.quiet = false
 	return w
 }
@@ -149,6 +159,10 @@ func (w *world) create(obj storage.Object) {
 		w.secrets[key(obj)] = obj
 	case *corev1.Service:
 		w.services[key(obj)] = obj
+	case *appsv1.Deployment:
+		w.deployments[key(obj)] = obj
+	case *appsv1.StatefulSet:
+		w.statefulSets[key(obj)] = obj
 	default:
 		w.fatal("created %T", obj)
 	}
@@ -183,6 +197,14 @@ func (w *world) have(obj storage.Object) storage.Object {
 		if have := w.services[key(obj)]; have != nil {
 			out = have
 		}
+	case *appsv1.Deployment:
+		if have := w.deployments[key(obj)]; have != nil {
+			out = have
+		}
+	case *appsv1.StatefulSet:
+		if have := w.statefulSets[key(obj)]; have != nil {
+			out = have
+		}
 	}
 	return out
 }
@@ -190,7 +212,11 @@ func (w *world) have(obj storage.Object) storage.Object {
 // obey writes what a step of the command says, as an API server does.
 func (w *world) obey(step Step) {
 	w.note("MOVE %s: %s (%v)", step.Action, step.Why, step.Err)
-	if step.Action == Nothing {
+	switch step.Action {
+	case Nothing:
+		return
+	case Finish:
+		w.tell(step.Pods)
 		return
 	}
 	have := w.have(step.Object)
@@ -209,6 +235,10 @@ func (w *world) obey(step Step) {
 			w.claims[key(obj)] = obj
 		case *corev1.PersistentVolume:
 			w.volumes[key(obj)] = obj
+		case *appsv1.Deployment:
+			w.deployments[key(obj)] = obj
+		case *appsv1.StatefulSet:
+			w.statefulSets[key(obj)] = obj
 		default:
 			w.fatal("patched %T", obj)
 		}
@@ -257,6 +287,12 @@ func (w *world) state(request Request) State {
 	for _, service := range sorted(w.services) {
 		s.Services = append(s.Services, *service)
 	}
+	for _, d := range sorted(w.deployments) {
+		s.Deployments, s.ReplicaSets = append(s.Deployments, *d.DeepCopy()), append(s.ReplicaSets, replicaSet(d))
+	}
+	for _, d := range sorted(w.statefulSets) {
+		s.StatefulSets = append(s.StatefulSets, *d.DeepCopy())
+	}
 	return s
 }
 
@@ -282,7 +318,9 @@ func place(cluster string) storage.Place {
 func (w *world) provision(cluster string) {
 	uids := map[types.UID]bool{}
 	for _, c := range w.claims {
-		uids[c.UID] = true
+		for _, uid := range storage.UIDs(c) {
+			uids[uid] = true
+		}
 	}
 	for _, v := range w.volumes {
 		uids[storage.VolumeUID(v)] = true
@@ -291,19 +329,32 @@ func (w *world) provision(cluster string) {
 		uids[storage.BackingUID(b)] = true
 	}
 	delete(uids, "")
+	acted := false
 	for _, uid := range slices.Sorted(maps.Keys(uids)) {
-		w.storageStep(cluster, storage.Next(w.stateOfClaim(cluster, uid)))
+		step := storage.Next(w.stateOfClaim(cluster, uid))
+		acted = acted || step.Action != storage.Nothing
+		w.storageStep(cluster, step)
 	}
+	if c := w.claim(); !acted && c != nil && (w.quiet || w.r.IntN(4) > 0) { // the virtual kubelet is slow at times
+		s := storage.State{UID: c.UID, Claim: c.DeepCopy(), Place: place(cluster), Backing: w.backing[cluster][claimName].DeepCopy()}
+		w.storageStep(cluster, storage.Vouch(s, w.reserved()))
+	}
+}
+
+// reserved returns the volumes that are reserved for the claim.
+func (w *world) reserved() (out []*corev1.PersistentVolume) {
+	for _, v := range sorted(w.volumes) {
+		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == shop && ref.Name == claimName {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 func (w *world) stateOfClaim(cluster string, uid types.UID) storage.State {
 	s := storage.State{UID: uid, Classes: classes(), Place: place(cluster), Volume: w.volumes[types.NamespacedName{Name: storage.VolumeName(uid)}].DeepCopy()}
-	wanted := uid
-	if s.Volume != nil {
-		wanted = s.Volume.Spec.ClaimRef.UID
-	}
 	for _, c := range w.claims {
-		if c.UID == wanted {
+		if s.Volume != nil && c.UID == s.Volume.Spec.ClaimRef.UID || s.Volume == nil && storage.Owns(c, w.volumes[types.NamespacedName{Name: c.Spec.VolumeName}], uid) {
 			s.Claim = c.DeepCopy()
 		}
 	}
@@ -324,7 +375,7 @@ func (w *world) stateOfClaim(cluster string, uid types.UID) storage.State {
 	}
 	if s.Claim != nil {
 		for _, node := range nodes() {
-			if node.Name == s.Claim.Annotations[storage.AnnotationSelectedNode] && (cluster == "" || storage.ProviderOf(&node) == cluster) {
+			if node.Name == storage.SelectedNode(s.Claim, uid) && (cluster == "" || storage.ProviderOf(&node) == cluster) {
 				s.Node = &node
 			}
 		}

@@ -24,7 +24,7 @@ import (
 // Times are compared to the microsecond: some file systems store no finer ones.
 const timePrecision = time.Microsecond
 
-// modeBits are the permissions of a file with the bits for set-user-ID, set-group-ID and the sticky bit, and its type.
+// modeBits selects the type of a file and its permissions, including set-user-ID, set-group-ID and the sticky bit.
 const modeBits = unix.S_IFMT | 0o7777
 
 // sumTree returns the checksum of a directory with everything below it: names, types, modes, owners, times, contents, targets of symbolic links, hard
@@ -68,7 +68,7 @@ type tree struct {
 	sum      hash.Hash
 	files    int64
 	progress *progress
-	// links are the first paths of files that have several.
+	// links maps files with several paths to the first of these paths.
 	links map[inode]string
 }
 
@@ -123,7 +123,7 @@ func (t *tree) visit(path string, entry fs.DirEntry, err error) error {
 	return nil
 }
 
-// field adds a text whose beginning and end are certain.
+// field adds a text with its length. Without the length, different sequences of fields could have the same checksum.
 func (t *tree) field(kind, text string) { fmt.Fprintf(t.sum, "%s %d %s\n", kind, len(text), text) }
 
 // content adds the content of a file.
@@ -136,7 +136,7 @@ func (t *tree) content(path string) error {
 	return t.read(file)
 }
 
-// read adds everything that can be read, and its checksum at the end.
+// read adds the checksum of a content.
 func (t *tree) read(from io.Reader) error {
 	content := sha256.New()
 	buffer := make([]byte, 1<<20)
@@ -156,7 +156,7 @@ func (t *tree) read(from io.Reader) error {
 	}
 }
 
-// kept tells whether an extended attribute is copied. The others belong to the cluster, such as the labels of SELinux, or to a layer below.
+// kept reports whether an extended attribute is copied. Other attributes, such as the SELinux labels, belong to the cluster or to a lower layer.
 func kept(attribute string) bool {
 	return strings.HasPrefix(attribute, "user.") || strings.HasPrefix(attribute, "system.posix_acl_") || attribute == "security.capability"
 }
@@ -183,7 +183,7 @@ func (t *tree) attributes(path string) error {
 	return nil
 }
 
-// listAttributes returns the names of the attributes that are copied, sorted. File systems without attributes have none.
+// listAttributes returns the sorted names of the attributes that are copied. It is empty for file systems without attributes.
 func listAttributes(path string) ([]string, error) {
 	size, err := unix.Llistxattr(path, nil)
 	if errors.Is(err, unix.ENOTSUP) {

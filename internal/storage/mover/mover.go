@@ -1,5 +1,5 @@
-// Package mover is the program in the pods of a volume's move: it runs restic to copy a volume to a repository or from there, and reports a checksum of
-// everything in the volume.
+// Package mover is the program in the pods that move a volume. It runs restic to copy the volume to or from a repository, and reports a checksum of everything
+// in the volume.
 package mover
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,30 +20,33 @@ import (
 	"liqo.io/liqo/internal/storage/move"
 )
 
-// Program copies one volume. Its repository and its password are in the environment variables of restic.
+// Program copies one volume. The environment variables of restic contain the address of the repository and the passwords.
 type Program struct {
 	// Restic is the path of restic.
 	Restic string
-	// Out receives the progress, as lines of JSON.
+	// Out receives the progress as JSON lines.
 	Out io.Writer
 	// Err receives the messages of restic.
 	Err io.Writer
+	// State is a directory for the files of live copies. Only this pod uses it.
+	State string
 }
 
-// The name of the host in snapshots, so that a restarted pod with another name finds the last one, and the name of a device's content.
+// host is the host name in snapshots. It is constant, so that a restarted pod finds the last snapshot although its own name differs. deviceFile is the name
+// that the content of a device has in a snapshot.
 const (
 	host       = "liqo"
 	deviceFile = "volume"
 )
 
-// lostAndFound belongs to the file system and not to its content.
+// lostAndFound belongs to the file system, not to its content.
 const lostAndFound = "lost+found"
 
-// Run executes "send PATH" or "receive PATH" for the directory or the device at PATH. It can be repeated after each failure: what was copied before is not
-// copied again.
+// Run executes "send PATH" or "receive PATH" for the directory or device at PATH. After a failure it can be repeated, and does not copy everything again.
+// "send-live PATH" and "receive-live PATH" copy a directory again and again, until Finish.
 func (p *Program) Run(ctx context.Context, args []string) (*move.Result, error) {
-	if len(args) != 2 || args[0] != "send" && args[0] != "receive" {
-		return nil, fmt.Errorf("want send PATH or receive PATH, got %q", args)
+	if len(args) != 2 || !slices.Contains([]string{"send", "receive", "send-live", "receive-live"}, args[0]) {
+		return nil, fmt.Errorf("want send PATH or receive PATH, or the same with -live, got %q", args)
 	}
 	path := args[1]
 	info, err := os.Stat(path)
@@ -50,6 +54,10 @@ func (p *Program) Run(ctx context.Context, args []string) (*move.Result, error) 
 		return nil, fmt.Errorf("reading the volume: %w", err)
 	}
 	switch device := !info.IsDir(); {
+	case args[0] == "send-live":
+		return p.live(ctx, path, p.sendLive)
+	case args[0] == "receive-live":
+		return p.live(ctx, path, p.receiveLive)
 	case args[0] == "send" && device:
 		return p.sendDevice(ctx, path)
 	case args[0] == "send":
@@ -65,26 +73,34 @@ func (p *Program) send(ctx context.Context, path string) (*move.Result, error) {
 	if err := p.initialize(ctx); err != nil {
 		return nil, err
 	}
-	// --force reads all files again. Otherwise restic takes the content of unchanged files from the snapshot before, and an unequal copy stays unequal.
-	err := p.restic(ctx, nil, p.Out, "backup", "--json", "--force", "--host", host, "--exclude", filepath.Join(path, lostAndFound), path)
-	if err != nil {
+	// --force reads all files again. Otherwise restic takes unchanged files from the last snapshot, and an unequal copy would stay unequal.
+	if err := p.backup(ctx, path, "--force"); err != nil {
 		return nil, err
 	}
 	return sumTree(ctx, path, p.Out)
 }
 
+func (p *Program) backup(ctx context.Context, path string, further ...string) error {
+	args := append([]string{"backup", "--json"}, further...)
+	return p.restic(ctx, nil, p.Out, append(args, "--host", host, "--exclude", filepath.Join(path, lostAndFound), path)...)
+}
+
 func (p *Program) receive(ctx context.Context, path string) (*move.Result, error) {
-	// The snapshot has the path of the directory, so that its owner and its mode are restored too. Whoever holds the password, such as a hostile
-	// provider, may have put other paths into it: they are left out.
-	err := p.restic(ctx, nil, p.Out, "restore", "latest", "--json", "--host", host, "--sparse", "--target", "/", "--include", path,
-		"--exclude-xattr", "trusted.*", "--exclude-xattr", "security.selinux")
-	if err != nil {
-		return nil, err
-	}
-	if err := persist(path); err != nil {
+	if err := p.restore(ctx, path); err != nil {
 		return nil, err
 	}
 	return sumTree(ctx, path, p.Out)
+}
+
+func (p *Program) restore(ctx context.Context, path string, further ...string) error {
+	// The snapshot includes the directory itself, so that its owner and mode are restored too. A hostile provider with the password may have added other paths
+	// to the snapshot; restic ignores them because of --include. --delete removes files that only an earlier snapshot has.
+	args := []string{"restore", "latest", "--json", "--host", host, "--sparse", "--target", "/", "--include", path, "--delete",
+		"--exclude-xattr", "trusted.*", "--exclude-xattr", "security.selinux"}
+	if err := p.restic(ctx, nil, p.Out, append(args, further...)...); err != nil {
+		return err
+	}
+	return persist(path)
 }
 
 func (p *Program) sendDevice(ctx context.Context, path string) (*move.Result, error) {
@@ -122,10 +138,10 @@ func (p *Program) receiveDevice(ctx context.Context, path string) (*move.Result,
 	return sumDevice(ctx, path, written.progress.done, p.Out)
 }
 
-// noRepository is the exit code of restic if the store answers, but has no repository.
+// noRepository is the exit code of restic if the store answers but has no repository.
 const noRepository = 10
 
-// initialize creates the repository if there is none. Other errors, such as a wrong password, stay as they are.
+// initialize creates the repository if there is none. It returns other errors, such as a wrong password.
 func (p *Program) initialize(ctx context.Context) error {
 	err := p.restic(ctx, nil, io.Discard, "cat", "config")
 	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) && ended.ExitCode() == noRepository {
@@ -134,7 +150,7 @@ func (p *Program) initialize(ctx context.Context) error {
 	return err
 }
 
-// restic runs restic. An error has its last messages.
+// restic runs restic. The error contains restic's last messages.
 func (p *Program) restic(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
 	command := exec.CommandContext(ctx, p.Restic, append(args, "--no-cache")...)
 	var said bytes.Buffer
@@ -146,7 +162,7 @@ func (p *Program) restic(ctx context.Context, in io.Reader, out io.Writer, args 
 	return nil
 }
 
-// maxMessage is how much of an error fits into the status of a pod, with room for its beginning.
+// maxMessage is the maximum length of an error message of restic, so that it fits into the status of a pod together with its prefix.
 const maxMessage = 2000
 
 func last(text string) string {
@@ -154,7 +170,7 @@ func last(text string) string {
 	return text[max(0, len(text)-maxMessage):]
 }
 
-// persist waits until everything below path is on its disk.
+// persist waits until everything below path is written to the disk.
 func persist(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
@@ -167,7 +183,7 @@ func persist(path string) error {
 	return nil
 }
 
-// Report returns the text for the termination message of the container: the result, or the error.
+// Report returns the termination message of the container: the result or the error.
 func Report(result *move.Result, err error) string {
 	if err != nil {
 		return err.Error()

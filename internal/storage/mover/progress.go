@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// progress prints the amount of data that was read or written, in the form of restic, at most once a second.
+// progress prints the amount of data that was read or written. It uses the format of restic and prints at most once a second.
 type progress struct {
 	out         io.Writer
 	done, total int64
 	printed     time.Time
 }
 
-// status is a line of progress. Its type is "status" in restic, and "verify" here while a checksum is computed.
+// status is a line of progress. Its type is "status" as in restic, or "verify" while a checksum is computed.
 type status struct {
 	Type       string `json:"message_type"`
 	BytesDone  int64  `json:"bytes_done"`
@@ -26,12 +26,12 @@ func (p *progress) add(n int, kind string) {
 	p.done += int64(n)
 	if now := time.Now(); now.Sub(p.printed) >= time.Second {
 		p.printed = now
-		// Progress is only shown, so an error does not matter.
+		// Progress is informational, so errors are ignored.
 		_ = json.NewEncoder(p.out).Encode(status{Type: kind, BytesDone: p.done, TotalBytes: p.total})
 	}
 }
 
-// counter counts what is written to a device.
+// counter counts the bytes that are written to a device.
 type counter struct {
 	progress *progress
 	to       io.Writer

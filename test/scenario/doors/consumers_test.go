@@ -14,7 +14,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// twoConsumers: rome and naples use milan, and their administrators check the network at the same time. Neither waits for what is the other's, nor removes it.
+// twoConsumers: rome and naples use milan, and their administrators test the network at the same time. Neither test waits for the objects of the other one, nor
+// removes them.
 func twoConsumers(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	consumers := []*playground.Cluster{rome, naples}
@@ -27,7 +28,7 @@ func twoConsumers(s *story.Story) {
 		return s.Liqoctl(s.Context(), append([]string{"test", "network", "--kubeconfig", consumer.Kubeconfig,
 			"--remote-kubeconfigs", milan.Kubeconfig, "--image", playground.TestServer, "--outside=", "--timeout", "3m"}, flags...)...)
 	}
-	// together has both run the command with flags of their own, and waits for both.
+	// together runs the command for both consumers, each with its own flags, and waits for both.
 	together := func(flags map[*playground.Cluster][]string) {
 		s.Helper()
 		var group errgroup.Group
@@ -101,10 +102,10 @@ func twoConsumers(s *story.Story) {
 	})
 }
 
-// tested is the namespace of a consumer's test, in both clusters.
+// tested returns the name of the namespace of a consumer's test, which is the same in both clusters.
 func tested(consumer *playground.Cluster) string { return "liqo-test-network-" + consumer.ID }
 
-// testNamespaces are the namespaces of tests that a cluster has, with their UIDs.
+// testNamespaces returns the namespaces of tests in a cluster, with their UIDs.
 func testNamespaces(s *story.Story, c *playground.Cluster) map[string]types.UID {
 	s.Helper()
 	var list corev1.NamespaceList

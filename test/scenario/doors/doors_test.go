@@ -7,16 +7,23 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// budget is for everything, clusters included, on two cores.
+// budget is the limit for the whole suite, including the creation of the clusters, on two cores.
 const budget = 10 * time.Minute
 
-// TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/outofband.
+// TestStories runs all stories on one World. Each of them leaves it in the same state. To run one of them: -run TestStories/outofband.
 func TestStories(t *testing.T) {
-	w := story.New(t, story.Plan{Budget: budget, Prefix: "doors-", Strangers: true})
+	w := story.New(t, story.Plan{
+		Budget: budget, Prefix: "doors-", Strangers: true,
+		// Naples signs no client certificates, like a cluster of EKS, so consumers use tokens.
+		Create:  map[string][]string{"naples": {"--no-client-signer"}},
+		Install: map[string][]string{"naples": {"--set", "authentication.identity=token,authentication.tokenLifetime=" + tokenLife.String()}},
+	})
+	w.TellBefore(t, "installers", twoInstallers)
 	w.Tell(t, "outofband", outOfBand)
 	w.Tell(t, "wish", wish)
 	w.Tell(t, "inband", inBand)
 	w.Tell(t, "user", peeringUser)
 	w.Tell(t, "router", behindRouter)
 	w.Tell(t, "consumers", twoConsumers)
+	w.Tell(t, "tokens", tokens)
 }

@@ -14,16 +14,16 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// exposureBudget is for the story about load balancers, clusters included.
+// exposureBudget is the limit for the story about load balancers, including the creation of the clusters.
 const exposureBudget = 6 * time.Minute
 
 // lowestNodePort is that of Kubernetes' default range.
 const lowestNodePort = 30000
 
-// elsewhere is where rome is installed. No command is told.
+// elsewhere is the namespace in which rome is installed. Commands have to find it by themselves.
 const elsewhere = "liqo-system"
 
-// TestWithoutLoadBalancers tells its story on clusters in which no load balancer gets an address.
+// TestWithoutLoadBalancers runs its story on clusters in which no load balancer gets an address.
 func TestWithoutLoadBalancers(t *testing.T) {
 	none := []string{"--no-load-balancers"}
 	w := story.New(t, story.Plan{
@@ -34,8 +34,8 @@ func TestWithoutLoadBalancers(t *testing.T) {
 	w.Tell(t, "nodeports", nodePorts)
 }
 
-// nodePorts: milan was installed for node ports, and rome for load balancers, which never come, and for which it waits 5 seconds. Both can be used by a line of text. A provider that
-// was invited by it needs no other line to use its consumer.
+// nodePorts: milan is installed with node ports, and rome with load balancers, which get no address within the timeout of 5 s. Both can be used with a peer
+// command. A provider that was peered by it needs no other command to use its consumer.
 func nodePorts(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	s.Step("rome uses milan by a node port, and invites it", func() {
@@ -65,7 +65,7 @@ func nodePorts(s *story.Story) {
 	s.Others("secrets "+api.Namespace+"/"+peering.DoorSecret, "secrets "+elsewhere+"/"+peering.DoorSecret)
 }
 
-// exposed checks the type of the Service of a provider's gateway, and that its consumer was told a node port.
+// exposed checks the type of the Service of a provider's gateway, and that its consumer dials a node port.
 func exposed(s *story.Story, provider, consumer *playground.Cluster, kind corev1.ServiceType) {
 	s.Helper()
 	gateway := &networkingv1beta1.GatewayServer{}

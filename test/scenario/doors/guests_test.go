@@ -24,19 +24,19 @@ const (
 	start = 60 * time.Second
 	// soon is how long a change in one cluster may take to be in effect in another.
 	soon = 30 * time.Second
-	// webPort is that of the test server.
+	// webPort is a port of the test server.
 	webPort = "8080"
 	// ns is the namespace of the guests.
 	ns = "guests"
 )
 
-// guests are two pods of a consumer behind a Service each: "home" runs there, "away" in a provider.
+// guests are two pods of a consumer, each behind a Service: "home" runs in the consumer, "away" in the provider.
 type guests struct {
 	*story.Story
 	home, away *playground.Cluster
 }
 
-// invite offloads a namespace of the consumer to the provider, whose node has its name, and waits until the pods run where they belong.
+// invite offloads a namespace of the consumer to the provider, whose virtual node has its name. It waits until both pods run in the right cluster.
 func invite(s *story.Story, home, away *playground.Cluster) *guests {
 	s.Helper()
 	g := &guests{Story: s, home: home, away: away}
@@ -63,10 +63,10 @@ func invite(s *story.Story, home, away *playground.Cluster) *guests {
 	return g
 }
 
-// twin is what the namespace is called in the provider.
+// twin returns the name of the remote namespace.
 func (g *guests) twin() string { return ns + "-" + g.home.ID }
 
-// talk checks that each of the two reaches the other.
+// talk checks that both pods reach each other.
 func (g *guests) talk() {
 	g.Helper()
 	g.Step("they reach each other", func() {
@@ -75,7 +75,7 @@ func (g *guests) talk() {
 	})
 }
 
-// reaches checks that a pod gets an answer of the other one, by its Service's endpoints.
+// reaches checks that a pod gets an answer from the other pod, at the endpoints of its Service.
 func (g *guests) reaches(in *playground.Cluster, namespace, from, to string) {
 	g.Helper()
 	inside, err := playground.In(g.Pod(in, namespace, from))
@@ -105,13 +105,13 @@ func (g *guests) reaches(in *playground.Cluster, namespace, from, to string) {
 	})
 }
 
-// leave takes the namespace back, and waits until its twin is gone.
+// leave unoffloads and deletes the namespace, and waits until the remote namespace is deleted.
 func (g *guests) leave() {
 	g.Helper()
 	g.Step("the pods of "+g.home.ID+" go", func() {
 		g.Must(g.home.DeleteAllOf(g.Context(), &corev1.Pod{}, client.InNamespace(ns)))
 		g.PodsReady(g.home, ns, 0, start)
-		// Kubernetes looks at a namespace that is not empty yet only every few seconds.
+		// Delete the pods first, because Kubernetes checks only every few seconds whether a namespace is empty.
 		g.shell(g.home, "liqoctl unoffload namespace "+ns+" --skip-confirm")
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		g.Must(g.home.Delete(g.Context(), namespace.DeepCopy()))
@@ -120,7 +120,7 @@ func (g *guests) leave() {
 	})
 }
 
-// shell runs what the administrator of a cluster types.
+// shell runs a command line as the administrator of a cluster.
 func (g *guests) shell(c *playground.Cluster, line string) string { return shell(g.Story, c, line) }
 
 func shell(s *story.Story, c *playground.Cluster, line string) string {
@@ -130,7 +130,7 @@ func shell(s *story.Story, c *playground.Cluster, line string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused checks that a command fails, and says why.
+// refused checks that a command fails with this reason.
 func refused(s *story.Story, c *playground.Cluster, line, why string) {
 	s.Helper()
 	out, err := s.Shell(s.Context(), c, line)
@@ -142,8 +142,8 @@ func refused(s *story.Story, c *playground.Cluster, line, why string) {
 	}
 }
 
-// stranger takes away what is left of a peering that is over: the empty namespace, where nobody did, and the record of the peer. Nothing in it
-// may hold the namespace up.
+// stranger deletes what an ended peering leaves: the empty tenant namespace, if it still exists, and the ForeignCluster. The namespace must not contain
+// anything that blocks its deletion.
 func stranger(s *story.Story, c *playground.Cluster, peer string) {
 	s.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(peer)}}
@@ -152,7 +152,7 @@ func stranger(s *story.Story, c *playground.Cluster, peer string) {
 	s.Must(client.IgnoreNotFound(c.Delete(s.Context(), &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}})))
 }
 
-// strangers does that to both clusters of a peering.
+// strangers calls stranger for both clusters of a peering.
 func strangers(s *story.Story, a, b *playground.Cluster) {
 	s.Helper()
 	stranger(s, a, b.ID)

@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// inBand: whoever peers reaches both API servers, and neither cluster reaches anything of the other but its gateway.
+// inBand: the administrator reaches both API servers, and each cluster reaches only the gateway of the other one.
 func inBand(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	both := " --kubeconfig " + rome.Kubeconfig + " --remote-kubeconfig " + milan.Kubeconfig
@@ -56,7 +56,7 @@ func inBand(s *story.Story) {
 	})
 	ours.talk()
 	s.Step("and may come again when rome invites it again: a token admits one peering", func() {
-		refused(s, milan, "liqoctl peer rome", "a peering of this cluster has ended since the token was made")
+		refused(s, milan, "liqoctl peer rome", "a peering of this cluster has ended since the token was created")
 		shell(s, rome, "liqoctl peer in-band --invite"+both)
 		shell(s, milan, "liqoctl peer rome")
 		through(s, milan, rome)
@@ -73,7 +73,7 @@ func inBand(s *story.Story) {
 	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
 }
 
-// closed has the node of a cluster drop every TCP packet that comes from another one outside of a tunnel.
+// closed makes the node of a cluster drop every TCP packet that another cluster sends outside of a tunnel.
 func closed(s *story.Story, c, from *playground.Cluster) {
 	s.Helper()
 	for _, command := range []string{
@@ -88,14 +88,14 @@ func closed(s *story.Story, c, from *playground.Cluster) {
 	})
 }
 
-// opened ends what closed began.
+// opened reverts closed.
 func opened(s *story.Story, c *playground.Cluster) {
 	s.Helper()
 	_, err := s.Machine.Exec(s.Context(), c.Node(), "nft", "delete table ip wall")
 	s.Must(err)
 }
 
-// network is the range of a cluster's nodes and load balancers.
+// network returns the range of a cluster's nodes and load balancers.
 func network(s *story.Story, c *playground.Cluster) string {
 	s.Helper()
 	var node corev1.Node
@@ -124,7 +124,7 @@ func through(s *story.Story, consumer, provider *playground.Cluster) {
 	})
 }
 
-// streams checks what goes from the API server of the consumer to its pod in the provider.
+// streams checks logs, exec and the like from the API server of the consumer to its pod in the provider.
 func streams(g *guests) {
 	g.Helper()
 	g.Step("logs and exec of the pod in "+g.away.ID, func() {
@@ -139,7 +139,7 @@ func streams(g *guests) {
 	})
 }
 
-// objects are what a provider holds of a consumer that a second handshake might renew: the version of each Tenant and Secret.
+// objects returns the versions of a provider's Tenant and Secrets for a consumer, which a second handshake might change.
 func objects(s *story.Story, c *playground.Cluster, consumer string) string {
 	s.Helper()
 	var tenants authv1beta1.TenantList

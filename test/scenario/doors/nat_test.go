@@ -10,8 +10,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// behindRouter: rome is in a private network. What it sends to milan goes out under another address and another port, and nothing comes in that
-// rome has not asked for. Its administrator has one line of text.
+// behindRouter: rome is in a private network. Its packets to milan have a translated source address and port, and only answers are let in. Its administrator
+// uses only a peer command.
 func behindRouter(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	s.Step("a router that translates addresses stands before rome", func() { translated(s, rome, milan) })
@@ -36,7 +36,7 @@ func behindRouter(s *story.Story) {
 	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
 }
 
-// translated has the node of a cluster behave like a network behind a router, as seen from another cluster.
+// translated makes the node of a cluster behave like a network behind a router, as seen from another cluster.
 func translated(s *story.Story, c, from *playground.Cluster) {
 	s.Helper()
 	public, away := routerAddress(s, c), withoutRouter(s, c)
@@ -62,7 +62,7 @@ func withoutRouter(s *story.Story, c *playground.Cluster) [][]string {
 	return [][]string{{"nft", "delete table ip router"}, {"ip", "address", "del", routerAddress(s, c) + "/32", "dev", "eth0"}}
 }
 
-// routerAddress is one that the cluster's network has and nobody uses: between its nodes and its load balancers.
+// routerAddress returns an unused address of the cluster's network, between its nodes and its load balancers.
 func routerAddress(s *story.Story, c *playground.Cluster) string {
 	s.Helper()
 	return strings.TrimSuffix(network(s, c), "0/24") + "99"

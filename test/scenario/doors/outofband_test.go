@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// outOfBand: two administrators share one line of text, and no kubeconfig. What the line is worth to others, and what is left when one of the
-// two leaves.
+// outOfBand: two administrators peer with a peer command and without exchanging kubeconfigs. The story also tests what others can do with the command, and what
+// is left after one side has ended the peering.
 func outOfBand(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	command := func(provider *playground.Cluster, flags string) string {
@@ -34,7 +34,7 @@ func outOfBand(s *story.Story) {
 	})
 	s.Step("the same command once more changes nothing", func() { shell(s, rome, used) })
 	s.Step("tokens that naples has no use for", func() {
-		refused(s, naples, used, "another one has used it")
+		refused(s, naples, used, "another cluster has used it")
 		refused(s, naples, command(milan, "--consumer-cluster-id rome"), "the token was made for cluster rome, and this is naples")
 		short := command(milan, "--token-lifetime 1s")
 		s.Eventually(soon, "the token to expire", expired(short))
@@ -77,11 +77,11 @@ func outOfBand(s *story.Story) {
 		shell(s, milan, "liqoctl unpeer out-of-band rome --delete-namespaces")
 		strangers(s, rome, milan)
 	})
-	// It also holds the book of used tokens.
+	// The Secret also holds the list of used tokens.
 	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
 }
 
-// expired tells whether the token in a peer command is not good any more, by this machine's clock, which all clusters have.
+// expired returns a check that the token in a peer command has expired. All clusters share the clock of this machine.
 func expired(line string) func(context.Context) error {
 	fields := strings.Fields(line)
 	return func(context.Context) error {

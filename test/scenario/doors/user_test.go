@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// peeringUser: a kubeconfig that is good for one consumer, for what peering takes, and until it is taken back.
+// peeringUser: a kubeconfig allows one consumer to peer, and nothing else, until it is revoked.
 func peeringUser(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	var user string
@@ -55,7 +55,7 @@ func peeringUser(s *story.Story) {
 	})
 }
 
-// userFor has a provider make a peering user, and returns the file of its kubeconfig, which leads to the API server as this machine reaches it.
+// userFor creates a peering user in a provider, and returns the file of its kubeconfig. The file has the address of the API server that this machine reaches.
 func userFor(s *story.Story, provider *playground.Cluster, consumer string) string {
 	s.Helper()
 	config, err := clientcmd.Load([]byte(shell(s, provider, "liqoctl generate peering-user --consumer-cluster-id "+consumer)))
@@ -73,7 +73,7 @@ func written(s *story.Story, config *clientcmdapi.Config) string {
 	return file
 }
 
-// ended is the kubeconfig of a user whose certificate, by the same authority and of the same name, is not good any more.
+// ended returns the kubeconfig of a user whose certificate has expired. The certificate has the same authority and name.
 func ended(s *story.Story, c *playground.Cluster, user string) string {
 	s.Helper()
 	config, err := clientcmd.LoadFromFile(user)

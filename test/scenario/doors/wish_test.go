@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// wish: rome's administrator applies a ForeignCluster and a Secret, as GitOps does, and types no command. No ends the peering, and so does the deletion of the
-// ForeignCluster; a token is good for one peering.
+// wish: rome's administrator applies a ForeignCluster and a Secret, as with GitOps, and runs no command. The value No ends the peering, and so does the
+// deletion of the ForeignCluster. A token can be used for one peering only.
 func wish(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: milan.ID}}

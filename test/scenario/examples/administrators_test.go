@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// unpeerApart: while rome does not reach milan, unpeer changes nothing, in a dry run neither, and names the way without milan.
+// unpeerApart: while rome does not reach milan, unpeer changes nothing, with and without --dry-run. It names the command that unpeers without contacting milan.
 func unpeerApart(s *story.Story) {
 	const ns = "apart"
 	rome, milan := s.Rome, s.Milan

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// many pods are a burst.
+	// many is the number of pods in a burst.
 	many = 30
-	// apart are the moments at which the virtual kubelet is killed.
+	// apart is the interval between the moments at which the virtual kubelet is killed.
 	apart = 200 * time.Millisecond
-	// delay is what its death may cost the burst.
+	// delay is how much longer a burst may take if the virtual kubelet is killed.
 	delay = 5 * time.Second
 )
 
-// burst: the virtual kubelet dies while 30 pods are made, at one moment after the other. All of them run, none twice, and it is hardly later
-// than without.
+// burst: the virtual kubelet is killed while 30 pods are created, in each burst at another moment. All pods run, none runs twice, and the burst takes hardly
+// longer than without.
 func burst(s *story.Story) {
 	b := &bursts{Story: s, ns: "burst"}
 	s.Step("offload a namespace", func() { s.Offload(b.ns) })
@@ -35,7 +35,7 @@ func burst(s *story.Story) {
 	for _, at := range moments(s, quiet) {
 		s.Step(fmt.Sprintf("the virtual kubelet dies after %v", at), func() {
 			late := b.run(&at) - quiet
-			if late > delay { // once more, beside one that nobody disturbs: this machine may have been slower for a moment
+			if late > delay { // repeat it, and compare with another undisturbed burst: the machine may have been slower for a moment
 				late = min(late, b.run(&at)-b.run(nil))
 			}
 			if late > delay {
@@ -45,8 +45,8 @@ func burst(s *story.Story) {
 	}
 }
 
-// moments are when the virtual kubelet is killed: any one of a burst, in which pods are made, are reflected, and come to life. Or all those that were asked
-// for.
+// moments returns the times after the start of a burst at which the virtual kubelet is killed: one random time during the creation, reflection or start of the
+// pods, or all requested times.
 func moments(s *story.Story, quiet time.Duration) (all []time.Duration) {
 	s.Helper()
 	if *kills == "" {
@@ -63,15 +63,14 @@ func moments(s *story.Story, quiet time.Duration) (all []time.Duration) {
 	return all
 }
 
-// bursts are told one after the other in one namespace.
+// bursts runs bursts one after the other in one namespace.
 type bursts struct {
 	*story.Story
 	ns     string
 	number int
 }
 
-// run makes 30 pods, kills the virtual kubelet at that moment, and returns how long it took until rome showed all of them Ready. It leaves
-// nothing behind.
+// run creates 30 pods, kills the virtual kubelet after that time, and returns how long it took until all pods were Ready in rome. It then deletes the pods.
 func (b *bursts) run(kill *time.Duration) time.Duration {
 	b.Helper()
 	b.number++
@@ -121,14 +120,13 @@ func (b *bursts) run(kill *time.Duration) time.Duration {
 	return took
 }
 
-// kubelet is the virtual kubelet's pod.
+// kubelet returns the pod of the virtual kubelet.
 func (b *bursts) kubelet() *corev1.Pod {
 	b.Helper()
 	return b.Only(b.Rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
 }
 
-// renew replaces the virtual kubelet's pod: Kubernetes makes a container wait longer each time before it starts it again, and that is not what
-// the next burst is about.
+// renew replaces the pod of the virtual kubelet. Kubernetes increases the delay with each restart of a container, which would affect the next burst.
 func (b *bursts) renew(old *corev1.Pod) {
 	b.Helper()
 	if now := b.Pod(b.Rome, old.Namespace, old.Name); story.Restarts(*now) != story.Restarts(*old)+1 {

@@ -26,10 +26,10 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// mount is where Kubernetes puts what a pod needs to speak with its API server.
+// mount is the folder in which Kubernetes mounts the credentials of a pod for its API server.
 const mount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// home: a pod in milan speaks with the API server of rome, as its ServiceAccount and with no other rights; one that opts out has no token.
+// home: a pod in milan uses the API server of rome with its ServiceAccount and no other permissions. A pod that opts out has no token.
 func home(s *story.Story) {
 	const ns, account = "home", "reader"
 	rome := s.Rome
@@ -159,7 +159,7 @@ func home(s *story.Story) {
 	})
 }
 
-// caller speaks with an API server out of a pod.
+// caller sends requests to an API server from within a pod.
 type caller struct {
 	from                playground.Inside
 	host, port, address string
@@ -167,7 +167,7 @@ type caller struct {
 	token               string
 }
 
-// address is what a hosts file says about a name, or the name itself if that is an address.
+// address returns the address of a name according to a hosts file. If the name is an address, it returns that.
 func address(name, hosts string) string {
 	for line := range strings.Lines(hosts) {
 		fields := strings.Fields(line)

@@ -17,14 +17,14 @@ import (
 	"liqo.io/liqo/test/scenario/tutorial"
 )
 
-// budget is for everything, clusters included, on two cores.
+// budget is the limit for the whole suite, including the creation of the clusters, on two cores.
 const budget = 27 * time.Minute
 
-// namespace is the one that all tutorials use.
+// namespace is the namespace that all tutorials use.
 const namespace = "liqo-demo"
 
-// Whether the partition and the burst are told too (make soak does), how long the clusters are cut apart, and when in a burst the virtual kubelet is killed.
-// On demand:
+// Flags: whether the stories partition and burst run too (make soak sets this), how long the clusters are cut off, and when in a burst the virtual kubelet is
+// killed. For example:
 //
 //	go test ./test/scenario/examples -timeout 2h -soak -partition 10m -kills 0s-20s
 var (
@@ -35,13 +35,13 @@ var (
 
 func TestMain(m *testing.M) {
 	began := time.Now()
-	// Always the same one, so that what a killed run has left is found.
+	// Always use the same folder, so that the clusters of a killed run are found.
 	if err := os.Setenv("PLAYGROUND_HOME", filepath.Join(os.TempDir(), "liqo-examples")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	flag.Parse()
-	// Two worlds at a time: clusters that start need all of two processors, and mostly wait later on.
+	// Run two Worlds at a time: clusters need both processors while they start, and mostly wait later.
 	if err := flag.Set("test.parallel", "2"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// slow is how slow this machine is, before any cluster runs.
+// slow returns the slowness of this machine, measured before any cluster runs.
 func slow() (float64, error) {
 	machine, err := playground.Find(os.TempDir())
 	if err != nil {
@@ -68,10 +68,10 @@ func slow() (float64, error) {
 	return machine.Slowness(context.Background())
 }
 
-// TestTutorials follows the other tutorials, each on clusters of its own.
+// TestTutorials follows the other tutorials, each on its own clusters.
 func TestTutorials(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"offloading-with-policies", "replicated-deployments", "service-offloading"} {
+	for _, folder := range []string{"stateful-applications", "homelab-gpu", "offloading-with-policies", "replicated-deployments", "service-offloading"} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			open(t, folder).follow("")
@@ -79,8 +79,8 @@ func TestTutorials(t *testing.T) {
 	}
 }
 
-// TestQuickStart follows the quick start. Other stories are told on its clusters before it takes them down. They time answers, so nothing else runs beside
-// them.
+// TestQuickStart follows the quick start. Further stories run on its clusters before it removes them. They measure response times, so nothing else runs at the
+// same time.
 func TestQuickStart(t *testing.T) {
 	b := open(t, "quick-start")
 	b.follow("Take it down")
@@ -96,7 +96,7 @@ func TestQuickStart(t *testing.T) {
 	b.follow("")
 }
 
-// book is a tutorial that is open at some page.
+// book is a tutorial with the next step to run.
 type book struct {
 	*testing.T
 	machine playground.Machine
@@ -105,10 +105,10 @@ type book struct {
 	began   time.Time
 }
 
-// last are the commands by which a tutorial removes its clusters.
+// last matches the commands by which a tutorial removes its clusters.
 var last = regexp.MustCompile(`(?m)^playground delete cluster --name (\S+)$`)
 
-// open begins a tutorial. Whatever happens, its clusters are gone in the end.
+// open starts a tutorial. Its clusters are deleted at the end of the test in any case.
 func open(t *testing.T, folder string) *book {
 	t.Helper()
 	story.Hush()
@@ -131,7 +131,7 @@ func open(t *testing.T, folder string) *book {
 	if len(names) == 0 {
 		t.Fatalf("tutorial %s does not take its clusters down", folder)
 	}
-	b.remove(names) // what an earlier run left, if it was killed
+	b.remove(names) // delete the clusters that an earlier, killed run has left
 	t.Cleanup(func() {
 		if t.Failed() {
 			b.describe(names)
@@ -152,7 +152,7 @@ func open(t *testing.T, folder string) *book {
 	return b
 }
 
-// follow types all steps up to a section, to the end if it is "".
+// follow runs all steps up to a section; all remaining steps if section is "".
 func (b *book) follow(section string) {
 	b.Helper()
 	for len(b.steps) > 0 && (section == "" || b.steps[0].Section != section) {
@@ -165,7 +165,7 @@ func (b *book) follow(section string) {
 	fmt.Printf("== tutorial %s: %.1f s\n", b.Name(), time.Since(b.began).Seconds())
 }
 
-// guide types what another document shows, on the clusters of this tutorial.
+// guide runs the steps of another document on the clusters of this tutorial.
 func (b *book) guide(file string) {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join(b.machine.Root, file))
@@ -203,7 +203,7 @@ func (b *book) remove(names []string) {
 	}
 }
 
-// describe prints the state of those of the clusters that are there.
+// describe prints the state of those of the clusters that exist.
 func (b *book) describe(names []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), time.Minute)
 	defer cancel()

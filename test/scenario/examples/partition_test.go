@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// notice is how long rome may take to see that milan can't be reached, back to see that it can again, and agree to be of one mind after that.
+	// notice is how long rome may take to detect that milan is unreachable, back how long to detect that it is reachable again, and agree how long both may
+	// then take to have the same state.
 	notice, back, agree = 40 * time.Second, 10 * time.Second, 10 * time.Second
-	// steady pods are left alone; visitors come and go.
+	// steady is the number of pods that stay unchanged, visitors the number of those that are created and deleted.
 	steady, visitors = 4, 6
 )
 
-// partition: the clusters are cut apart while pods and Services come and go in rome, and milan loses pods. Afterwards all is as rome wants it,
-// nothing was lost, doubled or restarted.
+// partition: the clusters are cut off from each other while pods and Services are created and deleted in rome, and pods are deleted in milan. Afterwards both
+// clusters have the state that rome wants, and no pod was lost, duplicated or restarted.
 func partition(s *story.Story) {
 	const ns = "churn"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
@@ -86,7 +87,7 @@ func partition(s *story.Story) {
 		})
 	})
 	s.Step("all that milan lost runs again, and rome shows it", func() {
-		// A pod that milan lost just before may take as long to start as any other.
+		// A pod that was deleted in milan just before may take as long to start as any other.
 		s.Eventually(start, "rome to show what runs in milan", func(ctx) error { return shows(s.Pods(rome, ns), s.Pods(milan, twin)) })
 	})
 
@@ -111,7 +112,7 @@ func partition(s *story.Story) {
 				untouched(s, before, *s.Pod(milan, twin, before.Name))
 			}
 		}
-		// A pod has been in rome once, and in milan as often as it was lost there besides.
+		// Each pod existed once in rome. In milan it existed once, and once more for each time it was deleted there.
 		for _, name := range repeated(here.Pods()) {
 			s.Errorf("rome has had pod %s twice", name)
 		}
@@ -126,7 +127,7 @@ func partition(s *story.Story) {
 				s.Errorf("milan's pod %s was restarted %d times", pod.Name, n)
 			}
 		}
-		for _, pod := range s.Pods(rome, ns) { // a pod that milan lost was started again, and rome says so
+		for _, pod := range s.Pods(rome, ns) { // a pod that was deleted in milan was started again, which rome shows as a restart
 			if n := story.Restarts(pod); n > int32(c.lost[pod.Name]) {
 				s.Errorf("rome's pod %s counts %d restarts, milan lost it %d times", pod.Name, n, c.lost[pod.Name])
 			}
@@ -134,18 +135,18 @@ func partition(s *story.Story) {
 	})
 }
 
-// churn makes pods come and go.
+// churn creates and deletes pods.
 type churn struct {
 	*story.Story
 	ns string
-	// present are the visitors that are wanted now, number is how many there ever were.
+	// present are the existing visitors, number is how many have been created.
 	present []string
 	number  int
-	// lost counts how often milan has lost a pod.
+	// lost counts how often each pod was deleted in milan.
 	lost map[string]int
 }
 
-// arrive makes a pod for milan, with a Service.
+// arrive creates a pod for milan, with a Service.
 func (c *churn) arrive() {
 	c.Helper()
 	name := fmt.Sprintf("visitor-%03d", c.number)
@@ -158,7 +159,7 @@ func (c *churn) arrive() {
 	}))
 }
 
-// leave deletes the visitor that has been there longest.
+// leave deletes the oldest visitor.
 func (c *churn) leave() {
 	c.Helper()
 	name := c.present[0]
@@ -168,7 +169,7 @@ func (c *churn) leave() {
 	c.Must(c.Rome.Delete(c.Context(), &corev1.Service{ObjectMeta: meta}))
 }
 
-// lose deletes a pod in milan, where its ShadowPod brings it back: one of those that are not steady, and run.
+// lose deletes a running pod in milan that is not steady. Its ShadowPod recreates it.
 func (c *churn) lose(milan *playground.Cluster, twin string) {
 	c.Helper()
 	pods := slices.DeleteFunc(c.Pods(milan, twin), func(p corev1.Pod) bool { return p.Labels["app"] == "steady" || !story.Ready(p) })
@@ -182,7 +183,7 @@ func (c *churn) lose(milan *playground.Cluster, twin string) {
 	}
 }
 
-// ready tells whether rome's node is.
+// ready reports whether rome's node is Ready.
 func (c *churn) ready(name string) bool {
 	c.Helper()
 	node, err := c.Rome.Set.CoreV1().Nodes().Get(c.Context(), name, metav1.GetOptions{})
@@ -200,7 +201,7 @@ func uids(pods []corev1.Pod) map[string]types.UID {
 	return found
 }
 
-// shows tells whether all of rome's pods are Ready and show the containers of milan's pod of the same name.
+// shows returns an error unless all of rome's pods are Ready and show the containers of milan's pod of the same name.
 func shows(here, there []corev1.Pod) error {
 	if err := samePods(here, there); err != nil {
 		return err
@@ -214,7 +215,7 @@ func shows(here, there []corev1.Pod) error {
 	return nil
 }
 
-// samePods tells whether milan has the pods of rome, by name.
+// samePods returns an error unless rome and milan have pods with the same names.
 func samePods(here, there []corev1.Pod) error {
 	if !slices.Equal(story.Names(here), story.Names(there)) {
 		return fmt.Errorf("rome has the pods %v, milan has %v", story.Names(here), story.Names(there))
@@ -222,7 +223,7 @@ func samePods(here, there []corev1.Pod) error {
 	return nil
 }
 
-// sameServices tells whether milan has rome's Services.
+// sameServices returns an error unless milan has the same Services as rome.
 func sameServices(ctx context.Context, s *story.Story, ns string) error {
 	names := func(c *playground.Cluster, ns string) ([]string, error) {
 		list, err := c.Set.CoreV1().Services(ns).List(ctx, metav1.ListOptions{})
@@ -247,7 +248,7 @@ func sameServices(ctx context.Context, s *story.Story, ns string) error {
 	return err
 }
 
-// untouched checks that it is still the same pod with the same containers.
+// untouched checks that the pod and its containers are still the same.
 func untouched(s *story.Story, before, now corev1.Pod) {
 	s.Helper()
 	if before.UID != now.UID || story.Restarts(before) != story.Restarts(now) || !slices.Equal(story.Containers(before), story.Containers(now)) {

@@ -20,8 +20,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// TestPair tells stories on a world of their own, one node each: that manifests from everyday life mean the same on a virtual node as on any other one, and
-// what two administrators do at the same time, or without the other cluster. One of them alone: -run TestPair/portable.
+// TestPair runs stories on a World with one node per cluster: common manifests have the same effect on a virtual node as on any other node, and two
+// administrators make changes at the same time, or during a partition. To run one of them: -run TestPair/portable.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	w := story.New(t, story.Plan{Prefix: "portable-", Pair: true})
@@ -29,7 +29,7 @@ func TestPair(t *testing.T) {
 	w.Tell(t, "apart", unpeerApart)
 }
 
-// row is what holds for some of the manifests in testdata/portable, or without one.
+// row is a check of some of the manifests in testdata/portable, or of none.
 type row struct {
 	title string
 	// manifests are the files that the row checks, without their extension, separated by spaces.
@@ -37,15 +37,15 @@ type row struct {
 	holds     func(context.Context) error
 }
 
-// portables are all manifests in testdata/portable. They are applied at once; then each row is checked as a user would, by pods, conditions, Events and
-// logs. A row that does not hold does not hide the next one.
+// portables holds all manifests in testdata/portable. They are applied at once. Then each row checks them as a user would, by pods, conditions, Events and
+// logs. A failed row does not prevent the checks of the next one.
 type portables struct {
 	*story.Story
-	// ns is the namespace of the manifests, db the other one that is offloaded.
+	// ns is the namespace of the manifests, db a second offloaded namespace.
 	ns, db string
 }
 
-// portable: manifests that people bring along mean in milan what they mean in rome, or an Event says what to do.
+// portable: common manifests have the same effect in milan as in rome, or an Event says what to do.
 func portable(s *story.Story) {
 	p := &portables{Story: s, ns: "portable", db: "portable-db"}
 	clock := &clockAhead{Story: s, namespace: story.Twin(p.ns), app: "patient"}
@@ -88,7 +88,7 @@ func (p *portables) manifests() string {
 	return filepath.Join(p.Root, "test", "scenario", "examples", "testdata", "portable")
 }
 
-// covered returns an error for each manifest that no row checks, and for each one that a row names and that is not there.
+// covered returns an error for each manifest that no row checks, and for each one in a row that does not exist.
 func (p *portables) covered(rows []row) error {
 	files, err := filepath.Glob(filepath.Join(p.manifests(), "*"))
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *portables) must(problems ...error) {
 	p.Must(errors.Join(problems...))
 }
 
-// kubectl runs what an administrator types.
+// kubectl runs a kubectl command as an administrator.
 func (p *portables) kubectl(c *playground.Cluster, words string) error {
 	_, err := p.Shell(p.Context(), c, "kubectl "+words)
 	return err
@@ -141,7 +141,7 @@ func (p *portables) prepare() error {
 		p.kubectl(p.Milan, "label node "+p.Milan.Node()+" topology.kubernetes.io/zone=m-a"))
 }
 
-// restore removes what prepare and the manifests have made outside of the namespaces.
+// restore removes the objects that prepare and the manifests have created outside of the namespaces.
 func (p *portables) restore() error {
 	return errors.Join(
 		p.kubectl(p.Rome, "label node "+p.Rome.Node()+" example.org/site-"),
@@ -150,7 +150,7 @@ func (p *portables) restore() error {
 		p.kubectl(p.Rome, "delete -f "+filepath.Join(p.manifests(), "kubeletreader.yaml")))
 }
 
-// soon waits until check returns nil, and returns its last error if that takes too long.
+// soon waits until check returns nil. If that takes too long, it returns the last error of check.
 func soon(ctx context.Context, within time.Duration, check func(context.Context) error) error {
 	began := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -171,7 +171,7 @@ func soon(ctx context.Context, within time.Duration, check func(context.Context)
 	}
 }
 
-// ready waits for pods by name, as rome shows them.
+// ready waits until the pods of these names are Ready in rome.
 func (p *portables) ready(ctx context.Context, names ...string) error {
 	return soon(ctx, start, func(ctx context.Context) error {
 		all, err := p.TryPods(ctx, p.Rome, p.ns)
@@ -185,7 +185,7 @@ func (p *portables) ready(ctx context.Context, names ...string) error {
 	})
 }
 
-// labelled waits until so many pods of an app are Ready, in rome or milan, and returns them.
+// labelled waits until exactly want pods of an app are Ready in the cluster, and returns them.
 func (p *portables) labelled(ctx context.Context, c *playground.Cluster, app string, want int) (found []corev1.Pod, err error) {
 	ns := p.ns
 	if c == p.Milan {
@@ -205,7 +205,7 @@ func (p *portables) labelled(ctx context.Context, c *playground.Cluster, app str
 	return found, err
 }
 
-// state is what a pod says of itself, for errors.
+// state returns the status of a pod as text, for error messages.
 func state(pods []corev1.Pod, i int) string {
 	if i < 0 || i >= len(pods) {
 		return ": it is not there"
@@ -220,7 +220,7 @@ func state(pods []corev1.Pod, i int) string {
 	return text
 }
 
-// reported waits for a Warning about an object whose name begins so, which has all these words.
+// reported waits for a Warning with all these words about an object whose name starts with name.
 func (p *portables) reported(ctx context.Context, kind, name string, words ...string) error {
 	return soon(ctx, start, func(ctx context.Context) error {
 		var list corev1.EventList
@@ -241,7 +241,7 @@ func (p *portables) reported(ctx context.Context, kind, name string, words ...st
 	})
 }
 
-// in runs a command in the only container of a pod, by rome's API server.
+// in runs a command in the only container of a pod, through rome's API server.
 func (p *portables) in(pod string, command ...string) (string, error) {
 	said := p.Exec(p.Rome, story.WebSocket, p.ns, pod, "", command...)
 	if said.Code != 0 {
@@ -261,5 +261,5 @@ func (p *portables) node(ctx context.Context, name string) (*corev1.Node, error)
 	return &node, p.Rome.Get(ctx, client.ObjectKey{Name: name}, &node)
 }
 
-// virtualNode names the VirtualNode of milan, for kubectl.
+// virtualNode returns arguments of kubectl that select the VirtualNode of milan.
 func virtualNode() string { return "virtualnode milan -n " + api.TenantNamespace("milan") }

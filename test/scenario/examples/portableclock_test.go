@@ -21,14 +21,14 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// ahead is by how much.
+// ahead is the difference between the clocks.
 const ahead = 10 * time.Minute
 
-// clockAhead has milan's kubelet report the conditions of the pods of an app as if the clock of its node were ahead: all nodes of a machine have one
-// clock, so a webhook of milan's API server moves what the kubelet writes. It listens in the network of milan's node.
+// clockAhead makes milan's kubelet report the conditions of an app's pods as if the clock of its node were ahead. All nodes of a machine share a clock, so a
+// webhook of milan's API server changes the times that the kubelet writes. It listens in the network of milan's node.
 type clockAhead struct {
 	*story.Story
-	// namespace is the one of the pods, in milan.
+	// namespace is the namespace of the pods in milan.
 	namespace, app string
 
 	server *httptest.Server
@@ -79,7 +79,7 @@ func (c *clockAhead) start() error {
 	return c.Milan.Create(c.Context(), c.config)
 }
 
-// seen tells whether milan shows the readiness of the pod in the future.
+// seen returns an error unless the time of the pod's readiness in milan is in the future.
 func (c *clockAhead) seen(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := c.Milan.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app": c.app}); err != nil {
@@ -97,7 +97,8 @@ func (c *clockAhead) seen(ctx context.Context) error {
 
 func (c *clockAhead) end() error { return client.IgnoreNotFound(c.Milan.Delete(c.Context(), c.config)) }
 
-// moveTimes answers a request of admission for the status of a pod. Only times of conditions are moved: a kubelet puts back others that are not its own.
+// moveTimes handles an admission request for the status of a pod. It changes only the times of conditions: a kubelet would revert other times that are not its
+// own.
 func moveTimes(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	var pod corev1.Pod
@@ -118,7 +119,7 @@ func moveTimes(w http.ResponseWriter, r *http.Request) {
 	}
 	var changes []change
 	for i, condition := range pod.Status.Conditions {
-		if at := condition.LastTransitionTime; time.Until(at.Time) < ahead/2 { // it is not moved yet
+		if at := condition.LastTransitionTime; time.Until(at.Time) < ahead/2 { // the time has not been changed yet
 			changes = append(changes, change{"replace", fmt.Sprintf("/status/conditions/%d/lastTransitionTime", i), metav1.NewTime(at.Add(ahead))})
 		}
 	}

@@ -59,7 +59,7 @@ func (p *portables) endpoints(ctx context.Context) error {
 	return p.answers(ctx, "http://onhost:18080/healthz", "ok")
 }
 
-// hasEndpoint tells whether milan has an endpoint of a Service.
+// hasEndpoint returns an error unless milan has an endpoint of a Service.
 func (p *portables) hasEndpoint(ctx context.Context, service string) error {
 	var list discoveryv1.EndpointSliceList
 	if err := p.Milan.List(ctx, &list, client.InNamespace(story.Twin(p.ns)), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
@@ -71,7 +71,7 @@ func (p *portables) hasEndpoint(ctx context.Context, service string) error {
 	return nil
 }
 
-// answers waits until a pod in milan gets an answer with that word from a URL.
+// answers waits until a pod in milan gets a response that contains word from a URL.
 func (p *portables) answers(ctx context.Context, url, word string) error {
 	if err := p.ready(ctx, "caller"); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (p *portables) apiClient(ctx context.Context) error {
 	if err := errors.Join(p.ready(ctx, "client"), p.reported(ctx, "Pod", "client", "POD_NAMESPACE", "NODE_NAME", mount+"namespace")); err != nil {
 		return err
 	}
-	// The pod asks a path of its own namespace as its own account.
+	// The pod requests a path of its own namespace with its own ServiceAccount.
 	ask := func(host, group, what string) (string, error) {
 		said, err := p.in("client", "sh", "-c", fmt.Sprintf(
 			`testserver curl -s -H "Authorization: Bearer $(cat %stoken)" https://%s/%s/namespaces/$(cat %snamespace)/%s`, mount, host, group, mount, what))
@@ -151,7 +151,7 @@ func (p *portables) apiClient(ctx context.Context) error {
 			problems = append(problems, err, fmt.Errorf("the API server by the name %s: %.300s", name, said))
 		}
 	}
-	// A client elects its leader by a Lease, which its account may write in its own namespace only.
+	// Clients elect a leader with a Lease, which the ServiceAccount may write in its own namespace only.
 	if said, err := ask("kubernetes.default", "apis/coordination.k8s.io/v1", "leases"); err != nil || !strings.Contains(said, `"kind":"LeaseList"`) {
 		problems = append(problems, err, fmt.Errorf("listing Leases: %.300s", said))
 	}
@@ -185,7 +185,7 @@ func (p *portables) topologyKey(ctx context.Context) error {
 	return p.reported(ctx, "Pod", pods[i].Name, `topologyKey "example.org/site"`)
 }
 
-// sysctl: the program listens at a low port without being root, which it could not without the sysctl.
+// sysctl: the program listens on a low port without being root, which only works because of the sysctl.
 func (p *portables) sysctl(ctx context.Context) error {
 	if err := p.ready(ctx, "low-port"); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (p *portables) zone(ctx context.Context) error {
 	return nil
 }
 
-// kubeletReader compares what a real node and the virtual node of rome answer to an account with rights to parts of a kubelet.
+// kubeletReader compares the responses of a real node and the virtual node of rome to an account with permissions for some kubelet endpoints.
 func (p *portables) kubeletReader(ctx context.Context) error {
 	token, err := p.Rome.Set.CoreV1().ServiceAccounts(p.ns).CreateToken(ctx, "kubelet-reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -303,7 +303,7 @@ func (p *portables) architecture(ctx context.Context) error {
 		p.kubectl(p.Rome, "label "+virtualNode()+" kubernetes.io/arch-"), became("amd64"))
 }
 
-// names: Kubernetes has ResourceSlices of its own, and calls ResourceQuotas quota, too.
+// names: Kubernetes also has ResourceSlices, and also uses the name quota, for ResourceQuotas.
 func (p *portables) names(context.Context) error {
 	for _, c := range []struct {
 		of    *playground.Cluster
@@ -361,7 +361,7 @@ func (p *portables) budget(ctx context.Context) (err error) {
 	return err
 }
 
-// drain has an administrator of milan drain its node of some pods.
+// drain makes an administrator of milan drain some pods from its node.
 func (p *portables) drain(selector string, timeout time.Duration) error {
 	return p.kubectl(p.Milan, fmt.Sprintf("drain %s --ignore-daemonsets --delete-emptydir-data --force --timeout %v --pod-selector %s", p.Milan.Node(), timeout, selector))
 }
@@ -383,7 +383,7 @@ func (p *portables) job(ctx context.Context) (err error) {
 	if err := errors.Join(p.drain("app=train", 20*time.Second), p.kubectl(p.Milan, "uncordon "+p.Milan.Node())); err != nil {
 		return errors.Join(err, heal())
 	}
-	// The end was there before anybody in rome could see it.
+	// The pod ended in milan before rome could observe it.
 	var here, there corev1.Pod
 	err = p.Rome.Get(ctx, client.ObjectKey{Namespace: p.ns, Name: name}, &here)
 	if gone := p.there(ctx, name, &there); client.IgnoreNotFound(gone) != nil || gone == nil && there.Status.Phase == corev1.PodRunning {
@@ -398,7 +398,7 @@ func (p *portables) job(ctx context.Context) (err error) {
 	return soon(ctx, start, func(ctx context.Context) error { return p.disrupted(ctx, name) })
 }
 
-// disrupted tells whether rome shows the disruption of a pod of the Job, and the Job has another one that runs.
+// disrupted returns an error unless rome shows the disruption of a pod of the Job, and the Job has another running pod.
 func (p *portables) disrupted(ctx context.Context, name string) error {
 	var pod corev1.Pod
 	if err := p.Rome.Get(ctx, client.ObjectKey{Namespace: p.ns, Name: name}, &pod); err != nil {

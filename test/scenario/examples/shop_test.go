@@ -24,17 +24,17 @@ import (
 const (
 	// start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
 	start = 60 * time.Second
-	// answer is how long the shop may take: a lost packet is sent again after a second.
+	// answer is how long a response of the shop may take: a lost packet is retransmitted after a second.
 	answer = 5 * time.Second
-	// pace is the time between two questions of a customer. Without it, customers would keep both processors busy, and meet their own load.
+	// pace is the interval between two requests of a customer. Without it, customers would use both processors and be slowed down by their own load.
 	pace = 500 * time.Millisecond
 )
 
-// browse opens a page of the shop on this machine, as a person would.
+// browse requests a page of the shop from this machine.
 func (b *book) browse(url string) {
 	b.Helper()
 	var last error
-	for range 50 {
+	for range 150 {
 		if last = whole(b.Context(), url); last == nil {
 			return
 		}
@@ -46,7 +46,7 @@ func (b *book) browse(url string) {
 	b.Fatalf("opening %s: %v", url, last)
 }
 
-// whole gets the shop's page and tells whether every service has answered.
+// whole requests the shop's page, and returns an error unless it contains the data of every service.
 func whole(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -64,7 +64,7 @@ func whole(ctx context.Context, url string) error {
 	return complete(response.StatusCode, string(said))
 }
 
-// complete tells whether an answer of the frontend has every service in it, and no error.
+// complete returns an error unless a response of the frontend contains the data of every service and no error.
 func complete(status int, said string) error {
 	if status != http.StatusOK {
 		return fmt.Errorf("status %d: %s", status, strings.Join(failures(said), "; "))
@@ -80,7 +80,7 @@ func complete(status int, said string) error {
 	return nil
 }
 
-// failures are the lines of an answer of the frontend that name a service without a pod that answered, or the whole answer if it is of another form.
+// failures returns the lines of a frontend's response about services without a responding pod. It returns the whole response if that has another format.
 func failures(said string) []string {
 	var failed []string
 	for line := range strings.Lines(said) {
@@ -95,10 +95,9 @@ func failures(said string) []string {
 	return failed
 }
 
-// shop: every pod of the quick start's shop moves to the other cluster, one after the other, while customers in both clusters use it. None
-// of them notices.
+// shop: every pod of the quick start's shop moves to the other cluster, one after the other, while customers in both clusters use the shop. No request fails.
 func shop(s *story.Story) {
-	s.Others(namespace) // the tutorial takes it away
+	s.Others(namespace) // the tutorial deletes it
 	var deployments []appsv1.Deployment
 	s.Step("all of the shop runs", func() {
 		s.Eventually(start, "all Deployments to be there", func(ctx ctx) error {
@@ -153,7 +152,7 @@ func shop(s *story.Story) {
 			resolves(s, c, places[c.ID])
 		}
 	})
-	s.Step("those whose place was taken are gone", func() { // stories after this one take what is here for what was always here
+	s.Step("those whose place was taken are gone", func() { // otherwise later stories would take them for objects that must stay
 		for _, c := range s.Clusters() {
 			s.Eventually(start, "pods that are being deleted in "+c.ID+" to go", func(ctx ctx) error {
 				var pods corev1.PodList
@@ -171,7 +170,7 @@ func shop(s *story.Story) {
 
 type ctx = context.Context
 
-// move sends the pod of a Deployment to the cluster where it is not, and returns when its successor is Ready and it is about to go.
+// move moves the pod of a Deployment to the other cluster. It returns when the new pod is Ready and the old one is being deleted.
 func move(s *story.Story, d *appsv1.Deployment) (to string) {
 	s.Helper()
 	pods := s.Pods(s.Rome, namespace, client.MatchingLabels{"app": d.Name})
@@ -214,7 +213,7 @@ func move(s *story.Story, d *appsv1.Deployment) (to string) {
 	return to
 }
 
-// inside is a place in a pod.
+// inside returns access to the network of a pod.
 func inside(s *story.Story, c *playground.Cluster, namespace, pod string) playground.Inside {
 	s.Helper()
 	place, err := playground.In(s.PodReady(c, namespace, pod, start))
@@ -222,7 +221,7 @@ func inside(s *story.Story, c *playground.Cluster, namespace, pod string) playgr
 	return place
 }
 
-// resolves checks that pods of a cluster find every Service of the namespace by its name, under the address it has in that cluster.
+// resolves checks that the DNS of a cluster resolves every Service of the namespace to its address in that cluster.
 func resolves(s *story.Story, c *playground.Cluster, from playground.Inside) {
 	s.Helper()
 	there := namespace
@@ -247,13 +246,13 @@ func resolves(s *story.Story, c *playground.Cluster, from playground.Inside) {
 	}
 }
 
-// customer asks the frontend all the time, at most once in each pace.
+// customer sends requests to the frontend repeatedly, at most one per pace.
 type customer struct {
 	name  string
 	stop  context.CancelFunc
 	ended chan struct{}
 	mu    sync.Mutex
-	// served counts whole answers, longest is how long the slowest of them took, failed are the others since the last look.
+	// served counts complete responses, longest is the longest duration of one, failed are the errors since the last call of trouble.
 	served  int
 	longest time.Duration
 	failed  []string
@@ -273,7 +272,7 @@ func enter(s *story.Story, from playground.Inside, name string) *customer {
 				err = complete(status, said)
 			}
 			if ctx.Err() != nil {
-				return // the customer was about to leave
+				return // the customer is being stopped
 			}
 			took := time.Since(asked).Round(time.Millisecond)
 			c.mu.Lock()
@@ -293,7 +292,7 @@ func enter(s *story.Story, from playground.Inside, name string) *customer {
 	return c
 }
 
-// trouble tells what went wrong since it was asked last.
+// trouble returns the errors since its last call.
 func (c *customer) trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,7 +304,7 @@ func (c *customer) trouble() error {
 	return fmt.Errorf("%d of the answers were not whole:\n%s", len(failed), strings.Join(failed, "\n"))
 }
 
-// leave ends the visit and returns how often the customer was served.
+// leave stops the customer, and returns the number of complete responses.
 func (c *customer) leave() int {
 	c.stop()
 	<-c.ended

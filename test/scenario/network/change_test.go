@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// nodes: a node leaves rome, and comes back.
+// nodes: a node of rome is removed and added again.
 func nodes(s *story.Story) {
 	rome := s.Rome
 	worker := rome.Worker(2)
@@ -34,7 +34,7 @@ func nodes(s *story.Story) {
 		s.Must(err)
 		s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })
 		s.Must(rome.Delete(s.Context(), node.DeepCopy()))
-		// Kubernetes does that too, after more than a minute.
+		// Kubernetes deletes these pods too, but only after more than a minute.
 		for _, pod := range s.Pods(rome, metav1.NamespaceAll) {
 			if pod.Spec.NodeName == worker {
 				s.Must(client.IgnoreNotFound(rome.Delete(s.Context(), &pod, client.GracePeriodSeconds(0))))
@@ -60,7 +60,7 @@ func nodes(s *story.Story) {
 	})
 	s.Step("add "+worker, func() {
 		again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: worker, Labels: node.Labels, Annotations: node.Annotations}}
-		again.Spec.PodCIDR, again.Spec.PodCIDRs = node.Spec.PodCIDR, node.Spec.PodCIDRs // the CNI's, which the disk still holds
+		again.Spec.PodCIDR, again.Spec.PodCIDRs = node.Spec.PodCIDR, node.Spec.PodCIDRs // the CNI on the node's disk still has this range
 		s.Must(rome.Create(s.Context(), again))
 		_, err := s.Playground(s.Context(), "start", "node", worker)
 		s.Must(err)
@@ -81,7 +81,7 @@ func nodes(s *story.Story) {
 	})
 }
 
-// routesOf are all routes in a gateway's network namespace.
+// routesOf returns all routes in a gateway's network namespace.
 func routesOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 	pids, err := playground.Container(pod, "gateway")
 	if err != nil {
@@ -94,7 +94,7 @@ func routesOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 	return string(out), nil
 }
 
-// keys: new ones on either side, under traffic.
+// keys: both sides get new keys while traffic flows.
 func keys(s *story.Story) {
 	rome, milan := s.Rome, s.Milan
 	p := gather(s, "home", "milan")
@@ -104,12 +104,12 @@ func keys(s *story.Story) {
 		s.Step("the gateway of "+side.here.ID+" gets new keys", func() {
 			var before, after networkingv1beta1.PublicKey
 			s.Must(side.there.Get(s.Context(), public, &before))
-			stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 0)
+			stream, reference := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, paced), p.reference()
 			pause(s, time.Second)
 			_, err := s.Liqoctl(s.Context(), "network", "rotate-keys", "--kubeconfig", side.here.Kubeconfig, "--remote-kubeconfig", side.there.Kubeconfig)
 			s.Must(err)
 			pause(s, 6*time.Second)
-			p.flows(stream, failoverStall)
+			p.flowsWithin(stream, reference, failoverStall)
 			s.Must(side.there.Get(s.Context(), public, &after))
 			if slices.Equal(before.Spec.PublicKey, after.Spec.PublicKey) {
 				s.Errorf("PublicKey %s of %s is the same as before", public, side.there.ID)
@@ -122,7 +122,7 @@ func keys(s *story.Story) {
 	}
 }
 
-// nat: nobody outside can begin to talk with rome, as behind a router that translates addresses; rome's gateways dial.
+// nat: rome's nodes accept UDP only as answers, as behind a router with address translation. Rome's gateways dial.
 func nat(s *story.Story) {
 	rome := s.Rome
 	p := gather(s, "home", "milan")
@@ -163,7 +163,7 @@ func nat(s *story.Story) {
 	})
 }
 
-// command: liqoctl itself checks the network and explains it, whole and broken.
+// command: liqoctl checks and explains the network, both while it works and while it is broken.
 func command(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	s.Shares(crowd)
@@ -184,7 +184,7 @@ func command(s *story.Story) {
 			}
 		}
 	})
-	// The pods of the test stay for what follows.
+	// The pods of the test stay for the next step.
 	const namespace = "liqo-test-network-rome"
 	pod := func(c *playground.Cluster) string {
 		found := s.Pods(c, namespace, client.MatchingLabels{"network-test/cluster": c.ID})

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// background is for what has to be put right when a story has ended, its own context with it.
+// background returns a context for cleanups after the end of a story, when the story's own context is cancelled.
 func background(s *story.Story) context.Context { return context.WithoutCancel(s.Context()) }
 
 // component stops or starts a program of a node.
@@ -26,7 +26,7 @@ func component(s *story.Story, verb, name, node string) {
 	}
 }
 
-// answers waits until an API server does.
+// answers waits until an API server responds.
 func answers(s *story.Story, c *playground.Cluster) {
 	s.Helper()
 	s.Eventually(time.Minute, c.ID+" to answer", func(ctx context.Context) error {
@@ -34,7 +34,7 @@ func answers(s *story.Story, c *playground.Cluster) {
 	})
 }
 
-// ready waits until a node is.
+// ready waits until a node is Ready.
 func ready(s *story.Story, c *playground.Cluster, name string) {
 	s.Helper()
 	s.Eventually(90*time.Second, "node "+name+" to be Ready", func(ctx context.Context) error {

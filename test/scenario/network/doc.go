@@ -1,5 +1,4 @@
-// Package network holds the stories of level 4 that are about the network: who reaches whom, and what a gateway, a node, a key or a cable
-// that goes costs those who talk. Rome and milan have the same pod and service addresses, naples has others; rome uses both, so that
-// it is their hub. Every cluster has two nodes, every gateway two replicas. It needs root, and "make build" before;
-// "make network-scenario" does both.
+// Package network holds the stories of level 4 about the network: which pods, nodes and hosts reach each other, and how the loss or change of a gateway, a
+// node, a key or a cable affects open connections. Rome and milan have the same pod and service addresses, naples has others. Rome uses both, so it is their
+// hub. Every cluster has two nodes, and every gateway two replicas. The stories need root, and "make build" before; "make network-scenario" does both.
 package network

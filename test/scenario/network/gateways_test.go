@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// gateways are the gateway pods of a cluster towards a peer.
+// gateways returns a cluster's gateway pods for a peer.
 func gateways(ctx context.Context, c *playground.Cluster, peer string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := c.List(ctx, &list, client.InNamespace(api.TenantNamespace(peer)), client.MatchingLabels{
@@ -25,7 +25,7 @@ func gateways(ctx context.Context, c *playground.Cluster, peer string) ([]corev1
 	return list.Items, err
 }
 
-// active waits until exactly one gateway pod of a cluster towards a peer says that it is at work, and returns it; unless it is other.
+// active waits until exactly one of a cluster's gateway pods for a peer reports to be active and is not the pod other, and returns it.
 func active(s *story.Story, c *playground.Cluster, peer string, other ...string) *corev1.Pod {
 	s.Helper()
 	var found corev1.Pod
@@ -47,8 +47,35 @@ func active(s *story.Story, c *playground.Cluster, peer string, other ...string)
 	return &found
 }
 
-// standing waits until a cluster has two gateway pods towards a peer again, both Ready, and each of its nodes knows both. After the API server was away,
-// agents may hear of new pods only half a minute later.
+// elections returns what the agents of the gateways between two clusters have logged about their states, sorted by time. This includes the logs before their
+// last restart.
+func elections(s *story.Story, c *playground.Cluster, peer *playground.Cluster) []string {
+	s.Helper()
+	var said []string
+	for side, far := range map[*playground.Cluster]*playground.Cluster{c: peer, peer: c} {
+		pods, err := gateways(s.Context(), side, far.ID)
+		s.Must(err)
+		for i := range pods {
+			for _, previous := range []bool{true, false} {
+				options := corev1.PodLogOptions{Container: "gateway", Previous: previous}
+				log, err := side.Set.CoreV1().Pods(pods[i].Namespace).GetLogs(pods[i].Name, &options).DoRaw(s.Context())
+				if err != nil {
+					continue // it did not restart, or its log was deleted
+				}
+				for line := range strings.Lines(string(log)) {
+					if strings.Contains(line, "Changed the state of this replica") {
+						said = append(said, strings.TrimSpace(line)+" # "+pods[i].Name)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(said) // each line starts with the time
+	return said
+}
+
+// standing waits until a cluster has two gateway pods for a peer again, both Ready, and each of its nodes knows both. After an outage of the API server, agents
+// may observe new pods half a minute late.
 func standing(s *story.Story, c *playground.Cluster, peer string) {
 	s.Helper()
 	s.Eventually(2*time.Minute, fmt.Sprintf("two gateways of %s towards %s to be Ready, and known on each node", c.ID, peer), func(ctx context.Context) error {
@@ -75,7 +102,7 @@ func standing(s *story.Story, c *playground.Cluster, peer string) {
 	})
 }
 
-// connected waits until the Connection of a cluster to a peer has that value.
+// connected waits until the Connection of a cluster to a peer has that value, and returns it.
 func connected(s *story.Story, c *playground.Cluster, peer, value string, within time.Duration) *networkingv1beta1.Connection {
 	s.Helper()
 	var found networkingv1beta1.Connection
@@ -93,7 +120,7 @@ func connected(s *story.Story, c *playground.Cluster, peer, value string, within
 	return &found
 }
 
-// kill ends the program that a container of a pod runs.
+// kill kills the processes of a container of a pod.
 func kill(s *story.Story, pod *corev1.Pod, container string) {
 	s.Helper()
 	pids, err := playground.Container(pod, container)
@@ -101,7 +128,7 @@ func kill(s *story.Story, pod *corev1.Pod, container string) {
 	s.Must(playground.Kill(pids[len(pids)-1]))
 }
 
-// pause lets something go on for a while: here time itself is what is tested.
+// pause waits: what is tested here is that nothing changes with time.
 func pause(s *story.Story, d time.Duration) {
 	select {
 	case <-s.Context().Done():

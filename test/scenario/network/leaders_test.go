@@ -19,7 +19,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// What is elected in rome, where everything is there twice: the lease, and the labels of those who compete for it.
+// The leases of rome, where every component has two replicas, and the labels of the candidates for each lease.
 var elected = []struct {
 	namespace, lease string
 	labels           client.MatchingLabels
@@ -28,17 +28,18 @@ var elected = []struct {
 	{api.TenantNamespace("milan"), "milan", client.MatchingLabels{api.LabelVirtualNode: "milan"}},
 }
 
-// A lease lasts 15 s. Kubernetes tells that a node has no power after about a minute, and until then the pods there are asked, in vain, as often as
-// the others.
+// A lease lasts 15 s. Kubernetes detects after about a minute that a node has no power. Until then, Services still route requests to the pods there. The gaps
+// are how much longer than usual it may take until a new pod runs.
 const (
 	killedGap    = 30 * time.Second
 	powerlessGap = 60 * time.Second
 )
 
-// leaders: those at work in rome die, and then their node. Peering and offloading go on.
+// leaders: rome's leaders are killed, and then their node loses its power. Peering and offloading continue to work.
 func leaders(s *story.Story) {
 	rome, worker := s.Rome, s.Rome.Worker(2)
 	first := "leaders"
+	var usual time.Duration
 	s.Shares(crowd)
 	s.Step("rome has two of each", func() {
 		pairs(s)
@@ -47,6 +48,7 @@ func leaders(s *story.Story) {
 		s.PodReady(rome, first, "old", start)
 	})
 	old := *s.Pod(s.Milan, story.Twin(first), "old")
+	s.Step("a namespace and a pod, as long as nothing happens", func() { usual = works(s, "leaders-usual", 2*start) })
 
 	s.Step("those at work are killed", func() {
 		for _, e := range elected {
@@ -54,7 +56,7 @@ func leaders(s *story.Story) {
 			s.Must(err)
 			s.Must(playground.Kill(pids...))
 		}
-		works(s, "leaders-killed", killedGap)
+		works(s, "leaders-killed", killedGap+usual)
 		pairs(s)
 	})
 	s.Step("those at work are on "+worker, func() {
@@ -78,7 +80,7 @@ func leaders(s *story.Story) {
 		_, err := s.Playground(s.Context(), "kill", "node", worker)
 		s.Must(err)
 		s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })
-		works(s, "leaders-dark", powerlessGap)
+		works(s, "leaders-dark", powerlessGap+usual)
 		_, err = s.Liqoctl(s.Context(), "create", "resourceslice", "dark", "--remote-cluster-id", "naples", "--cpu", "100m", "--memory", "64Mi",
 			"--no-virtual-node", "--kubeconfig", rome.Kubeconfig, "--timeout", "60s")
 		s.Must(err)
@@ -91,7 +93,7 @@ func leaders(s *story.Story) {
 		_, err := s.Playground(s.Context(), "start", "node", worker)
 		s.Must(err)
 		ready(s, rome, worker)
-		// Until the node tells of itself again, its pods are shown as they were.
+		// Until the node reports its status again, its pods are shown in their former state.
 		for _, before := range dark {
 			s.Eventually(2*time.Minute, before.Name+" to run again", func(ctx context.Context) error {
 				var now corev1.Pod
@@ -114,7 +116,7 @@ func leaders(s *story.Story) {
 	}
 }
 
-// leader is the pod that holds a lease.
+// leader returns the pod that holds a lease.
 func leader(s *story.Story, namespace, name string) *corev1.Pod {
 	s.Helper()
 	var pod corev1.Pod
@@ -132,7 +134,7 @@ func leader(s *story.Story, namespace, name string) *corev1.Pod {
 	return &pod
 }
 
-// pairs waits until two of each compete.
+// pairs waits until there are two running candidates for each lease.
 func pairs(s *story.Story) {
 	s.Helper()
 	for _, e := range elected {
@@ -149,8 +151,8 @@ func pairs(s *story.Story) {
 	}
 }
 
-// works offloads one more namespace of rome, runs a pod of it in milan, and prints how long it took until that was done.
-func works(s *story.Story, ns string, within time.Duration) {
+// works offloads another namespace of rome, runs a pod of it in milan, and returns how long this took.
+func works(s *story.Story, ns string, within time.Duration) time.Duration {
 	s.Helper()
 	began := time.Now()
 	s.Namespace(ns, nil)
@@ -174,4 +176,5 @@ func works(s *story.Story, ns string, within time.Duration) {
 	if took > within {
 		s.Errorf("it took %v until a pod ran in milan, and must not take longer than %v", took, within)
 	}
+	return took
 }

@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// wiring is what every node of every cluster has of a network, by node.
+// wiring returns the network configuration of every node of every cluster, by node.
 func wiring(t *testing.T, w *story.World) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -34,8 +34,8 @@ func wiring(t *testing.T, w *story.World) map[string]string {
 	return all
 }
 
-// wiringOf is every link, address, route, rule, neighbour of the overlay and table of the firewall of a node, but for the pods' own links, and for
-// what the CNI and kube-proxy fill their own tables with.
+// wiringOf returns every link, address, route, rule, neighbour of the overlay and nftables table of a node. It leaves out the links of pods, and the content of
+// the tables of the CNI and kube-proxy.
 func wiringOf(ctx context.Context, w *story.World, node string) (string, error) {
 	var lines []string
 	for _, command := range []string{
@@ -55,17 +55,17 @@ func wiringOf(ctx context.Context, w *story.World, node string) (string, error) 
 	return strings.Join(slices.Compact(lines), "\n"), nil
 }
 
-// passing tells lines that are about a pod's link, or a bridge's table of what it has learnt.
+// passing reports whether a line is about the link of a pod, or about an address that a bridge has learnt.
 func passing(line string) bool {
 	return strings.Contains(line, "veth") || strings.Contains(line, "cni0") || strings.Contains(line, "33:33:") || strings.Contains(line, "01:00:5e:")
 }
 
-// stable leaves out the numbers of links, which count every pod that ever was.
+// stable removes the numbers of links, which increase with every pod.
 func stable(line string) string {
 	return regexp.MustCompile(`^\d+: |@if\d+|if\d+|\bqlen \d+|\blink-netnsid \d+`).ReplaceAllString(line, "")
 }
 
-// ours finds what is left of us on a node.
+// ours returns the objects of Liqo that are left on a node.
 func ours(s *story.Story, node string) (left []string) {
 	s.Helper()
 	text, err := wiringOf(s.Context(), s.World, node)
@@ -78,7 +78,7 @@ func ours(s *story.Story, node string) (left []string) {
 	return left
 }
 
-// disconnect: the network between two clusters goes without a trace, the peering stays, and it can be connected again.
+// disconnect: the network between two clusters is removed completely, while the peering stays. Then it is connected again.
 func disconnect(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	p := gather(s, "home", "naples")
@@ -142,7 +142,7 @@ func disconnect(s *story.Story) {
 		standing(s, rome, "milan")
 		standing(s, milan, "rome")
 		s.NodeReady("milan", true, time.Minute)
-		// A gateway that was made anew has an identity and keys of its own.
+		// A recreated gateway has an identity and keys of its own.
 		for _, side := range []struct {
 			c    *playground.Cluster
 			peer string
@@ -153,9 +153,9 @@ func disconnect(s *story.Story) {
 	})
 }
 
-// leave: with everything uninstalled the nodes are wired as before.
+// leave: after the uninstallation, the nodes have the same network configuration as before the installation.
 func leave(s *story.Story, before map[string]string) {
-	disperse(s) // in case that the story which does so was not told
+	disperse(s) // in case the story that calls disperse did not run
 	s.Step("unpeer, and uninstall --purge", func() {
 		for _, provider := range []*playground.Cluster{s.Milan, s.Naples} {
 			s.Must(s.Unpeer(s.Context(), s.Rome, provider))
@@ -183,7 +183,7 @@ func leave(s *story.Story, before map[string]string) {
 	})
 }
 
-// without: where somebody else's network joins the clusters, Liqo makes none, and changes no address.
+// without: if another network connects the clusters, Liqo installs no network and translates no address.
 func without(s *story.Story) {
 	rome, naples := s.Rome, s.Naples
 	s.Step("there is no agent and no gateway", func() {

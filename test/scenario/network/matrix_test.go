@@ -26,8 +26,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// matrix: everybody reaches everybody, seen under the address that everybody else knows them by, and nobody reaches what is not meant
-// for them.
+// matrix: pods, nodes and Services of all clusters reach each other, and are seen under the expected addresses. Addresses that are not exposed cannot be
+// reached.
 func matrix(s *story.Story) {
 	rome, milan, naples := s.Rome, s.Milan, s.Naples
 	p := gather(s, "home", "milan", "naples")
@@ -83,23 +83,19 @@ func matrix(s *story.Story) {
 			}
 		}
 	})
+	s.Step("of 200 requests to a node port or load balancer of a provider, for pods of the other provider, none hangs", func() { p.exposed(hosts) })
 	s.Step("datagrams and long packets pass", func() {
 		for _, to := range []string{"milan", "naples"} {
-			target := net.JoinHostPort(p.seen(rome, to)[p.pods(to)[0].Name].String(), streamPort)
-			trips, err := p.inside("home", 0).RoundTrips(s.Context(), "udp", target, 200)
-			s.Must(err)
-			if trips.Lost > 0 {
-				s.Errorf("%d of %d datagrams from rome to %s were lost", trips.Lost, trips.Sent, to)
-			}
+			p.datagrams(to)
 			stream := p.stream(p.inside("home", 1), rome, to, p.pods(to)[1].Name, 0)
-			pause(s, time.Second)
-			p.flows(stream, time.Second)
+			pause(s, 2*time.Second)
+			p.flows(stream, time.Minute) // any stall may be the machine's; a path that drops long packets carries nothing
 		}
 	})
 	s.Step("an outside host is reached through the IP object of a peer", func() {
 		for _, c := range []*playground.Cluster{rome, milan} {
 			ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "outside"}}
-			ip.Spec.IP = nodeAddress(s, naples, naples.Worker(2)).String() // a server of no pod network
+			ip.Spec.IP = nodeAddress(s, naples, naples.Worker(2)).String() // a server outside of the pod networks
 			s.Must(c.Create(s.Context(), ip))
 		}
 		for _, test := range []struct {
@@ -134,13 +130,38 @@ func matrix(s *story.Story) {
 	p.removeHosts()
 }
 
-// reachesAll checks that a place in a cluster reaches every pod under the address that the cluster knows, and is seen under one that the
-// other cluster knows: a pod under its own, a node under one of the external addresses of its cluster.
+// datagrams checks that a pod of rome gets an answer to each of 200 datagrams to a pod of another cluster. The gateways replace a session that had no pong for
+// half a second, which loses the datagrams on their way. The same happens on a machine that is too busy to send pongs. So datagrams that are lost while the
+// gateways change their state do not count.
+func (p *people) datagrams(to string) {
+	p.Helper()
+	target := net.JoinHostPort(p.seen(p.Rome, to)[p.pods(to)[0].Name].String(), streamPort)
+	for attempt := 1; ; attempt++ {
+		before := elections(p.Story, p.Rome, cluster(p.Story, to))
+		trips, err := p.inside("home", 0).RoundTrips(p.Context(), "udp", target, 200)
+		p.Must(err)
+		if trips.P99 > 1e6 {
+			p.Errorf("the answers to datagrams from rome to %s took %.0f us at the 99th percentile", to, trips.P99)
+		}
+		if trips.Lost == 0 {
+			return
+		}
+		after := elections(p.Story, p.Rome, cluster(p.Story, to))
+		lost := fmt.Sprintf("%d of %d datagrams from rome to %s were lost in attempt %d", trips.Lost, trips.Sent, to, attempt)
+		if slices.Equal(before, after) || trips.Lost > 3 || attempt == 2 {
+			p.Fatalf("%s. What the gateways say about their states:\n%s", lost, strings.Join(after, "\n"))
+		}
+		fmt.Printf("             %s, while the gateways changed their state\n", lost)
+	}
+}
+
+// reachesAll checks that a pod or node of a cluster reaches every pod at its address in this cluster. The other cluster must see it under a known address: a
+// pod under its own address or view, a node under an external address of its cluster.
 func (p *people) reachesAll(from playground.Inside, c *playground.Cluster, node bool) {
 	p.Helper()
 	var authorities, names []string
 	targets := p.everyone(c)
-	if node { // a spoke's nodes are not known to the other spoke: only its pods are, by the objects of the hub
+	if node { // nodes of one provider are unknown to the other provider, because only the pods are exposed by the hub
 		for _, group := range p.groups {
 			if there := cluster(p.Story, group); c != p.Rome && there != p.Rome && there != c {
 				for name := range p.seen(c, group) {
@@ -160,7 +181,7 @@ func (p *people) reachesAll(from playground.Inside, c *playground.Cluster, node 
 		remote := netip.MustParseAddrPort(answer.Remote).Addr()
 		there := p.byID(answer.Cluster)
 		switch {
-		case node && there == c: // that is for the cluster's own network
+		case node && there == c: // traffic within a cluster is the task of the cluster's own network
 		case node:
 			if view := external(p.Story, there, c); !view.View.Contains(remote) {
 				p.Errorf("pod %s sees node %s of %s as %s, want an address of %s", answer.Pod, from.Name, c.ID, remote, view.View)
@@ -173,30 +194,119 @@ func (p *people) reachesAll(from playground.Inside, c *playground.Cluster, node 
 	}
 }
 
-// reachesService checks that only pods of a group answer under an address, and, asked often enough, more than one of them.
+// reachesService checks that only pods of a group answer at an address, and that each of them does. Kubernetes chooses the pod of each connection at random.
+// Twelve connections all reach the same one of two pods once in 2,048 times, and the story tests some 45 addresses. So it sends more requests until each pod
+// has answered.
 func (p *people) reachesService(from playground.Inside, authority, group string) {
 	p.Helper()
-	const often = 12
-	seen := map[string]bool{}
-	slow := 0
-	for _, answer := range p.asks(from, slices.Repeat([]string{authority}, often)...) {
-		seen[answer.Pod] = true
-		if answer.Milliseconds > 950 { // TCP sends the first packet again after a second
+	const often, most = 12, 5
+	pods := story.Names(p.pods(group))
+	seen := map[string]int{}
+	asked, slow := 0, 0
+	for ; asked < most; asked++ {
+		late := 0
+		for _, answer := range p.asks(from, slices.Repeat([]string{authority}, often)...) {
+			seen[answer.Pod]++
+			if answer.Milliseconds > 950 { // TCP retransmits the first packet after a second
+				late++
+			}
+		}
+		if late > often/2 {
 			slow++
 		}
+		// A machine that stalls for a second delays all twelve connections once. Lost packets delay most connections in each attempt.
+		decided := slow == 0 || asked >= 2
+		if decided && !slices.ContainsFunc(pods, func(name string) bool { return seen[name] == 0 }) {
+			asked++
+			break
+		}
 	}
-	if slow > often/2 {
-		p.Errorf("%d of %d connections from %s to %s took a second: their first packets are lost", slow, often, from.Name, authority)
+	if slow > asked/2 {
+		p.Errorf("%d of %d times, most of %d connections from %s to %s took a second: their first packets are lost", slow, asked, often, from.Name, authority)
 	}
-	for _, name := range story.Names(p.pods(group)) {
-		if !seen[name] {
-			p.Errorf("%s asked %s %d times, and pod %s of %s never answered, only %v", from.Name, authority, often, name, group, seen)
+	for _, name := range pods {
+		if seen[name] == 0 {
+			p.Errorf("%s asked %s %d times, and pod %s of %s never answered, only %v", from.Name, authority, asked*often, name, group, seen)
 		}
 		delete(seen, name)
 	}
 	if len(seen) > 0 {
 		p.Errorf("%s asked %s and was answered by %v, which are not of %s", from.Name, authority, seen, group)
 	}
+}
+
+// exposed sends requests to the node ports and the load balancer of a provider whose endpoints run in the other provider. It sends them from a pod and a node
+// of the provider, and from a node outside. Every request must be answered by a pod of the right group.
+func (p *people) exposed(hosts map[string]playground.Inside) {
+	p.Helper()
+	const often = 34 // from each of three places in two providers: 204 requests
+	groups := map[*playground.Cluster]string{p.Milan: "naples", p.Naples: "milan"}
+	for _, group := range groups {
+		p.Must(p.Rome.Create(p.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "public-" + group},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": group}, Ports: []corev1.ServicePort{{Name: "web", Port: 8080}},
+			},
+		}))
+	}
+	sent, hung := 0, 0
+	slowest := 0.0
+	for provider, group := range groups {
+		authorities := p.exposures(provider, "public-"+group)
+		p.endpoints(provider, "public-"+group, group)
+		names := story.Names(p.pods(group))
+		other := cluster(p.Story, group)
+		for _, from := range []playground.Inside{p.inside(provider.ID, 0), hosts[provider.Worker(2)], hosts[other.Worker(2)]} {
+			p.asks(from, authorities...) // repeated until the nodes of the provider have the rules of the new Service
+			var targets []string
+			for i := range often {
+				targets = append(targets, authorities[i%len(authorities)])
+			}
+			answers, err := from.WhoAmI(p.Context(), 3*time.Second, targets...)
+			p.Must(err)
+			for _, answer := range answers {
+				sent++
+				slowest = max(slowest, answer.Milliseconds)
+				switch {
+				case answer.Error != "":
+					hung++
+					p.Errorf("%s asks %s of %s for pods in %s: %s", from.Name, answer.URL, provider.ID, other.ID, answer.Error)
+				case !slices.Contains(names, answer.Pod):
+					p.Errorf("%s asks %s of %s, and %s of %s answers, want one of %v", from.Name, answer.URL, provider.ID, answer.Pod, answer.Cluster, names)
+				}
+			}
+		}
+	}
+	fmt.Printf("             %d requests, %d without an answer, the slowest took %.0f ms\n", sent, hung, slowest)
+	if sent < 200 {
+		p.Errorf("only %d requests were sent", sent)
+	}
+	for provider, group := range groups {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "public-" + group}}
+		p.Must(client.IgnoreNotFound(p.Rome.Delete(p.Context(), service)))
+		p.Gone(provider, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace(provider), Name: service.Name}}, soon)
+	}
+}
+
+// exposures waits until the Service of a provider has the address of a load balancer, and returns that and the node ports of both nodes, as HOST:PORT.
+func (p *people) exposures(c *playground.Cluster, name string) []string {
+	p.Helper()
+	var authorities []string
+	p.Eventually(soon, fmt.Sprintf("Service %s of %s to have an address", name, c.ID), func(ctx context.Context) error {
+		var service corev1.Service
+		if err := c.Get(ctx, client.ObjectKey{Namespace: p.namespace(c), Name: name}, &service); err != nil {
+			return err
+		}
+		if len(service.Status.LoadBalancer.Ingress) == 0 {
+			return fmt.Errorf("status %+v", service.Status)
+		}
+		authorities = []string{net.JoinHostPort(service.Status.LoadBalancer.Ingress[0].IP, webPort)}
+		for _, node := range []string{c.Worker(1), c.Worker(2)} {
+			authorities = append(authorities, net.JoinHostPort(nodeAddress(p.Story, c, node).String(), fmt.Sprint(service.Spec.Ports[0].NodePort)))
+		}
+		return nil
+	})
+	return authorities
 }
 
 func (p *people) byID(id string) *playground.Cluster {
@@ -259,7 +369,7 @@ func nodeAddress(s *story.Story, c *playground.Cluster, name string) netip.Addr 
 	return netip.Addr{}
 }
 
-// external is how a cluster sees the external CIDR of another one.
+// external returns how a cluster sees the external CIDR of another cluster.
 func external(s *story.Story, in, of *playground.Cluster) ipam.Remap {
 	s.Helper()
 	var list networkingv1beta1.ConfigurationList
@@ -273,7 +383,7 @@ func external(s *story.Story, in, of *playground.Cluster) ipam.Remap {
 	}
 }
 
-// viewOf waits until the IP object of a cluster has an address, and returns how another cluster sees it.
+// viewOf waits until the IP object of a cluster has an address, and returns the address at which another cluster sees it.
 func viewOf(s *story.Story, in, of *playground.Cluster, key client.ObjectKey) netip.Addr {
 	s.Helper()
 	var ip ipamv1alpha1.IP

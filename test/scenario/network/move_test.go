@@ -21,24 +21,24 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// moved is the namespace of the story of a volume that moves.
+// moved is the namespace of the volume that moves.
 const moved = "moved"
 
-// fill writes files of each kind.
+// fill is a command that writes files of each kind.
 const fill = `cd /data && mkdir -p deep/er empty && chmod 2750 deep && dd if=/dev/urandom of=deep/er/random bs=64k count=64 2>/dev/null &&
 echo text > plain && chmod 4711 plain && chown 1234:5678 plain && ln plain same && ln -s ../plain deep/link && ln -s nowhere dangling && mkfifo pipe &&
 truncate -s 8M sparse && i=0 && while [ $i -lt 200 ]; do echo $i > "deep/file $i"; i=$((i + 1)); done &&
 touch -d '2001-02-03 04:05:06' plain deep/er empty && touch -h -d '2002-03-04 05:06:07' dangling && sync`
 
-// list prints name, type and mode, owner, size, number of links and time of each file, the targets of links, and all checksums. The size of a directory is
-// up to its file system.
+// list is a command that prints name, type and mode, owner, size, number of links and time of each file, the targets of links, and all checksums. It omits the
+// size of directories, which depends on the file system.
 const list = `cd /data && find . ! -path './lost+found*' | sort | while IFS= read -r f; do
 if [ -d "$f" ]; then stat -c '%n %f %u %g %Y' "$f"; else stat -c '%n %f %u %g %s %h %Y' "$f"; fi
 [ ! -L "$f" ] || readlink "$f"
 [ ! -f "$f" ] || [ -L "$f" ] || sha256sum "$f"
 done`
 
-// move: a volume moves from rome to milan, on to naples and back. Each time all its files are as they were, and nothing is left of it elsewhere.
+// move: a volume moves from rome to milan, on to naples and back to rome. After each move, all files are unchanged, and no other cluster has any of its data.
 func move(s *story.Story) {
 	rome := s.Rome
 	s.Step("the engine keeps attributes, ACLs and holes", func() { engine(s) })
@@ -67,6 +67,7 @@ func move(s *story.Story) {
 		}
 		end(s)
 	})
+	s.Step("a claim of that name in milan stays as it is", func() { occupied(s) })
 	for _, target := range []string{"milan", "naples", worker} {
 		s.Step("it moves to "+target, func() {
 			said, err := moving(s, target)
@@ -89,13 +90,38 @@ func move(s *story.Story) {
 	}
 }
 
+// occupied moves the volume to milan, where a user already has a claim of the same name. The command reports that claim. No pod mounts it, and the claim in
+// rome is not replaced. A later command resumes the move once the name is free.
+func occupied(s *story.Story) {
+	s.Helper()
+	key, class := client.ObjectKey{Namespace: moved, Name: "data"}, "standard"
+	var before, after corev1.PersistentVolumeClaim
+	s.Must(s.Rome.Get(s.Context(), key, &before))
+	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: story.Twin(moved), Name: "data"}, Spec: before.Spec}
+	theirs.Spec.VolumeName, theirs.Spec.StorageClassName = "", &class
+	s.Must(s.Milan.Create(s.Context(), theirs))
+	said, err := moving(s, "milan")
+	if err == nil || !strings.Contains(said+err.Error(), "PersistentVolumeClaim data in namespace "+story.Twin(moved)+" of cluster milan was not created by this move") {
+		s.Errorf("it says %q and ends with %v", said, err)
+	}
+	s.Must(s.Milan.Get(s.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	if theirs.Status.Phase != corev1.ClaimPending || theirs.DeletionTimestamp != nil {
+		s.Errorf("the claim of a user of milan was used: %+v", theirs)
+	}
+	if s.Must(s.Rome.Get(s.Context(), key, &after)); after.UID != before.UID {
+		s.Errorf("the claim was replaced: %+v", after)
+	}
+	s.Must(s.Milan.Delete(s.Context(), theirs))
+	s.Gone(s.Milan, theirs, start)
+}
+
 // moving runs liqoctl move volume.
 func moving(s *story.Story, target string) (string, error) {
 	return s.Liqoctl(s.Context(), "move", "volume", "data", "--namespace", moved, "--node", target, "--kubeconfig", s.Rome.Kubeconfig,
 		"--timeout", "5m", "-o", "json")
 }
 
-// mounting is a pod on a node that mounts the volume.
+// mounting returns a pod on a node that mounts the volume.
 func mounting(node string, command ...string) *corev1.Pod {
 	pod := story.PodOn(node, moved, "shell", playground.Shell, command...)
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
@@ -105,7 +131,7 @@ func mounting(node string, command ...string) *corev1.Pod {
 	return pod
 }
 
-// look runs a command line in a pod with the volume, and returns what it prints.
+// look runs a command line in a pod with the volume, and returns its output.
 func look(s *story.Story, node, line string) string {
 	s.Helper()
 	s.Must(s.Rome.Create(s.Context(), mounting(node, "sleep", "infinity")))
@@ -126,7 +152,7 @@ func end(s *story.Story) {
 	s.Gone(s.Rome, pod, start)
 }
 
-// nowhereElse fails unless the only claim with data of the namespace is in the cluster of the target, and the claim still has its label.
+// nowhereElse fails unless the only claim with data of the namespace is in the target cluster, and the claim still has its label.
 func nowhereElse(s *story.Story, target string) {
 	s.Helper()
 	var claim corev1.PersistentVolumeClaim
@@ -139,7 +165,7 @@ func nowhereElse(s *story.Story, target string) {
 		if c == s.Rome {
 			namespace = "liqo-storage"
 		}
-		if c.ID == target || c == s.Rome && target == s.Rome.Worker(2) {
+		if c.ID == target || c == s.Rome && strings.HasPrefix(target, s.Rome.Name) {
 			wanted = 1
 		}
 		var claims corev1.PersistentVolumeClaimList
@@ -156,7 +182,7 @@ func nowhereElse(s *story.Story, target string) {
 	}
 }
 
-// engine copies a directory of this machine to a repository, removes it, and copies it back.
+// engine copies a directory of this machine to a repository, deletes the directory, and copies it back.
 func engine(s *story.Story) {
 	s.Helper()
 	dir := s.TempDir()
@@ -179,7 +205,7 @@ func engine(s *story.Story) {
 	sent, err := program.Run(s.Context(), []string{"send", root})
 	s.Must(err)
 	s.Must(errors.Join(os.RemoveAll(root), os.Mkdir(root, 0o700)))
-	for range 2 { // again, as after an interruption
+	for range 2 { // twice, as after an interruption
 		received, err := program.Run(s.Context(), []string{"receive", root})
 		s.Must(err)
 		if *received != *sent {

@@ -7,13 +7,13 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// budget is for everything, clusters included, on two cores.
+// budget is the limit for the whole suite, including the creation of the clusters, on two cores.
 const budget = 20 * time.Minute
 
-// TestStories tells all stories on one world, each of which leaves it as it was. One of them alone: -run TestStories/matrix.
+// TestStories runs all stories on one World. Each of them leaves it in the same state. To run one of them: -run TestStories/matrix.
 func TestStories(t *testing.T) {
 	pairs := []string{"--set", "networking.gatewayTemplates.replicas=2"}
-	// Pods of peers leave nodes that failed, also where the one who sees to that was on such a node.
+	// Pods of consumers on failed nodes are replaced. Two replicas of the controller manager make sure of that even if one of them was on the failed node.
 	forgetting := append(pairs, "--set", "controllerManager.replicas=2,controllerManager.config.enableNodeFailureController=true")
 	w := story.New(t, story.Plan{
 		Budget: budget,
@@ -37,10 +37,11 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "keys", keys)
 	w.Tell(t, "nat", nat)
 	w.Tell(t, "move", move)
+	w.Tell(t, "live", liveMove)
 	w.Tell(t, "command", command)
 	w.Tell(t, "disconnect", disconnect)
 	w.Tell(t, "leave", func(s *story.Story) { leave(s, before) })
-	// Whatever follows is on clusters that are told to make no network.
+	// The remaining stories run on clusters without Liqo's network.
 	disabled := []string{"--set", "networking.enabled=false"}
 	w.Plan.Install, w.Plan.Peer = map[string][]string{"rome": disabled, "milan": disabled, "naples": disabled}, nil
 	w.Tell(t, "without", without)

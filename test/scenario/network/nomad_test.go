@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// nomad is a pod of rome that runs on that node of milan, and leaves a node that is lost at once.
+// nomad creates a pod of rome on that node of milan. The pod is evicted as soon as its node is lost.
 func (p *people) nomad(node string) *corev1.Pod {
 	p.Helper()
 	p.Must(schedulable(p.Context(), p.Milan, p.Milan.Node(), false))
@@ -25,7 +25,7 @@ func (p *people) nomad(node string) *corev1.Pod {
 			Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(5)),
 		})
 	}
-	// If rome's webhooks were on the node that had no power, they answer only when it is known where they are now.
+	// If rome's webhooks ran on the node without power, their Service needs time until it routes to the new pods.
 	p.Eventually(start, "rome to take the pod", func(ctx context.Context) error { return p.Rome.Create(ctx, pod.DeepCopy()) })
 	now := p.PodReady(p.Rome, p.ns, pod.Name, start)
 	if there := p.Pod(p.Milan, p.namespace(p.Milan), pod.Name); there.Spec.NodeName != node {
@@ -40,10 +40,10 @@ func schedulable(ctx context.Context, c *playground.Cluster, node string, is boo
 	return c.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// moves waits until a pod of rome whose node in milan is lost runs on another one, and takes it away.
+// moves waits until a pod of rome, whose node in milan is lost, runs on another node, and then deletes it.
 func (p *people) moves(pod *corev1.Pod, from, to string) {
 	p.Helper()
-	// Kubernetes finds that out by itself, after about a minute.
+	// Kubernetes itself detects the loss only after about a minute.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: from}}
 	lost := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","message":"no power"}]}}`
 	p.Must(p.Milan.Status().Patch(p.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(lost))))

@@ -28,26 +28,27 @@ const (
 	start = 60 * time.Second
 	// soon is how long a change in one cluster may take to be in effect in another.
 	soon = 30 * time.Second
-	// webPort and streamPort are those of the test server.
+	// webPort and streamPort are ports of the test server.
 	webPort, streamPort = "8080", "9000"
 )
 
-// crowd is the namespace of the pods that stories have in common.
+// crowd is the namespace of the pods that several stories use.
 const crowd = "people"
 
-// everybody are all groups.
+// everybody lists all groups.
 var everybody = []string{"home", "milan", "naples"}
 
-// people are pods that stories have in common: two of rome on a node each, and as many in milan and naples, each group behind a Service of its name. They
-// stay from one story to the next, until disperse.
+// people are pods that several stories use: two of rome on a node each, and two each in milan and naples. Each group has a Service of its name. The pods stay
+// until disperse is called.
 type people struct {
 	*story.Story
 	ns string
-	// groups are the names of the Services that the story asks.
+	// groups are the groups that the story uses.
 	groups []string
 }
 
-// gather makes the groups, if no story before did, and waits until all of their pods are ready: "home" in rome, the others in the provider they are named by.
+// gather creates the groups if no earlier story did, and waits until all of their pods are ready. Group "home" runs in rome, the other groups in the provider
+// of that name.
 func gather(s *story.Story, groups ...string) *people {
 	p := &people{Story: s, ns: crowd, groups: groups}
 	s.Shares(crowd)
@@ -63,13 +64,13 @@ func gather(s *story.Story, groups ...string) *people {
 	return p
 }
 
-// complete waits until all pods of all groups are ready, and returns them as rome has them.
+// complete waits until all pods of all groups are ready in rome.
 func (p *people) complete(within time.Duration) {
 	p.Helper()
 	p.PodsReady(p.Rome, p.ns, 2*len(everybody), within)
 }
 
-// settle offloads the namespace and makes the pods.
+// settle offloads the namespace and creates the pods.
 func (p *people) settle() {
 	p.Helper()
 	p.Must(p.Rome.Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}))
@@ -86,7 +87,7 @@ func (p *people) settle() {
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": group}},
 		}}
-		// Without a request, the streams would get no processor while other programs start.
+		// Without a CPU request, the streams would get too little CPU time while other programs start.
 		pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 		pod.Containers[0].Env = []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: cluster(p.Story, group).ID}}
 		pod.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
@@ -103,11 +104,11 @@ func (p *people) settle() {
 	}
 }
 
-// disperse takes the pods and their namespace away, if they are there. Kubernetes looks at a namespace that is not empty yet only every few seconds, so the
-// pods go first.
+// disperse deletes the pods and their namespace, if they exist. The pods are deleted first, because Kubernetes checks only every few seconds whether a
+// namespace is empty.
 func disperse(s *story.Story) {
 	if s.Failed() {
-		return // whoever looks for the reason wants to see them
+		return // keep the pods for debugging
 	}
 	s.Shares(crowd)
 	s.Step("without the pods that stories share", func() {
@@ -131,12 +132,12 @@ func realNodes() *corev1.Affinity {
 	}}}
 }
 
-// cluster is the one where a group's pods run.
+// cluster returns the cluster in which a group's pods run.
 func cluster(s *story.Story, group string) *playground.Cluster {
 	return map[string]*playground.Cluster{"home": s.Rome, "milan": s.Milan, "naples": s.Naples}[group]
 }
 
-// namespace is what the story's namespace is called there.
+// namespace returns the name of the story's namespace in a cluster.
 func (p *people) namespace(c *playground.Cluster) string {
 	if c == p.Rome {
 		return p.ns
@@ -144,18 +145,18 @@ func (p *people) namespace(c *playground.Cluster) string {
 	return story.Twin(p.ns)
 }
 
-// pods are those of a group, as the cluster has them in which they run.
+// pods returns the pods of a group in the cluster where they run.
 func (p *people) pods(group string) []corev1.Pod {
 	p.Helper()
 	c := cluster(p.Story, group)
 	return p.Pods(c, p.namespace(c), client.MatchingLabels{"app": group})
 }
 
-// inside is a group's pod, to send from.
+// inside returns access to a pod of a group, to send from.
 func (p *people) inside(group string, number int) playground.Inside {
 	p.Helper()
 	var inside playground.Inside
-	// A node that has just started shows the containers of its pods as they were before it went.
+	// A node that has just started shows the containers of its pods in their former state.
 	p.Eventually(start, fmt.Sprintf("pod %d of %s to run", number, group), func(context.Context) error {
 		var err error
 		inside, err = playground.In(&p.pods(group)[number])
@@ -164,7 +165,7 @@ func (p *people) inside(group string, number int) playground.Inside {
 	return inside
 }
 
-// on is the pod of a group that runs on a node.
+// on returns the pod of a group that runs on a node.
 func (p *people) on(group, node string) corev1.Pod {
 	p.Helper()
 	pods := p.pods(group)
@@ -175,14 +176,20 @@ func (p *people) on(group, node string) corev1.Pod {
 	return pods[i]
 }
 
-// seen waits until a cluster knows both addresses of a group, and returns them by pod: where the cluster sees each.
+// seen waits until a cluster has endpoints for both pods of a group, and returns their addresses in this cluster by pod.
 func (p *people) seen(c *playground.Cluster, group string) map[string]netip.Addr {
+	p.Helper()
+	return p.endpoints(c, group, group)
+}
+
+// endpoints is like seen, for a Service with another name than the group.
+func (p *people) endpoints(c *playground.Cluster, service, group string) map[string]netip.Addr {
 	p.Helper()
 	want := story.Names(p.pods(group))
 	var found map[string]netip.Addr
-	p.Eventually(soon, fmt.Sprintf("%s to know the endpoints of Service %s", c.ID, group), func(ctx context.Context) error {
+	p.Eventually(soon, fmt.Sprintf("%s to know the endpoints of Service %s", c.ID, service), func(ctx context.Context) error {
 		var list discoveryv1.EndpointSliceList
-		if err := c.List(ctx, &list, client.InNamespace(p.namespace(c)), client.MatchingLabels{discoveryv1.LabelServiceName: group}); err != nil {
+		if err := c.List(ctx, &list, client.InNamespace(p.namespace(c)), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
 			return err
 		}
 		found = map[string]netip.Addr{}
@@ -206,7 +213,7 @@ func (p *people) seen(c *playground.Cluster, group string) map[string]netip.Addr
 	return found
 }
 
-// everyone is where a cluster sees all pods, by name.
+// everyone returns the addresses of all pods in a cluster, by name.
 func (p *people) everyone(c *playground.Cluster) map[string]netip.Addr {
 	p.Helper()
 	all := map[string]netip.Addr{}
@@ -216,7 +223,7 @@ func (p *people) everyone(c *playground.Cluster) map[string]netip.Addr {
 	return all
 }
 
-// stream begins to receive, at full speed if rate is 0, from a pod of a group to one of another.
+// stream starts to receive a stream from a pod of a group; with rate 0 at full speed.
 func (p *people) stream(from playground.Inside, c *playground.Cluster, group string, pod string, rate int) *playground.Stream {
 	p.Helper()
 	address := net.JoinHostPort(p.seen(c, group)[pod].String(), streamPort)
@@ -225,15 +232,15 @@ func (p *people) stream(from playground.Inside, c *playground.Cluster, group str
 	return stream
 }
 
-// flows ends a stream that must not have broken, stalled for longer than that, or come to less than 1 MiB, and prints what it was like. It
-// returns the longest stall.
+// flows ends a stream and prints its statistics. The stream must not have broken, stalled for longer than stall, or transferred less than 1 MiB. It returns the
+// longest stall.
 func (p *people) flows(stream *playground.Stream, stall time.Duration) time.Duration {
 	p.Helper()
 	_, longest := p.flowed(stream, stall)
 	return longest
 }
 
-// flowed is flows, for who looks at each stall.
+// flowed is like flows, for callers that evaluate each stall.
 func (p *people) flowed(stream *playground.Stream, stall time.Duration) (playground.Reception, time.Duration) {
 	p.Helper()
 	got, err := stream.Stop()
@@ -246,12 +253,12 @@ func (p *people) flowed(stream *playground.Stream, stall time.Duration) (playgro
 	case got.Bytes < 1<<20:
 		p.Errorf("the stream carried %d bytes: full packets don't pass", got.Bytes)
 	case longest > stall:
-		p.Errorf("the stream stalled for %v, and must not for longer than %v", longest, stall)
+		p.Errorf("the stream stalled for %v, and must not for longer than %v: its stalls are %v", longest, stall, got.Stalls)
 	}
 	return got, longest
 }
 
-// hosts makes a pod in the host network of every node of every cluster, and returns where to send from, by node.
+// hosts creates a pod with host network on every node of every cluster, and returns access to them by node.
 func (p *people) hosts() map[string]playground.Inside {
 	p.Helper()
 	insides := map[string]playground.Inside{}
@@ -283,7 +290,7 @@ func (p *people) hosts() map[string]playground.Inside {
 	return insides
 }
 
-// removeHosts takes them back.
+// removeHosts deletes the pods of hosts.
 func (p *people) removeHosts() {
 	p.Helper()
 	p.Step("without pods in the host network", func() {
@@ -297,7 +304,7 @@ func (p *people) removeHosts() {
 	})
 }
 
-// asks lets a place ask HOST:PORTs and hands over the answers, all of which have to come within a while.
+// asks sends requests to each HOST:PORT from a pod or node, and returns the answers. All of them have to arrive.
 func (p *people) asks(from playground.Inside, authorities ...string) []playground.Answer {
 	p.Helper()
 	var answers []playground.Answer
@@ -323,7 +330,7 @@ func (p *people) asks(from playground.Inside, authorities ...string) []playgroun
 	return answers
 }
 
-// refused checks that none of them answers.
+// refused checks that none of the addresses answers.
 func (p *people) refused(from playground.Inside, authorities ...string) {
 	p.Helper()
 	answers, err := from.WhoAmI(p.Context(), time.Second, authorities...)

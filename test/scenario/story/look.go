@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,24 +23,26 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Transport is how exec, attach and port-forward reach the API server.
+// Transport is the protocol by which exec, attach and port-forward reach the API server.
 type Transport string
 
-// Transports: what kubectl uses now, and what clients before Kubernetes 1.31 used.
+// Transports: what current kubectl uses, and what clients before Kubernetes 1.31 used.
 const (
 	WebSocket Transport = "WebSocket"
 	SPDY      Transport = "SPDY"
 )
 
-// Logs returns what a container has said, as "kubectl logs" with these options would.
+// Logs returns the log of a container, as "kubectl logs" with these options would.
 func (s *Story) Logs(c *playground.Cluster, namespace, pod string, options corev1.PodLogOptions) string {
 	s.Helper()
 	data, err := c.Set.CoreV1().Pods(namespace).GetLogs(pod, &options).DoRaw(s.Context())
-	s.Must(err)
+	if err != nil { // the error alone does not contain the body of the response
+		s.Fatalf("reading the logs of %s/%s: %v: %s", namespace, pod, err, data)
+	}
 	return string(data)
 }
 
-// Follow hands over the lines that a container says from now on, one by one as they come, until take has enough.
+// Follow passes the lines that a container logs from now on to take, one by one, until take returns true.
 func (s *Story) Follow(c *playground.Cluster, namespace, pod string, within time.Duration, take func(line string) (enough bool)) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), within)
@@ -53,7 +56,7 @@ func (s *Story) Follow(c *playground.Cluster, namespace, pod string, within time
 	s.Fatalf("following the logs of %s/%s ended too early: %v", namespace, pod, lines.Err())
 }
 
-// LogStream opens the stream of what a container says, from its first line on. It lasts until stop is called or the story ends.
+// LogStream opens the stream of a container's log, from its first line on. It lasts until stop is called or the story ends.
 func (s *Story) LogStream(c *playground.Cluster, namespace, pod string) (lines *bufio.Scanner, stop context.CancelFunc) {
 	s.Helper()
 	ctx, stop := context.WithCancel(s.Context())
@@ -69,19 +72,42 @@ func (s *Story) follow(ctx context.Context, c *playground.Cluster, namespace, po
 	return bufio.NewScanner(stream)
 }
 
-// Said is what a command in a container did.
+// Said is the result of a command in a container.
 type Said struct {
 	Out, Err string
 	Code     int
 }
 
-// Exec runs a command in a container with an input, and waits for its end.
+// attempts is how often Exec runs a command that seems to end with neither output nor an exit code.
+const attempts = 3
+
+// Exec runs a command in a container and waits for its end. If input is empty, there is no stdin stream. Otherwise each hop of Kubernetes could lose the output
+// of a command that ends before the end of its input has arrived.
+//
+// On a busy machine, Kubernetes sometimes closes the connection before it has sent the end of the answer, also where Liqo is not involved. Clients get no error
+// then: they see success. So Exec runs a command again whose answer is empty. The command must be repeatable.
 func (s *Story) Exec(c *playground.Cluster, transport Transport, namespace, pod, input string, command ...string) Said {
 	s.Helper()
-	options := &corev1.PodExecOptions{Command: command, Stdin: true, Stdout: true, Stderr: true}
-	said, err := s.stream(c, transport, namespace, pod, "exec", options, bytes.NewBufferString(input))
-	s.Must(err)
+	options := &corev1.PodExecOptions{Command: command, Stdin: input != "", Stdout: true, Stderr: true}
+	var said Said
+	for n := 0; n < attempts && said == (Said{}); n++ {
+		if n > 0 {
+			fmt.Printf("             no answer of %q in %s/%s, once more\n", command, namespace, pod)
+		}
+		var stdin io.Reader
+		if input != "" {
+			stdin = strings.NewReader(input)
+		}
+		var err error
+		said, err = s.stream(c, transport, namespace, pod, "exec", options, stdin)
+		s.Must(err)
+	}
 	return said
+}
+
+// TryExec is Exec without an input, for a container that may not be reachable yet. It returns the error instead of ending the story.
+func (s *Story) TryExec(c *playground.Cluster, namespace, pod string, command ...string) (Said, error) {
+	return s.stream(c, WebSocket, namespace, pod, "exec", &corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, nil)
 }
 
 // Attach sends a line to the first process of a container and returns the first line of its answer.
@@ -101,7 +127,7 @@ type Session struct {
 	done    chan error
 }
 
-// Session runs a command in a container. It lasts until it is closed or the story ends.
+// Session runs a command in a container and returns the connection to it. The connection lasts until it is closed or the story ends.
 func (s *Story) Session(c *playground.Cluster, transport Transport, namespace, pod string, command ...string) *Session {
 	s.Helper()
 	session := s.open(c, transport, namespace, pod, "exec", &corev1.PodExecOptions{Command: command, Stdin: true, Stdout: true, Stderr: true})
@@ -119,7 +145,7 @@ func (s *Story) open(c *playground.Cluster, transport Transport, namespace, pod,
 	session := &Session{story: s, feed: feed, answers: bufio.NewReader(answers), cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: out, Stderr: io.Discard})
-		// Whoever still writes or waits for an answer learns that the connection ended.
+		// A pending write or read returns an error, because the connection has ended.
 		ended := errors.Join(io.EOF, err)
 		_, _ = out.CloseWithError(ended), input.CloseWithError(ended)
 		session.done <- err
@@ -127,7 +153,7 @@ func (s *Story) open(c *playground.Cluster, transport Transport, namespace, pod,
 	return session
 }
 
-// Ask sends a line and returns the line that the process answers.
+// Ask sends a line and returns the line with which the process answers.
 func (s *Session) Ask(line string) string {
 	s.story.Helper()
 	late := time.AfterFunc(20*time.Second, s.cancel)
@@ -180,7 +206,7 @@ func at(c *playground.Cluster, namespace, pod, verb string, options runtime.Obje
 	return request.URL()
 }
 
-// Forward opens a local port to a port of the pod, gets the path over HTTP through it, and returns the answer.
+// Forward opens a local port to a port of the pod, sends a GET request for the path through it, and returns the body of the response.
 func (s *Story) Forward(c *playground.Cluster, transport Transport, namespace, pod string, port int, path string) string {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Recorder remembers every pod that was ever in a namespace, also those that came and went.
+// Recorder records every pod that was ever in a namespace, including pods that were deleted since.
 type Recorder struct {
 	story     *Story
 	cluster   *playground.Cluster
@@ -27,16 +27,16 @@ type Recorder struct {
 	pods map[types.UID]*recorded
 }
 
-// recorded is what was seen of a pod.
+// recorded is the recorded state of a pod.
 type recorded struct {
 	name string
 	// version is the last resource version.
 	version string
-	// containers that were seen running.
+	// containers that were observed running
 	containers []string
 }
 
-// Record begins to watch a namespace, until End or the end of the story.
+// Record starts to watch a namespace. The watch lasts until End or the end of the story.
 func (s *Story) Record(c *playground.Cluster, namespace string) *Recorder {
 	s.Helper()
 	ctx, end := context.WithCancel(s.Context())
@@ -55,7 +55,7 @@ func (s *Story) Record(c *playground.Cluster, namespace string) *Recorder {
 	return r
 }
 
-// End ends the watch; what was seen stays.
+// End ends the watch and keeps what was recorded.
 func (r *Recorder) End() { r.end() }
 
 func (r *Recorder) see(object any) {
@@ -78,7 +78,7 @@ func (r *Recorder) see(object any) {
 	}
 }
 
-// Pods returns the names of all pods that there were up to now, sorted; a name appears as often as there was another pod of that name.
+// Pods returns the names of all pods that have existed so far, sorted. A name appears once for each pod of that name.
 func (r *Recorder) Pods() []string {
 	r.story.Helper()
 	r.catchUp()
@@ -92,7 +92,7 @@ func (r *Recorder) Pods() []string {
 	return names
 }
 
-// Started counts the containers that ran up to now.
+// Started counts the containers that have run so far.
 func (r *Recorder) Started() int {
 	r.story.Helper()
 	r.catchUp()
@@ -100,7 +100,7 @@ func (r *Recorder) Started() int {
 	return started
 }
 
-// SoFar counts the pods, and the containers that ran, of which the watch has told. It is a moment behind the cluster.
+// SoFar counts the pods, and the containers that ran, as far as the watch has reported them. It may lag behind the cluster.
 func (r *Recorder) SoFar() (pods, started int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,10 +110,10 @@ func (r *Recorder) SoFar() (pods, started int) {
 	return len(r.pods), started
 }
 
-// catchUp waits until the watch has told of everything that happened up to now.
+// catchUp waits until the watch has reported everything that happened before this call.
 func (r *Recorder) catchUp() {
 	r.story.Helper()
-	r.story.Eventually(10*time.Second, "the watch of "+r.namespace+" in "+r.cluster.ID, func(ctx context.Context) error {
+	r.story.Eventually(time.Minute, "the watch of "+r.namespace+" in "+r.cluster.ID, func(ctx context.Context) error {
 		pods, err := r.story.TryPods(ctx, r.cluster, r.namespace)
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ func (r *Recorder) catchUp() {
 	})
 }
 
-// has returns an error unless the pod was seen as it is, or later.
+// has returns an error unless the present state of the pod, or a later one, was recorded.
 func (r *Recorder) has(pod *corev1.Pod) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

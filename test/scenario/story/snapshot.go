@@ -20,10 +20,10 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Snapshot is every object a cluster holds: what it says, as YAML, by resource, namespace and name.
+// Snapshot holds every object of a cluster: its content as YAML, by resource, namespace and name.
 type Snapshot map[string]string
 
-// ignored are the resources that a snapshot leaves out, each with its reason.
+// ignored returns the reason why a snapshot leaves out a resource, and whether it does.
 func ignored(resource string) (why string, is bool) {
 	why, is = map[string]string{
 		"events":            "a record of what happened; the API server forgets it after an hour",
@@ -32,7 +32,7 @@ func ignored(resource string) (why string, is bool) {
 	return why, is
 }
 
-// churns are the resources whose contents change by themselves; only their names count.
+// churns returns the reason why the content of a resource changes by itself, and whether it does. Only the names of such objects are compared.
 func churns(resource string) (why string, is bool) {
 	why, is = map[string]string{
 		"endpoints":            "computed from pods, whose addresses change when their node restarts",
@@ -44,8 +44,8 @@ func churns(resource string) (why string, is bool) {
 	return why, is
 }
 
-// series tells whether an object is one of those that come with every start or installation, and returns the name that all of them count
-// under: what was there once must be there still, and what was not must not be, but how many there are says nothing.
+// series reports whether an object is one of a series that a start or an installation continues, and returns the common name of the series. Snapshots compare
+// only whether a series exists, not how many objects it has.
 func series(resource, name string) (string, bool) {
 	for _, s := range []struct{ resource, prefix, why string }{
 		{"secrets", "sh.helm.release.v1.liqo.v", "Helm keeps a history of installations"},
@@ -58,12 +58,12 @@ func series(resource, name string) (string, bool) {
 	return name, false
 }
 
-// counted is what objects count under whose names mean nothing: that there are as many as before is what matters.
+// counted returns the name under which objects with generated names are counted. Snapshots compare only their number.
 func counted(resource string, item unstructured.Unstructured) string {
 	switch {
-	case resource == "pods" && item.GetGenerateName() != "": // its controller replaces it
+	case resource == "pods" && item.GetGenerateName() != "": // its controller replaces such a pod under another name
 		return item.GetNamespace() + "/" + item.GetGenerateName() + "*"
-	case resource == "ipaddresses": // of a Service, which names it
+	case resource == "ipaddresses": // belongs to a Service, which is named in it
 		return "*"
 	}
 	return ""
@@ -72,7 +72,7 @@ func counted(resource string, item unstructured.Unstructured) string {
 // Take lists every object of every resource that can be listed.
 func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 	lists, err := discovery.ServerPreferredResources(c.Set.Discovery())
-	if err != nil {
+	if err := withoutMeasured(err); err != nil {
 		return nil, fmt.Errorf("discovering resources of %s: %w", c.ID, err)
 	}
 	objects, err := dynamic.NewForConfig(c.Config)
@@ -85,7 +85,7 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		if version.Group == "metrics.k8s.io" { // measured when it is asked for, never stored
+		if version.Group == measured {
 			continue
 		}
 		for _, resource := range list.APIResources {
@@ -94,7 +94,7 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 			}
 			found, err := objects.Resource(version.WithResource(resource.Name)).List(ctx, metav1.ListOptions{})
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue // the resource has just gone
+				continue // the resource was deleted meanwhile
 			}
 			if err != nil {
 				return nil, fmt.Errorf("listing %s of %s: %w", resource.Name, c.ID, err)
@@ -117,7 +117,25 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 	return snapshot, nil
 }
 
-// content is what an object says, without what tells only when and by whom it was written, and without its status.
+// measured is the API group of measurements, which are computed for each request and never stored.
+const measured = "metrics.k8s.io"
+
+// withoutMeasured returns the error of a discovery, or nil if only the group measured is missing. The server of that group needs half a minute after its node
+// was powered on.
+func withoutMeasured(err error) error {
+	groups, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if !partial {
+		return err
+	}
+	for version := range groups {
+		if version.Group != measured {
+			return err
+		}
+	}
+	return nil
+}
+
+// content returns the content of an object, without its status and without the fields that only record when and by whom it was written.
 func content(resource string, item unstructured.Unstructured) (string, error) {
 	if _, is := churns(resource); is {
 		return "", nil
@@ -130,14 +148,14 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	switch resource {
 	case "nodes":
 		withoutConditions(object)
-	case "quotas": // what is shared follows what is free, here and in the VirtualNode
+	case "quotas": // shared resources depend on the free resources, in the Quota and in the VirtualNode
 		unstructured.RemoveNestedField(object, "spec", "resources")
 	case "virtualnodes":
 		unstructured.RemoveNestedField(object, "spec", "resourceQuota", "hard")
-	case "pods": // which replica of a gateway is at work is no property of the pod
+	case "pods": // which replica of a gateway is active is not part of the pod's content
 		unstructured.RemoveNestedField(object, "metadata", "labels", "networking.liqo.io/active")
 	}
-	// An owner that was made again has another UID.
+	// An owner that was recreated has another UID.
 	if owners, found, err := unstructured.NestedSlice(object, "metadata", "ownerReferences"); err == nil && found {
 		for _, owner := range owners {
 			if fields, ok := owner.(map[string]any); ok {
@@ -152,14 +170,14 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding %s %s: %w", resource, item.GetName(), err)
 	}
-	if resource == "secrets" { // differences are printed
+	if resource == "secrets" { // differences are printed, so replace the content of a Secret
 		sum := sha256.Sum256(data)
 		return hex.EncodeToString(sum[:]), nil
 	}
 	return string(data), nil
 }
 
-// withoutConditions takes from a Node what the node controller derives from its conditions, a few seconds after they change.
+// withoutConditions removes from a Node the fields that the node controller derives from its conditions, a few seconds after they change.
 func withoutConditions(node map[string]any) {
 	for _, label := range []string{"beta.kubernetes.io/arch", "beta.kubernetes.io/os"} {
 		unstructured.RemoveNestedField(node, "metadata", "labels", label)
@@ -180,7 +198,7 @@ func withoutConditions(node map[string]any) {
 	}
 }
 
-// Differs tells what came, went and changed, or returns nil.
+// Differs returns an error that lists the created, deleted and changed objects, nil if there are none.
 func (s Snapshot) Differs(now Snapshot) error {
 	var lines []string
 	for key, text := range now {

@@ -20,10 +20,10 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// lastLines is how much of a component's log is printed.
+// lastLines is the number of lines of a component's log that are printed.
 const lastLines = 60
 
-// Describe prints the state of clusters for whoever has to find out why a test failed that works in these namespaces.
+// Describe prints the state of the clusters, for the analysis of a failed test. namespaces are the namespaces that the test uses.
 func Describe(ctx context.Context, namespaces []string, clusters ...*playground.Cluster) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -44,7 +44,7 @@ func Describe(ctx context.Context, namespaces []string, clusters ...*playground.
 	}
 }
 
-// print writes the status of objects, and what keeps those that are being deleted.
+// print writes the status of objects, and the finalizers of those that are being deleted.
 func print(ctx context.Context, c *playground.Cluster, list client.ObjectList) {
 	if err := c.List(ctx, list); err != nil {
 		fmt.Printf("%T: %v\n", list, err)
@@ -68,7 +68,7 @@ func print(ctx context.Context, c *playground.Cluster, list client.ObjectList) {
 	}
 	kind := strings.TrimSuffix(fmt.Sprintf("%T", list), "List")
 	for _, o := range objects.Items {
-		// Certificates and images are long and say little.
+		// Leave out long values with little information, such as certificates and images.
 		for _, long := range []string{"images", "authParams", "template", "csr", "publicKey", "signature"} {
 			delete(o.Status, long)
 			delete(o.Spec, long)
@@ -125,7 +125,7 @@ func describeEvents(ctx context.Context, c *playground.Cluster, namespaces []str
 	}
 }
 
-// components prints the last words of what is ours.
+// components prints the ends of the logs of Liqo's components.
 func components(ctx context.Context, c *playground.Cluster) {
 	all, err := pods(ctx, c, "")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,24 +20,24 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// Story is a test on the world. Its clients' requests end with it.
+// Story is a test on a World. Requests of its clients are cancelled when it ends.
 type Story struct {
 	*testing.T
 	*World
 	name string
-	// together says that other stories are told at the same time, so that each line has to say whose it is.
+	// together means that other stories run at the same time, so that each printed line needs the name of its story.
 	together bool
-	// step is what is being done.
+	// step is the title of the current step.
 	step       string
 	namespaces []string
-	// shared are namespaces that stay for other stories.
+	// shared are namespaces that other stories use too, and that therefore stay.
 	shared []string
 	before map[*playground.Cluster]Snapshot
 	others []string
 }
 
-// Tell runs one story as a subtest. Liqo is installed and peered before; afterwards, unless the story says so itself by calling
-// Leaves, everything has to be as it was.
+// Tell runs one story as a subtest. Before it, Liqo is installed and the clusters are peered. After it, all clusters must be in the same state as before,
+// unless the story has uninstalled Liqo.
 func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 	t.Helper()
 	w.tell(t, name, func(s *Story) {
@@ -47,10 +47,17 @@ func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 		s.removeNamespaces()
 		if installed, err := w.Installed(s.Context(), w.Rome); err != nil || !installed {
 			s.Must(err)
-			return // the story took everything down, and has compared with the empty clusters
+			return // the story has uninstalled everything and has compared with the empty clusters itself
 		}
 		s.nothingLeft()
 	})
+}
+
+// TellBefore runs a story as a subtest before Liqo is installed. Clusters that the story installs stay installed for the later stories. It must not install
+// rome, because an installation of rome means that all clusters are ready.
+func (w *World) TellBefore(t *testing.T, name string, body func(s *Story)) {
+	t.Helper()
+	w.tell(t, name, body)
 }
 
 // Named is a story and the name of its subtest.
@@ -59,24 +66,29 @@ type Named struct {
 	Body func(s *Story)
 }
 
-// TellTogether runs stories side by side, each as a subtest. They touch nothing but namespaces of their own. When the last one has ended, a subtest of
-// its own, "nothing-left", compares with what there was before the first one.
+// atOnce is how many stories TellTogether runs at the same time. More of them overload two cores: pods then take longer to start than the stories wait.
+const atOnce = 4
+
+// TellTogether runs stories in parallel, each as a subtest, and starts them in the given order. They may change only their own namespaces. After the last one,
+// the subtest "nothing-left" compares the clusters with their state before the first one.
 func (w *World) TellTogether(t *testing.T, stories ...Named) {
 	t.Helper()
 	first := &Story{T: t, World: w}
 	w.ready(first)
 	before := w.snapshots(first)
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for _, told := range stories {
-		group.Go(func() {
+		group.Go(func() error {
 			w.tell(t, told.Name, func(s *Story) {
 				s.together = true
 				told.Body(s)
 				s.removeNamespaces()
 			})
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // the subtests report the failures
 	w.tell(t, "nothing-left", func(s *Story) {
 		s.before = before
 		s.nothingLeft()
@@ -100,7 +112,7 @@ func (w *World) tell(t *testing.T, name string, body func(s *Story)) {
 	})
 }
 
-// nothingLeft waits until every cluster is as it was before.
+// nothingLeft waits until every cluster is in the same state as before the story.
 func (s *Story) nothingLeft() {
 	s.Helper()
 	s.Step("nothing is left", func() {
@@ -120,8 +132,8 @@ func (w *World) snapshots(s *Story) map[*playground.Cluster]Snapshot {
 	return all
 }
 
-// Renewed says that objects were given other contents on purpose, or other names, which stay: all those that have one of the parts in how
-// a Snapshot names them.
+// Renewed declares that the story has intentionally changed or renamed objects. The comparison at the end ignores all objects whose key in a Snapshot contains
+// one of the parts.
 func (s *Story) Renewed(c *playground.Cluster, parts ...string) {
 	s.Helper()
 	now, err := Take(s.Context(), c)
@@ -137,10 +149,10 @@ func (s *Story) Renewed(c *playground.Cluster, parts ...string) {
 	maps.Copy(s.before[c], now)
 }
 
-// Others says that objects are not of this story, and may change: those that have one of the parts in how a Snapshot names them.
+// Others declares that other programs may change objects. The comparison ignores all objects whose key in a Snapshot contains one of the parts.
 func (s *Story) Others(parts ...string) { s.others = append(s.others, parts...) }
 
-// Shares says that an offloaded namespace of rome is there for other stories as well, so that it may come, stay and go.
+// Shares declares that other stories use an offloaded namespace of rome too. So the comparison ignores that namespace.
 func (s *Story) Shares(namespace string) {
 	s.shared = append(s.shared, namespace)
 	s.Others("namespaces "+namespace, " "+namespace+"/", " "+Twin(namespace)+"/", "namespacemaps ", "ipaddresses *")
@@ -154,7 +166,7 @@ func (s *Story) without(snapshot Snapshot) Snapshot {
 	return left
 }
 
-// Same waits until the cluster holds what it held before, and fails with the difference.
+// Same waits until the cluster has the same objects as in the snapshot before. If it does not, the story fails with the difference.
 func (s *Story) Same(c *playground.Cluster, before Snapshot) {
 	s.Helper()
 	s.Eventually(90*time.Second, c.ID+" to be as it was", func(ctx context.Context) error {
@@ -166,7 +178,7 @@ func (s *Story) Same(c *playground.Cluster, before Snapshot) {
 	})
 }
 
-// Step does a part of the story and prints its title and how long it took.
+// Step runs a part of the story, and prints its title and duration.
 func (s *Story) Step(title string, do func()) {
 	s.Helper()
 	s.step = title
@@ -176,7 +188,7 @@ func (s *Story) Step(title string, do func()) {
 	say(title, do)
 }
 
-// Errorf notes that the story is not true, and goes on.
+// Errorf reports a failure and lets the story continue.
 func (s *Story) Errorf(format string, args ...any) {
 	s.Helper()
 	s.failed(fmt.Sprintf(format, args...))
@@ -189,7 +201,7 @@ func (s *Story) Error(args ...any) {
 	s.Errorf("%s", strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 }
 
-// Fatalf ends the story: it is not true.
+// Fatalf reports a failure and ends the story.
 func (s *Story) Fatalf(format string, args ...any) {
 	s.Helper()
 	s.failed(fmt.Sprintf(format, args...))
@@ -202,7 +214,7 @@ func (s *Story) Fatal(args ...any) {
 	s.Fatalf("%s", strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 }
 
-// Must ends the story if there is an error.
+// Must ends the story if err is not nil.
 func (s *Story) Must(err error) {
 	s.Helper()
 	if err != nil {
@@ -210,7 +222,7 @@ func (s *Story) Must(err error) {
 	}
 }
 
-// Eventually asks until check returns nil, and ends the story with its last error if that takes longer than within.
+// Eventually repeats check until it returns nil. If that takes longer than within, the story ends with the last error of check.
 func (s *Story) Eventually(within time.Duration, what string, check func(context.Context) error) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), within)
@@ -219,7 +231,7 @@ func (s *Story) Eventually(within time.Duration, what string, check func(context
 	defer tick.Stop()
 	var last error
 	for {
-		// A check that is cut short by the deadline says less than the one before it.
+		// A check that is cancelled by the deadline returns a less useful error than the previous one.
 		if err := check(ctx); err == nil {
 			return
 		} else if ctx.Err() == nil {
@@ -233,7 +245,7 @@ func (s *Story) Eventually(within time.Duration, what string, check func(context
 	}
 }
 
-// Offload makes a namespace in rome and offloads it to all providers; its twin there is called name-rome. The story's end deletes it.
+// Offload creates a namespace in rome and offloads it to all providers. The remote namespace is called name-rome. The end of the story deletes it.
 func (s *Story) Offload(name string, flags ...string) {
 	s.Helper()
 	s.Namespace(name, nil)
@@ -241,17 +253,17 @@ func (s *Story) Offload(name string, flags ...string) {
 	s.Must(err)
 }
 
-// Namespace makes a namespace in rome. The story's end deletes it.
+// Namespace creates a namespace in rome. The end of the story deletes it.
 func (s *Story) Namespace(name string, labels map[string]string) {
 	s.Helper()
 	s.Must(s.Rome.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
 	s.namespaces = append(s.namespaces, name)
 }
 
-// Twin is the name of an offloaded namespace in the providers.
+// Twin returns the name of the remote namespace of an offloaded namespace.
 func Twin(namespace string) string { return namespace + "-rome" }
 
-// tidy takes the namespaces of a story that failed away, as far as that goes, so that the next one does not fail because of them.
+// tidy deletes the namespaces of a failed story as far as possible, so that the next story does not fail because of them.
 func (s *Story) tidy() {
 	if os.Getenv(EnvKeep) != "" {
 		return
@@ -259,22 +271,24 @@ func (s *Story) tidy() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), 90*time.Second)
 	defer cancel()
 	for _, name := range s.namespaces {
-		_, err := s.Liqoctl(ctx, "unoffload", "namespace", name, "--kubeconfig", s.Rome.Kubeconfig)
+		// The namespace's volumes would block the deletion of remote namespaces and virtual nodes.
+		_, unoffload := s.Liqoctl(ctx, "unoffload", "namespace", name, "--delete-volumes", "--kubeconfig", s.Rome.Kubeconfig)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		for err = errors.Join(err, s.Rome.Delete(ctx, namespace)); err == nil && ctx.Err() == nil; {
+		err := s.Rome.Delete(ctx, namespace)
+		for err == nil && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
 			case <-time.After(200 * time.Millisecond):
 			}
 			err = s.Rome.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
 		}
-		if client.IgnoreNotFound(err) != nil {
-			fmt.Printf("---- namespace %s of %s stays: %v\n", name, s.Rome.ID, err)
+		if err == nil || client.IgnoreNotFound(err) != nil {
+			fmt.Printf("---- namespace %s of %s stays: %v\n", name, s.Rome.ID, errors.Join(unoffload, err))
 		}
 	}
 }
 
-// removeNamespaces deletes what Offload made, twins included.
+// removeNamespaces deletes the namespaces that Offload created, and waits until their remote namespaces are gone.
 func (s *Story) removeNamespaces() {
 	s.Helper()
 	if len(s.namespaces) == 0 {
@@ -283,7 +297,7 @@ func (s *Story) removeNamespaces() {
 	s.Step("delete the namespace in rome", func() {
 		for _, name := range s.namespaces {
 			s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
-			// Kubernetes itself would delete the pods only at its first look, after 5 s.
+			// Kubernetes itself would delete the pods only 5 s later.
 			s.Must(s.Rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(name)))
 		}
 		for _, name := range s.namespaces {
@@ -299,7 +313,7 @@ func (s *Story) removeNamespaces() {
 	})
 }
 
-// deleted waits until a namespace of rome that is being deleted is gone. Kubernetes empties it after 5 s. As long as pods remain, it looks again after
+// deleted waits until a namespace of rome that is being deleted is gone. Kubernetes empties it after 5 s. As long as pods remain, it checks again after
 // another 5, 10, 20 and 40 s, or 5 s after the namespace was changed. So the namespace is changed once, when its last pod is gone.
 func (s *Story) deleted(name string, within time.Duration) {
 	s.Helper()
@@ -324,7 +338,7 @@ func (s *Story) deleted(name string, within time.Duration) {
 	})
 }
 
-// Gone waits until the object is not there.
+// Gone waits until the object no longer exists.
 func (s *Story) Gone(c *playground.Cluster, object client.Object, within time.Duration) {
 	s.Helper()
 	key := client.ObjectKeyFromObject(object)

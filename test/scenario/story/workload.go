@@ -15,26 +15,26 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// PodOn is a pod for the virtual node called node, of one container that runs a command of its image, the entrypoint if there is none.
+// PodOn returns a pod for the virtual node called node, with one container that runs the command; without a command, the entrypoint of its image.
 func PodOn(node, namespace, name, image string, command ...string) *corev1.Pod {
 	grace := int64(1)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{corev1.LabelHostname: node},
-			TerminationGracePeriodSeconds: &grace, // a shell as the first process takes no notice of SIGTERM
+			TerminationGracePeriodSeconds: &grace, // a shell as the first process ignores SIGTERM
 			Containers:                    []corev1.Container{{Name: "main", Image: image, Command: command}},
 		},
 	}
 }
 
-// Asking is the command of a pod that requests a URL five times a second, once it was answered for the first time. Answers counts what it prints.
+// Asking returns the command of a pod that requests a URL five times a second, starting with the first successful request. Answers evaluates its output.
 func Asking(url string) []string {
 	return []string{"/bin/sh", "-c", fmt.Sprintf("until testserver get %[1]s; do sleep 0.2; done >/dev/null 2>&1;"+
 		" while true; do why=$(testserver get -timeout 2s %[1]s 2>&1 >/dev/null) && echo well || echo \"failed $(date +%%T) $why\"; sleep 0.2; done", url)}
 }
 
-// Answers tells of a pod of Asking in a few words. It prints the requests that were not answered, and counts them.
+// Answers summarizes the output of a pod of Asking. It prints the failed requests and returns their number.
 func (s *Story) Answers(c *playground.Cluster, namespace, name string) (text string, failed int) {
 	s.Helper()
 	answered := 0
@@ -50,7 +50,7 @@ func (s *Story) Answers(c *playground.Cluster, namespace, name string) (text str
 	return fmt.Sprintf("%d requests were answered, %d were not", answered, failed), failed
 }
 
-// DeploymentOn makes many copies of such a pod.
+// DeploymentOn returns a Deployment of such pods.
 func DeploymentOn(node, namespace, name string, replicas int32, image string, command ...string) *appsv1.Deployment {
 	pod := PodOn(node, namespace, name, image, command...)
 	return &appsv1.Deployment{
@@ -71,7 +71,7 @@ func (s *Story) Pods(c *playground.Cluster, namespace string, selector ...client
 	return pods
 }
 
-// TryPods is Pods for a cluster that may not answer yet.
+// TryPods is Pods for a cluster that may not respond yet.
 func (s *Story) TryPods(ctx context.Context, c *playground.Cluster, namespace string) ([]corev1.Pod, error) {
 	return pods(ctx, c, namespace)
 }
@@ -98,7 +98,7 @@ func (s *Story) Pod(c *playground.Cluster, namespace, name string) *corev1.Pod {
 	return &pod
 }
 
-// Only returns the one pod with these labels.
+// Only returns the pod with these labels, of which there must be exactly one.
 func (s *Story) Only(c *playground.Cluster, namespace string, labels client.MatchingLabels) *corev1.Pod {
 	s.Helper()
 	pods := s.Pods(c, namespace, labels)
@@ -108,7 +108,7 @@ func (s *Story) Only(c *playground.Cluster, namespace string, labels client.Matc
 	return &pods[0]
 }
 
-// PodReady waits until a pod is Ready as the cluster sees it, and returns it.
+// PodReady waits until a pod is Ready in the cluster, and returns it.
 func (s *Story) PodReady(c *playground.Cluster, namespace, name string, within time.Duration) *corev1.Pod {
 	s.Helper()
 	var pod corev1.Pod
@@ -124,7 +124,7 @@ func (s *Story) PodReady(c *playground.Cluster, namespace, name string, within t
 	return &pod
 }
 
-// PodsReady waits until the namespace has exactly so many pods, all of them Ready, and returns them sorted by name.
+// PodsReady waits until the namespace has exactly count pods and all of them are Ready, and returns them sorted by name.
 func (s *Story) PodsReady(c *playground.Cluster, namespace string, count int, within time.Duration) []corev1.Pod {
 	s.Helper()
 	var all []corev1.Pod
@@ -147,14 +147,14 @@ func (s *Story) PodsReady(c *playground.Cluster, namespace string, count int, wi
 	return all
 }
 
-// Ready tells whether a pod runs and is not about to go.
+// Ready reports whether a pod is Ready and not being deleted.
 func Ready(pod corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// NodeReady waits until rome's node is Ready, or is not, and returns how long that took.
+// NodeReady waits until rome's node is Ready, or NotReady if want is false, and returns the duration.
 func (s *Story) NodeReady(name string, want bool, within time.Duration) time.Duration {
 	s.Helper()
 	began := time.Now()
@@ -182,7 +182,7 @@ func Restarts(pod corev1.Pod) (n int32) {
 	return n
 }
 
-// Containers names the running containers of a pod: it changes when one is started again.
+// Containers returns the IDs of the running containers of a pod. The IDs change when a container is restarted.
 func Containers(pod corev1.Pod) (ids []string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		ids = append(ids, c.ContainerID)

@@ -21,46 +21,46 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// EnvKeep is the variable that, set to anything, leaves the clusters running at the end for a look at them.
+// EnvKeep is the environment variable that, if set, keeps the clusters running at the end for debugging.
 const EnvKeep = "SCENARIO_KEEP"
 
-// Plan says what a world is like.
+// Plan describes a World.
 type Plan struct {
-	// Prefix keeps the clusters apart from those of other worlds, and of people who try Liqo on the same machine.
+	// Prefix distinguishes the clusters from those of other Worlds, and from those of other users of the machine.
 	Prefix string
-	// Budget is how long all stories together may take; 0: the suite has a budget instead.
+	// Budget limits the duration of all stories together; 0: only the suite has a limit.
 	Budget time.Duration
-	// Create are flags of "playground create cluster", by cluster ID; without any, a cluster has one node and the addresses that all have.
+	// Create holds flags of "playground create cluster", by cluster ID. Without flags, a cluster has one node and the same addresses as the others.
 	Create map[string][]string
-	// Install are flags of "liqoctl install", by cluster, Peer those of "liqoctl peer", by provider.
+	// Install holds flags of "liqoctl install" by cluster, Peer those of "liqoctl peer" by provider.
 	Install, Peer map[string][]string
-	// Strangers are clusters that stories peer themselves.
+	// Strangers means that the clusters are not peered: the stories peer them.
 	Strangers bool
-	// Otherwise installs a cluster, by its ID, in another way than the liqoctl that was built.
+	// Otherwise holds functions that install a cluster, by its ID, instead of the built liqoctl.
 	Otherwise map[string]func(context.Context, *playground.Cluster) error
-	// Pair leaves Naples out.
+	// Pair means that there is no naples.
 	Pair bool
 }
 
-// World is three clusters, or two.
+// World is a set of three clusters, or of two.
 type World struct {
 	playground.Machine
 	Plan
 	// Rome uses Milan and, if there is one, Naples.
 	Rome, Milan, Naples *playground.Cluster
-	// empty is what each cluster held before anything was installed.
+	// empty is the state of each cluster before anything was installed.
 	empty map[*playground.Cluster]Snapshot
 	began time.Time
-	// slowness is that of the machine, by which the budget grows.
+	// slowness is the slowness of the machine. Budgets are multiplied by it.
 	slowness float64
-	// failures are what was not true of the stories. Those can go on in several goroutines.
+	// failures are the failures of all stories, which may be reported from several goroutines.
 	failures struct {
 		sync.Mutex
 		all []string
 	}
 }
 
-// New makes the clusters; Liqo is installed when the first story begins. They are deleted when the test ends.
+// New creates the clusters. Liqo is installed when the first story starts. The clusters are deleted when the test ends.
 func New(t *testing.T, plan Plan) *World {
 	t.Helper()
 	Hush()
@@ -82,7 +82,7 @@ func New(t *testing.T, plan Plan) *World {
 		var group errgroup.Group
 		for i, id := range ids {
 			group.Go(func() error {
-				// What an earlier run left, if it was killed.
+				// Delete the clusters that an earlier, killed run has left.
 				if err := machine.Delete(t.Context(), &playground.Cluster{Name: w.Prefix + id}); err != nil {
 					return err
 				}
@@ -107,7 +107,7 @@ func New(t *testing.T, plan Plan) *World {
 	return w
 }
 
-// Join tells stories on two clusters that somebody else has made, and peered.
+// Join returns a World of two clusters that already exist and are peered.
 func Join(t *testing.T, machine playground.Machine, rome, milan *playground.Cluster) *World {
 	t.Helper()
 	Hush()
@@ -116,30 +116,30 @@ func Join(t *testing.T, machine playground.Machine, rome, milan *playground.Clus
 	return w
 }
 
-// failed keeps what was not true for the conclusion.
+// failed records a failure for conclude.
 func (s *Story) failed(what string) {
 	s.failures.Lock()
 	defer s.failures.Unlock()
 	s.failures.all = append(s.failures.all, fmt.Sprintf("%s: %s: %s", s.Name(), s.step, what))
 }
 
-// conclude repeats what was not true: the states of clusters, which are printed at that moment, hide it.
+// conclude prints the first line of each failure again, because the printed states of the clusters hide the failures.
 func (w *World) conclude() {
 	w.failures.Lock()
 	defer w.failures.Unlock()
 	for _, failure := range w.failures.all {
-		fmt.Printf("---- FAILED %s\n", failure)
+		fmt.Printf("---- FAILED %.400s\n", strings.Join(strings.Fields(failure), " "))
 	}
 }
 
-// Hush makes clients quiet: a stream that a story ends is no error, but client-go says so.
+// Hush silences the log of client-go, which would report each stream that a story ends as an error.
 func Hush() {
 	log.SetLogger(klog.Background())
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 }
 
-// Clusters returns all of them.
+// Clusters returns all clusters.
 func (w *World) Clusters() []*playground.Cluster {
 	return append([]*playground.Cluster{w.Rome}, w.providers()...)
 }
@@ -148,7 +148,7 @@ func (w *World) providers() []*playground.Cluster {
 	return slices.DeleteFunc([]*playground.Cluster{w.Milan, w.Naples}, func(c *playground.Cluster) bool { return c == nil })
 }
 
-// Empty is what the cluster held before anything was installed.
+// Empty returns the state of the cluster before anything was installed.
 func (w *World) Empty(c *playground.Cluster) Snapshot { return w.empty[c] }
 
 func (w *World) end(t *testing.T) {
@@ -172,7 +172,12 @@ func (w *World) end(t *testing.T) {
 	}
 }
 
-// ready installs Liqo everywhere and peers rome with the others, where that is not so already.
+// Scaled returns a limit that was measured on the reference machine of the budgets, multiplied by the slowness of this machine.
+func (w *World) Scaled(limit time.Duration) time.Duration {
+	return time.Duration(float64(limit) * w.slowness).Round(100 * time.Millisecond)
+}
+
+// ready installs Liqo in all clusters and peers rome with the others, where this is not done yet.
 func (w *World) ready(s *Story) {
 	installed, err := w.Installed(s.Context(), w.Rome)
 	s.Must(err)
@@ -183,6 +188,9 @@ func (w *World) ready(s *Story) {
 		var group errgroup.Group
 		for _, c := range w.Clusters() {
 			group.Go(func() error {
+				if installed, err := w.Installed(s.Context(), c); err != nil || installed {
+					return err // a story of TellBefore has installed it
+				}
 				if install := w.Otherwise[c.ID]; install != nil {
 					return install(s.Context(), c)
 				}
@@ -201,9 +209,9 @@ func (w *World) ready(s *Story) {
 	})
 }
 
-// Installed tells whether the cluster knows our kinds.
+// Installed reports whether the cluster has Liqo's kinds.
 func (w *World) Installed(ctx context.Context, c *playground.Cluster) (bool, error) {
-	// A client of its own: which kinds there are changes in the course of a run, and a client remembers.
+	// Use a new client: clients cache the kinds of a cluster, which change during a run.
 	fresh, err := client.New(c.Config, client.Options{Scheme: c.Scheme()})
 	if err != nil {
 		return false, err
@@ -215,7 +223,7 @@ func (w *World) Installed(ctx context.Context, c *playground.Cluster) (bool, err
 	return err == nil, err
 }
 
-// say runs something and prints what it was and how long it took.
+// say runs do, and prints the title and the duration.
 func say(title string, do func()) {
 	began := time.Now()
 	defer func() { fmt.Printf("   %6.1f s  %s\n", time.Since(began).Seconds(), title) }()

@@ -1,7 +1,6 @@
-// Package tutorial types what a README tells its readers to type, and holds what comes of it against what the README shows them. So a
-// tutorial can't promise what does not work.
+// Package tutorial runs the commands of a README, and compares their output with what the README shows. So a tutorial can't promise what does not work.
 //
-// In a README, a block marked bash is typed into one shell from the first to the last. A block marked sh is typed into what the command
-// before it has opened. A block marked text, yaml or json is what the commands before it print. "bash background" goes on while the next
-// ones are typed.
+// In a README, blocks marked bash are run in one shell, one after the other. A block marked sh is the input of the program that the previous command has
+// started. A block marked text, yaml or json is the expected output of the commands before it. Commands in a block marked "bash background" continue while the
+// next ones run.
 package tutorial

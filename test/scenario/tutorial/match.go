@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// random are the characters that Kubernetes makes names up from: without vowels, so that no word comes out.
+// random matches the random part of a generated name. Kubernetes omits vowels and some digits.
 const random = `-[bcdfghjklmnpqrstvwxz2456789]`
 
-// varying are the parts of a word that are others each time: times, addresses, ports that were chosen, ages, versions, the ends of names that
-// Kubernetes makes up, and on which node of several a pod is.
+// varying are patterns for parts of a word that differ in each run: times, addresses, chosen ports, ages, versions, random suffixes of names, and the node of a
+// pod.
 var varying = []struct{ shown, is string }{
 	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`},
 	{`127\.0\.0\.1:\d+`, `127\.0\.0\.1:\d+`},
@@ -23,11 +23,11 @@ var varying = []struct{ shown, is string }{
 	{random + `{5}$`, random + `{5}`},
 }
 
-// complaints are lines of kubectl about a terminal that a test has not, and a person has.
+// complaints matches lines that kubectl prints because the test has no terminal.
 var complaints = regexp.MustCompile(`^(Unable to use a TTY|If you don't see a command prompt|All commands and output from this session)`)
 
-// Match tells in what the output differs from what was shown, or returns nil. Words count, spaces don't; what varies may vary; a line "..."
-// stands for any lines, also none, and "..." within a word for any part of it.
+// Match returns an error that describes the difference between the output and the text in the README, nil if there is none. Only words are compared, not
+// spaces. Parts that differ in each run may differ. A line "..." matches any number of lines, and "..." within a word matches any part of it.
 func Match(shown, got string) error {
 	var lines []string
 	for _, line := range strings.Split(strings.TrimSpace(got), "\n") {
@@ -55,7 +55,7 @@ func Match(shown, got string) error {
 	return nil
 }
 
-// words is a regular expression for a line of a README.
+// words returns a regular expression for a line of a README.
 func words(line string) string {
 	fields := strings.Fields(line)
 	for i, word := range fields {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Step is what a reader types at once.
+// Step is a part of a README that is run at once.
 type Step struct {
-	// Section is the heading it stands under, Line where it begins in the README.
+	// Section is the heading above the step, Line the line of the README where it starts.
 	Section string
 	Line    int
-	// Commands are for the shell, Typed is for the program that the last of them starts.
+	// Commands are run in the shell. Typed is the input of the program that the last command starts.
 	Commands, Typed string
-	// Shows is what has to come of it, "" if the README shows nothing.
+	// Shows is the expected output; "" if the README shows none.
 	Shows string
-	// Background is for commands that don't end by themselves.
+	// Background means that the commands don't end by themselves.
 	Background bool
 }
 
-// Parse reads the steps of a README.
+// Parse returns the steps of a README.
 func Parse(markdown string) ([]Step, error) {
 	var steps []Step
 	var section, kind string
@@ -61,10 +61,10 @@ func Parse(markdown string) ([]Step, error) {
 	return steps, nil
 }
 
-// looks matches the commands that only look, so that they can be typed again until they show what they should.
+// looks matches commands that change nothing, so that they can be repeated until their output is as expected.
 var looks = regexp.MustCompile(`^(watch )?kubectl (get|describe|logs|run .*--rm) |^(liqoctl (status|info)|playground get)\b`)
 
-// again tells whether the step can be typed as often as one likes.
+// again reports whether the step may be repeated.
 func (s Step) again() bool {
 	for _, command := range strings.Split(strings.ReplaceAll(s.Commands, "\\\n", ""), "\n") {
 		if command != "" && !looks.MatchString(command) {
@@ -74,5 +74,5 @@ func (s Step) again() bool {
 	return true
 }
 
-// fails tells whether the README shows an error.
+// fails reports whether the README shows an error.
 func (s Step) fails() bool { return strings.HasPrefix(s.Shows, "Error") }

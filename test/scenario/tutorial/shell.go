@@ -17,29 +17,29 @@ import (
 	"time"
 )
 
-// Shell is the terminal of somebody who follows a tutorial: variables and the folder stay from one step to the next.
+// Shell is a terminal in which the steps of a tutorial are run: variables and the current folder stay from one step to the next.
 type Shell struct {
 	t *testing.T
-	// dir takes what goes in and out of commands.
+	// dir holds the files with the input and output of commands.
 	dir   string
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	codes *bufio.Reader
 }
 
-// patience is how long a step that only looks may take until it shows what it should.
+// patience is how long a step that changes nothing is repeated until its output is as expected.
 const patience = time.Minute
 
-// prompt is what a shell that somebody types into prints before a line, and how it asks its terminal where it is.
+// prompt matches the prompt of an interactive shell, and the control sequences that it sends to its terminal.
 var prompt = regexp.MustCompile(`(?m)^(\x1b\[6n|\x1b\[J|(/ )?[#$] )+`)
 
-// NewShell opens a shell in a folder; environment is added to that of the test. It ends with the test.
+// NewShell starts a shell in a folder; environment is added to the environment of the test. The shell ends with the test.
 func NewShell(t *testing.T, folder string, environment ...string) *Shell {
 	t.Helper()
 	s := &Shell{t: t, dir: t.TempDir(), cmd: exec.Command("bash", "--norc", "--noprofile")}
 	s.cmd.Dir = folder
 	s.cmd.Env = append(os.Environ(), environment...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what it has started ends with it
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that all processes it has started can be ended with it
 	codes, theirs, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -56,20 +56,19 @@ func NewShell(t *testing.T, folder string, environment ...string) *Shell {
 		_ = s.cmd.Wait()
 		_ = codes.Close()
 	})
-	// What is watched until it is as it should be is asked for again and again by Do.
+	// Do repeats commands with watch until their output is as expected, so each attempt runs the command once.
 	if _, _, err := s.run(t.Context(), `watch() { "$@"; }`, ""); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// run types commands and returns what they printed, and the exit code of the last one. Questions are answered with yes, a shell that
-// was opened is left.
+// run runs commands and returns their output, and the exit code of the last one. It answers questions with yes, and exits from a shell that a command opened.
 func (s *Shell) run(ctx context.Context, commands, typed string) (string, int, error) {
 	in, out := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "out")
 	if typed == "" {
 		typed = strings.Repeat("y\n", 5)
-	} else { // a shell that somebody types into has a terminal, on which the end of a file ends nothing
+	} else { // an interactive shell has a terminal, where the end of the input does not end it
 		file := filepath.Join(s.dir, "commands")
 		if err := os.WriteFile(file, []byte(commands), 0o600); err != nil {
 			return "", 0, err
@@ -105,7 +104,7 @@ func (s *Shell) run(ctx context.Context, commands, typed string) (string, int, e
 	}
 }
 
-// Do types a step, prints it and how long it took, and ends the test if it does not do what the README says.
+// Do runs a step, prints the step and its duration, and ends the test if the result is not the one in the README.
 func (s *Shell) Do(step Step) {
 	s.t.Helper()
 	began := time.Now()
@@ -115,7 +114,7 @@ func (s *Shell) Do(step Step) {
 	if step.Background {
 		commands = fmt.Sprintf("{ %s } <&- >%s 2>&1 &", step.Commands, filepath.Join(s.dir, "background"))
 	}
-	var first error // what came the first time often says more than what came in the end
+	var first error // the first error often says more than the last one
 	title := "$ " + strings.ReplaceAll(strings.TrimSpace(step.Commands), "\n", "\n               ")
 	for {
 		said, code, err := s.run(ctx, commands, step.Typed)

@@ -65,10 +65,10 @@ func environment(p plan.Platform) []string {
 		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
 }
 
-// Programs builds programs for a platform into a folder. It calls Go once per module, so that packages are loaded once.
-func Programs(ctx context.Context, repository, folder, version string, p plan.Platform) error {
-	packages := map[string][]string{}
-	for _, program := range plan.Programs(p) {
+// Programs builds programs into a folder. It calls Go once per module, so that packages are loaded once.
+func Programs(ctx context.Context, repository, folder, version string, b plan.Build) error {
+	p, packages := b.Platform, map[string][]string{}
+	for _, program := range b.Programs {
 		if !slices.Contains(packages[program.Module], program.Package) {
 			packages[program.Module] = append(packages[program.Module], program.Package)
 		}

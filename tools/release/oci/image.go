@@ -45,7 +45,7 @@ func Image(spec Spec) (v1.Image, error) {
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil }
 	read, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return nil, fmt.Errorf("making a layer: %w", err)
+		return nil, fmt.Errorf("creating a layer: %w", err)
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err = mutate.Append(image, mutate.Addendum{Layer: read, History: v1.History{Created: v1.Time{Time: spec.Date.UTC()}}})

@@ -30,7 +30,7 @@ type Layout struct {
 func NewLayout(folder, registry string) (*Layout, error) {
 	path, err := layout.Write(folder, empty.Index)
 	if err != nil {
-		return nil, fmt.Errorf("making an OCI layout in %s: %w", folder, err)
+		return nil, fmt.Errorf("creating an OCI layout in %s: %w", folder, err)
 	}
 	return &Layout{path, registry}, nil
 }

@@ -4,6 +4,7 @@ package plan
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/semver"
@@ -114,6 +115,24 @@ func Programs(p Platform) []Program {
 	}
 	for _, image := range Images {
 		out = append(out, image.Programs...)
+	}
+	return out
+}
+
+// Build is what one call of the compiler builds: programs for a platform.
+type Build struct {
+	Platform Platform
+	Programs []Program
+}
+
+// Builds returns what a release for these platforms builds on a machine, each program once. The liqoctl of the machine itself writes the manual.
+func Builds(platforms []Platform, machine Platform) []Build {
+	var out []Build
+	for _, p := range platforms {
+		out = append(out, Build{p, Programs(p)})
+	}
+	if !slices.Contains(platforms, machine) {
+		out = append(out, Build{machine, []Program{Liqoctl}})
 	}
 	return out
 }

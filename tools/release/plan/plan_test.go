@@ -94,3 +94,41 @@ func TestDockerfileBuildsTheImagesOfARelease(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramsAreBuiltOnce: a release builds each program of its platforms once. A machine of another platform builds its own liqoctl too, and nothing else.
+func TestProgramsAreBuiltOnce(t *testing.T) {
+	amd, arm := Platform{OS: "linux", Arch: "amd64"}, Platform{OS: "linux", Arch: "arm64"}
+	for name, row := range map[string]struct {
+		platforms []Platform
+		machine   Platform
+		others    int
+	}{
+		"on one of its platforms":   {[]Platform{amd, arm}, amd, 0},
+		"on another machine":        {[]Platform{arm}, amd, 1},
+		"for another machine alone": {[]Platform{{OS: "darwin", Arch: "arm64"}}, amd, 1},
+	} {
+		built := map[string]int{}
+		others := 0
+		for _, b := range Builds(row.platforms, row.machine) {
+			for _, p := range b.Programs {
+				built[b.Platform.File()+" "+p.Name()]++
+				if !slices.Contains(row.platforms, b.Platform) {
+					others++
+				}
+			}
+		}
+		for _, p := range append(row.platforms, row.machine) {
+			if built[p.File()+" "+Liqoctl.Name()] != 1 {
+				t.Errorf("%s: liqoctl for %s is built %d times", name, p, built[p.File()+" "+Liqoctl.Name()])
+			}
+		}
+		for program, times := range built {
+			if times != 1 {
+				t.Errorf("%s: %s is built %d times", name, program, times)
+			}
+		}
+		if others != row.others {
+			t.Errorf("%s: %d programs of another platform, want %d", name, others, row.others)
+		}
+	}
+}

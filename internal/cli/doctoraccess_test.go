@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/kube"
+)
+
+// accessServer is the API server of a peer. It answers /version with a status code and denies the rights to some resources.
+type accessServer struct {
+	version int
+	denied  []string
+	// asked are the rights that the client asked about: verb, resource and namespace.
+	asked []string
+}
+
+func (s *accessServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.Header.Get("Authorization") != "Bearer granted" {
+		http.Error(w, "another credential", http.StatusTeapot)
+		return
+	}
+	if r.URL.Path == "/version" {
+		w.WriteHeader(s.version)
+		_, _ = w.Write([]byte("{}"))
+		return
+	}
+	var review authorizationv1.SelfSubjectAccessReview
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), body, &review)
+	}
+	if err != nil || !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+		http.Error(w, fmt.Sprint(r.URL.Path, err), http.StatusBadRequest)
+		return
+	}
+	right := review.Spec.ResourceAttributes
+	s.asked = append(s.asked, right.Verb+" "+right.Resource+" in "+right.Namespace)
+	review.Status.Allowed = !slices.Contains(s.denied, right.Resource)
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// accessKubeconfig returns a kubeconfig for the server, as a provider grants it.
+func accessKubeconfig(t *testing.T, server *httptest.Server, change func(*clientcmdapi.Config)) []byte {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["milan"] = &clientcmdapi.Cluster{
+		Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	}
+	config.AuthInfos["rome"] = &clientcmdapi.AuthInfo{Token: "granted"}
+	config.Contexts["milan"] = &clientcmdapi.Context{Cluster: "milan", AuthInfo: "rome"}
+	config.CurrentContext = "milan"
+	if change != nil {
+		change(config)
+	}
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestAccessToAPeer: with the kubeconfig of an Identity, doctor finds out whether the peer answers, accepts the credential, and grants the rights that the
+// Identity needs there.
+func TestAccessToAPeer(t *testing.T) {
+	const tenant = "liqo-tenant-milan"
+	controlPlane := []string{"create resourceslices in liqo-tenant-rome", "create renews in liqo-tenant-rome", "create namespacemaps in liqo-tenant-rome"}
+	for what, row := range map[string]struct {
+		kind       authv1beta1.IdentityType
+		server     accessServer
+		kubeconfig func(*clientcmdapi.Config)
+		identity   func(*authv1beta1.Identity)
+		noSecret   bool
+		want       *doctor.Access
+		failure    string
+		asked      []string
+	}{
+		"a control plane with all rights": {
+			kind: authv1beta1.IdentityControlPlane, server: accessServer{version: http.StatusOK}, want: &doctor.Access{}, asked: controlPlane,
+		},
+		"a control plane without one": {
+			kind: authv1beta1.IdentityControlPlane, server: accessServer{version: http.StatusOK, denied: []string{"renews"}}, asked: controlPlane,
+			want: &doctor.Access{Denied: []string{"create renews in namespace liqo-tenant-rome"}},
+		},
+		"a virtual kubelet, in the accepted namespaces only": {
+			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK, denied: []string{"shadowpods"}},
+			asked: []string{"create shadowpods in blog-rome", "create shadowpods in shop-rome"},
+			want:  &doctor.Access{Denied: []string{"create shadowpods in namespace blog-rome", "create shadowpods in namespace shop-rome"}},
+		},
+		"a revoked credential":     {server: accessServer{version: http.StatusUnauthorized}, want: &doctor.Access{Refused: true}, failure: "provide credentials"},
+		"a forbidden request":      {server: accessServer{version: http.StatusForbidden}, want: &doctor.Access{Refused: true}, failure: "unknown"},
+		"a peer that fails":        {server: accessServer{version: http.StatusInternalServerError}, want: &doctor.Access{}, failure: "error"},
+		"no kubeconfig yet":        {identity: func(i *authv1beta1.Identity) { i.Status.KubeconfigSecretRef = nil }},
+		"a kubeconfig that is not": {noSecret: true, want: &doctor.Access{Unusable: true}, failure: "Secret " + tenant + "/kubeconfig, can not be read"},
+		"a kubeconfig that runs a program": {
+			kubeconfig: func(c *clientcmdapi.Config) {
+				c.AuthInfos["rome"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "/bin/true", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+			},
+			want: &doctor.Access{Unusable: true}, failure: "can not be used: programs and plugins are not run",
+		},
+		"a peer behind a proxy is not asked": {
+			identity: func(i *authv1beta1.Identity) { i.Spec.AuthParams.ProxyURL = new("http://10.70.0.5:8118") }, want: &doctor.Access{Proxy: "http://10.70.0.5:8118"},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			peer := row.server
+			server := httptest.NewTLSServer(&peer)
+			defer server.Close()
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "kubeconfig"},
+				Data:       map[string][]byte{authv1beta1.KubeconfigSecretKey: accessKubeconfig(t, server, row.kubeconfig)},
+			}
+			mapping := &offloadingv1beta1.NamespaceMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: map[string]string{api.LabelRemoteID: "milan"}},
+				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+					"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
+					"blog": {RemoteNamespace: "blog-rome", Phase: offloadingv1beta1.MappingAccepted},
+					"wiki": {RemoteNamespace: "wiki-rome", Phase: offloadingv1beta1.MappingCreationLoopBackOff},
+				}},
+			}
+			objects := []client.Object{mapping, secret}
+			if row.noSecret {
+				objects = objects[:1]
+			}
+			identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
+			identity.Spec.ClusterID, identity.Spec.Type, identity.Spec.Namespace = "milan", row.kind, "liqo-tenant-rome"
+			identity.Spec.AuthParams.APIServer = server.URL
+			identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret.Name}
+			if row.identity != nil {
+				row.identity(identity)
+			}
+			p := &collector{
+				cluster: &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{}, ctx: t.Context(),
+			}
+			got := p.access(identity)
+			if row.want == nil {
+				if got != nil {
+					t.Fatalf("%+v, want nothing", got)
+				}
+				return
+			}
+			want := *row.want
+			want.Peer, want.Identity, want.Server = "milan", "milan", server.URL
+			want.Failure, want.Took = got.Failure, got.Took
+			if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) || !strings.Contains(got.Failure, row.failure) || (row.failure == "") != (got.Failure == "") {
+				t.Errorf("%+v, want %+v with a failure that contains %q", *got, want, row.failure)
+			}
+			if fmt.Sprint(peer.asked) != fmt.Sprint(row.asked) {
+				t.Errorf("the peer was asked about %q, want %q", peer.asked, row.asked)
+			}
+			if answered := got.Failure == "" && got.Proxy == ""; answered != (got.Took > 0) {
+				t.Errorf("the answer took %v", got.Took)
+			}
+		})
+	}
+}

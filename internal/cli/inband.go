@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
+)
+
+// proxyService is the name of the Service of the API server proxy.
+const proxyService = "liqo-proxy"
+
+// proxyURL returns the proxy URL for the identity: the value of the user's flag, or, for in-band, the provider's proxy as reached through
+// the tunnel. nil keeps the current one.
+func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
+	if auth.inBand {
+		url, err := p.inBandURL(ctx)
+		return &url, err
+	}
+	if auth.given("proxy-url") || auth.given("in-band") {
+		return &auth.proxyURL, nil
+	}
+	return nil, nil
+}
+
+// inBandURL returns the URL of the provider's proxy as seen from the consumer.
+func (p *pair) inBandURL(ctx context.Context) (string, error) {
+	at, err := p.throughTunnel(ctx, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+	if err != nil {
+		return "", fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
+	}
+	url := "http://" + at.String()
+	p.local.Info("The API server of %s is reached in-band, through %s", p.remote.id, url)
+	return url, nil
+}
+
+// throughTunnel returns the address and port at which the consumer reaches a Service of the provider through the tunnel.
+func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.AddrPort, error) {
+	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ip}}
+	err := p.remote.reach(ctx, &goal{object: exposed, doing: "Waiting for the address of " + what, met: func() verdict {
+		if exposed.Status.IP == "" {
+			return notYet("it has no address in status.ip%s", reasons(exposed.Status.Conditions))
+		}
+		return yes()
+	}})
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if exposed.UID == "" { // in a dry run: it assumes only objects that peering creates
+		return netip.AddrPort{}, p.remote.error(fmt.Errorf("there is no %s", p.remote.name(exposed)))
+	}
+	if exposed.Status.IP == "" { // in a dry run: no controller assigns the address
+		return netip.AddrPortFrom(netip.MustParseAddr(plannedAddress), networkingv1beta1.GatewayPort), nil
+	}
+	var service corev1.Service
+	if err := p.remote.Get(ctx, client.ObjectKey{Namespace: p.remote.namespace, Name: name}, &service); err != nil {
+		return netip.AddrPort{}, p.remote.error(fmt.Errorf("reading Service %s in namespace %s: %w", name, p.remote.namespace, err))
+	}
+	if len(service.Spec.Ports) == 0 {
+		return netip.AddrPort{}, p.remote.error(fmt.Errorf("service %s in namespace %s has no port", name, p.remote.namespace))
+	}
+	var configuration *networkingv1beta1.Configuration
+	if p.here != "" {
+		var err error
+		e := &end{cluster: p.local, peer: p.remote.id, namespace: p.here}
+		if configuration, err = e.configuration(ctx); err != nil {
+			return netip.AddrPort{}, err
+		}
+	}
+	if configuration == nil {
+		return netip.AddrPort{}, p.local.error(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.remote.id))
+	}
+	address, err := viewOf(configuration, exposed.Status.IP)
+	if err != nil {
+		return netip.AddrPort{}, p.local.error(fmt.Errorf("finding the address of %s of cluster %s: %w", what, p.remote.id, err))
+	}
+	return netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)), nil
+}
+
+// viewOf maps an address in a peer to the address at which this cluster reaches it, according to the Configuration.
+func viewOf(configuration *networkingv1beta1.Configuration, text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("reading an address of the peer: %w", err)
+	}
+	peer := configuration.Labels[api.LabelRemoteClusterID]
+	translation, problems, ok := network.GatherTranslation(&network.Objects{Configurations: []networkingv1beta1.Configuration{*configuration}}, peer)
+	if !ok {
+		texts := make([]string, len(problems))
+		for i, problem := range problems {
+			texts[i] = problem.String()
+		}
+		return netip.Addr{}, fmt.Errorf("the ranges of cluster %s are not mapped in this cluster yet: %s", peer, strings.Join(texts, "; "))
+	}
+	return translation.ToView(address)
+}

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/doctor"
+)
+
+// use is one run of a command that lets a cluster use the resources of a provider. Its steps share it.
+type use struct {
+	*cluster
+	// provider is the cluster ID of the provider, and namespace the tenant namespace for it. nodeName is the name of the ResourceSlice and the
+	// virtual node.
+	provider, namespace, nodeName string
+	options                       *peerOptions
+	resources                     corev1.ResourceList
+	// connected means that the networks are connected. node means that there is a virtual node.
+	connected, node bool
+}
+
+// run runs the steps of a cluster that has an identity in the provider: the control planes connect the networks, and the provider grants
+// resources.
+func (u *use) run(ctx context.Context) error {
+	return inOrder(ctx, u.requestNetwork, when(u.options.createResourceSlice, u.askForResources), u.becomeHealthy)
+}
+
+// askForResources creates the ResourceSlice and waits for the outcome: a Ready node, unless the user wants no node.
+func (u *use) askForResources(ctx context.Context) error {
+	slice, err := u.ensureSlice(ctx, &sliceRequest{
+		name: u.nodeName, class: u.options.class, provider: u.provider, namespace: u.namespace, virtualNode: u.options.createNode, resources: u.resources,
+	})
+	if err != nil {
+		return err
+	}
+	if !accepted(slice) {
+		return fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator",
+			u.provider, slice.Name, slice.Namespace)
+	}
+	if !u.options.createNode {
+		return nil
+	}
+	u.node = true
+	return u.nodeReady(ctx, u.namespace, slice.Name)
+}
+
+// nodeReady waits for a VirtualNode, and then until the Node with the same name is Ready.
+func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
+	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	doing := "Waiting for the virtual node " + name
+	if err := c.reach(ctx, &goal{object: virtual, doing: doing, done: fmt.Sprintf("VirtualNode %s is created", name), met: yes}); err != nil {
+		return err
+	}
+	if virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode {
+		c.Info("The VirtualNode gets no Node (spec.createNode is false)")
+		return nil
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return c.reach(ctx, &goal{
+		object: node, doing: doing, done: fmt.Sprintf("Node %s is Ready", name),
+		met:     func() verdict { return nodeVerdict(node) },
+		trouble: func() string { return c.kubeletState(namespace, name) },
+	})
+}
+
+// nodeVerdict judges whether a Node is Ready.
+func nodeVerdict(node *corev1.Node) verdict {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status == corev1.ConditionTrue {
+			return yes()
+		}
+		return notYet("condition Ready is %s, %s: %s", condition.Status, condition.Reason, condition.Message)
+	}
+	return notYet("it has no condition Ready")
+}
+
+// kubeletState says why the pods of a virtual kubelet are not running, to explain a failed wait. It has its own timeout, because the
+// timeout of the wait has expired.
+func (c *cluster) kubeletState(namespace, virtualNode string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{api.LabelVirtualNode: virtualNode}); err != nil {
+		return ""
+	}
+	if len(pods.Items) == 0 {
+		return fmt.Sprintf("there is no pod of its virtual kubelet in namespace %s: see the VirtualNode's conditions and the log of Deployment %s in namespace %s",
+			namespace, deploymentName, c.namespace)
+	}
+	for _, pod := range pods.Items {
+		if why := podTrouble(&pod); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// podTrouble says in one sentence why a pod is not ready. It is empty if the pod shows no problem.
+func podTrouble(pod *corev1.Pod) string {
+	for _, container := range pod.Status.ContainerStatuses {
+		if waiting := container.State.Waiting; waiting != nil {
+			why := strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
+			return fmt.Sprintf("container %s of pod %s in namespace %s is waiting, %s", container.Name, pod.Name, pod.Namespace, why)
+		}
+		if ended := container.State.Terminated; ended != nil {
+			return fmt.Sprintf("container %s of pod %s in namespace %s ended with code %d, %s: %s",
+				container.Name, pod.Name, pod.Namespace, ended.ExitCode, ended.Reason, ended.Message)
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
+			return fmt.Sprintf("pod %s in namespace %s: %s, %s: %s", pod.Name, pod.Namespace, condition.Type, condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}
+
+// becomeHealthy waits until the ForeignCluster reports every module that was set up as healthy, and then reports what the doctor finds.
+func (u *use) becomeHealthy(ctx context.Context) error {
+	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: u.provider}}
+	err := u.reach(ctx, &goal{
+		object: foreign, doing: fmt.Sprintf("Waiting for the peering with %s to be healthy", u.provider),
+		met: func() verdict { return healthVerdict(foreign, u.connected, u.node) },
+	})
+	if err != nil || u.isDryRun() {
+		return err
+	}
+	return u.conclude(ctx, u.provider)
+}
+
+// healthVerdict judges whether a ForeignCluster reports no module as unhealthy, and each module that was set up as healthy.
+func healthVerdict(foreign *corev1beta1.ForeignCluster, network, node bool) verdict {
+	modules := foreign.Status.Modules
+	networking, networkAlerts := statusOf(modules.Networking)
+	authentication, authenticationAlerts := authenticationOf(foreign)
+	offloading, offloadingAlerts := statusOf(modules.Offloading)
+	var missing []string
+	for _, module := range []struct {
+		name   string
+		wanted bool
+		status moduleStatus
+		alerts []string
+	}{
+		{"networking", network, networking, networkAlerts}, {"authentication", true, authentication, authenticationAlerts},
+		{"offloading", node, offloading, offloadingAlerts},
+	} {
+		if module.status == moduleUnhealthy || (module.wanted && module.status == moduleDisabled) {
+			missing = append(missing, strings.TrimSpace(fmt.Sprintf("%s is %s %s", module.name, module.status, strings.Join(module.alerts, "; "))))
+		}
+	}
+	if len(missing) > 0 {
+		return notYet("%s", strings.Join(missing, ", "))
+	}
+	return yes()
+}
+
+// The conditions of new objects may be out of date for a moment. conclude reads them every settlePause, and for at most settleTime, before it reports
+// a problem.
+const (
+	settleTime  = 5 * time.Second
+	settlePause = 500 * time.Millisecond
+)
+
+// conclude ends a command that peers. It warns about the doctor's findings for the installation and the peering, or reports that the
+// peering is healthy.
+func (c *cluster) conclude(ctx context.Context, peer string) error {
+	step := c.Start("Waiting for doctor to find the peering with %s healthy", peer)
+	defer step.End()
+	var found []doctor.Finding
+	for end := time.Now().Add(settleTime); ; {
+		findings := c.diagnosis(ctx)
+		// A mere warning about the installation is not about this peering, for example a namespace that is offloaded to no cluster.
+		found = slices.DeleteFunc(doctor.Installation(findings), func(f doctor.Finding) bool { return f.Level != doctor.Fail })
+		found = append(found, doctor.OfPeer(findings, peer)...)
+		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Minor() })
+		if len(found) == 0 {
+			c.Did("The peering with %s is healthy", peer)
+			return nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(settlePause)
+	}
+	for i := range found {
+		c.Warn("%s\nCure: %s", found[i].Evidence, found[i].Cure)
+	}
+	c.Warn("The peering with %s is established, but not healthy: see above, and liqoctl doctor", peer)
+	return nil
+}

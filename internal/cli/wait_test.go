@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/internal/kube"
+)
+
+// TestEnsureOfObjectsBeingDeleted: a command does not change an object that is being deleted, except the mark of a peer that is gone for good.
+func TestEnsureOfObjectsBeingDeleted(t *testing.T) {
+	now := metav1.Now()
+	leaving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "leaving", DeletionTimestamp: &now, Finalizers: []string{"example.com/held"}}}
+	c := fakeCluster("rome", leaving)
+	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "leaving"}}
+	change := func() error { setLabel(object, "changed", "true"); return nil }
+	if changed, err := c.ensure(t.Context(), object, change); changed || err == nil || !strings.Contains(err.Error(), "Secret leaving in namespace tenant is being deleted") {
+		t.Errorf("changed: %t, %v", changed, err)
+	}
+	if changed, err := c.ensureAny(t.Context(), object, change); !changed || err != nil {
+		t.Errorf("of any object: changed: %t, %v", changed, err)
+	}
+}
+
+// TestTroubleOfAGoal: the error of a failed wait has the reason that the object does not show, if there is one.
+func TestTroubleOfAGoal(t *testing.T) {
+	for trouble, want := range map[string]string{
+		"":                     "waiting for Secret missing in namespace tenant: it is invalid",
+		"its pod has no image": "waiting for Secret missing in namespace tenant: it is invalid; its pod has no image",
+	} {
+		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "missing"}}
+		c := fakeCluster("rome")
+		c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(object.DeepCopy()).
+			WithIndex(object, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := c.reach(ctx, &goal{
+			object: object, doing: "Waiting", met: func() verdict { return never("it is invalid") }, trouble: func() string { return trouble },
+		})
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/excerpt"
+	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/internal/storage"
+)
+
+// View is a read-only cache of the objects of one kind. Its objects must not be changed.
+type View interface {
+	// Synced reports whether the content is complete.
+	Synced() bool
+	// Get returns an object, nil if there is none.
+	Get(namespace, name string) client.Object
+	List() []client.Object
+	// With returns the objects that have this value in the index of the View.
+	With(value string) []client.Object
+	// Wrote stores an object that was just written or read. After that, Get returns this version or a later one.
+	Wrote(obj client.Object)
+}
+
+// RemoteOptions are the dependencies of RemoteClaims.
+type RemoteOptions struct {
+	// Origin is the ID of this cluster, Cluster is the ID of the provider, and Tenant is the provider's tenant namespace in this cluster.
+	Origin, Cluster, Tenant string
+	// Virtual holds the virtual volumes of all clusters, indexed by the name of their claim. Classes holds the StorageClasses of this cluster.
+	Virtual, Classes View
+	// HasNode reports whether a node is a virtual node of the provider.
+	HasNode func(name string) bool
+	// Offered returns the classes that the provider offers.
+	Offered func() []authv1beta1.StorageType
+	// Enqueue enqueues a claim of this cluster, so that Next is called for it.
+	Enqueue func(types.NamespacedName)
+	// Refusals reports why claims get no volume.
+	Refusals *Refusals
+}
+
+// RemoteClaims decides about the claims whose data is, or could be, in one provider. It uses package storage.
+type RemoteClaims struct {
+	opts RemoteOptions
+
+	mu sync.Mutex
+	// mounted maps each claim to the pods on virtual nodes that mount it.
+	mounted map[types.NamespacedName]map[types.NamespacedName]bool
+}
+
+// NewRemoteClaims returns RemoteClaims without pods.
+func NewRemoteClaims(opts RemoteOptions) *RemoteClaims {
+	return &RemoteClaims{opts: opts, mounted: map[types.NamespacedName]map[types.NamespacedName]bool{}}
+}
+
+// RemoteFacts describe the objects with the name of one claim, in this cluster and in the provider.
+type RemoteFacts struct {
+	// Key is the name of the claim in this cluster. Claim is the claim in this cluster, Backing the backing claim in the provider. Each is nil if it does not
+	// exist.
+	Key            types.NamespacedName
+	Claim, Backing *corev1.PersistentVolumeClaim
+	// Namespace is the remote namespace. Unmapped means that the remote namespace and all its objects were deleted.
+	Namespace string
+	Unmapped  bool
+	// Complete means that the remote namespace exists and that its claims are read. So a nil Backing means that there is no backing claim.
+	Complete bool
+}
+
+// Next returns the next step for all claims that have, or had, the name in the facts. These are the claim in this cluster, the former claim whose backing claim
+// is still in the provider, and former claims whose virtual volumes still exist. If no write is due and the claim in this cluster is refused, the step has the
+// reason. The caches must be complete.
+func (r *RemoteClaims) Next(f *RemoteFacts) storage.Step {
+	out, bound := storage.Step{Why: "there is no claim"}, false
+	for _, uid := range r.uids(f) {
+		step := storage.Next(r.state(f, uid))
+		if step.Action != storage.Nothing {
+			return step
+		}
+		out.Why = step.Why
+		if f.Claim != nil && step.Refused != "" && !bound {
+			out.Refused, out.Confirm = step.Refused, step.Confirm
+			bound = storage.VolumeName(uid) == f.Claim.Spec.VolumeName // the claim has this volume, whatever its own UID is
+		}
+	}
+	if step := r.vouch(f); step.Action != storage.Nothing {
+		return step
+	}
+	return out
+}
+
+// vouch returns the step that reports, in a condition of the claim, whether the claim in the provider is the one of a move.
+func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
+	if f.Claim == nil || !f.Complete && !f.Unmapped {
+		return storage.Step{}
+	}
+	var volumes []*corev1.PersistentVolume
+	for _, obj := range r.opts.Virtual.With(f.Key.String()) {
+		if volume, ok := obj.(*corev1.PersistentVolume); ok {
+			volumes = append(volumes, volume)
+		}
+	}
+	s := r.state(f, f.Claim.UID)
+	s.Claim = f.Claim
+	return storage.Vouch(s, volumes)
+}
+
+// Misplaced returns the step of a virtual kubelet that does not decide about the claims of the provider. The step has the message for the pods on its node; see
+// storage.Misplaced.
+func (r *RemoteClaims) Misplaced(f *RemoteFacts) storage.Step {
+	if f.Claim == nil {
+		return storage.Step{Why: "there is no claim"}
+	}
+	uid := f.Claim.UID
+	if volume := r.volumeOf(f.Claim); volume != nil {
+		uid = storage.VolumeUID(volume)
+	}
+	return storage.Misplaced(r.state(f, uid))
+}
+
+// LeftToPods reports whether the virtual kubelet of each pod's node has to report to that pod why the claim has no volume; see storage.LeftToPods.
+func (r *RemoteClaims) LeftToPods(claim *corev1.PersistentVolumeClaim) bool {
+	var classes []storagev1.StorageClass // that of the claim suffices
+	if name := claim.Spec.StorageClassName; name != nil {
+		if class, ok := r.opts.Classes.Get("", *name).(*storagev1.StorageClass); ok {
+			classes = []storagev1.StorageClass{*class}
+		}
+	}
+	return storage.LeftToPods(claim, r.volumeOf(claim), classes, r.opts.Cluster)
+}
+
+// volumeOf returns the virtual volume that a claim is bound to, nil if there is none.
+func (r *RemoteClaims) volumeOf(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	volume, _ := r.opts.Virtual.Get("", claim.Spec.VolumeName).(*corev1.PersistentVolume)
+	return volume
+}
+
+func (r *RemoteClaims) classes() []storagev1.StorageClass {
+	var out []storagev1.StorageClass
+	for _, obj := range r.opts.Classes.List() {
+		if class, ok := obj.(*storagev1.StorageClass); ok {
+			out = append(out, *class)
+		}
+	}
+	return out
+}
+
+// VolumesRemain reports whether a virtual volume of a claim with that name still exists.
+func (r *RemoteClaims) VolumesRemain(key types.NamespacedName) bool {
+	return len(r.opts.Virtual.With(key.String())) > 0
+}
+
+// Observe enqueues the claims of a pod when the pod is scheduled on the virtual node, and again when the last pod that uses a claim is deleted. A claim of a
+// class that is not one of Liqo does not name the virtual node, so only its pods show that it is used there. pod is nil if it no longer exists.
+func (r *RemoteClaims) Observe(key types.NamespacedName, pod *corev1.Pod) {
+	claims := map[types.NamespacedName]bool{}
+	if pod != nil {
+		for i := range pod.Spec.Volumes {
+			if source := pod.Spec.Volumes[i].PersistentVolumeClaim; source != nil {
+				claims[types.NamespacedName{Namespace: pod.Namespace, Name: source.ClaimName}] = true
+			}
+		}
+	}
+	r.mu.Lock()
+	var changed []types.NamespacedName
+	for claim, pods := range r.mounted {
+		if pods[key] && !claims[claim] {
+			if delete(pods, key); len(pods) == 0 {
+				delete(r.mounted, claim)
+				changed = append(changed, claim)
+			}
+		}
+	}
+	var joined []types.NamespacedName
+	for claim := range claims {
+		pods := r.mounted[claim]
+		if pods[key] {
+			continue
+		}
+		if joined = append(joined, claim); pods == nil {
+			pods = map[types.NamespacedName]bool{}
+			r.mounted[claim] = pods
+			changed = append(changed, claim)
+		}
+		pods[key] = true
+	}
+	r.mu.Unlock()
+	for _, claim := range changed {
+		r.opts.Enqueue(claim)
+	}
+	for _, claim := range joined {
+		r.opts.Refusals.Observe(claim)
+	}
+}
+
+// isMounted reports whether a pod of the virtual node mounts a claim.
+func (r *RemoteClaims) isMounted(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mounted[key]) > 0
+}
+
+// DriverWarning returns the Warning Event by which a CSI driver in the provider reports that it cannot provision the backing claim, with the cure. Users do not
+// see the backing claim, and Kubernetes reports nothing on the pod that waits there. The result is empty for other Events, and if the backing claim has or had a
+// volume, because its data may still be there. backing is nil if this consumer did not create the claim in the Event. pod is the owner of an ephemeral claim,
+// nil if it is not on this node.
+func (r *RemoteClaims) DriverWarning(claim, backing *corev1.PersistentVolumeClaim, pod *corev1.Pod, event *corev1.Event) string {
+	if event.Type != corev1.EventTypeWarning || event.Reason != reasons.ProvisioningFailed {
+		return ""
+	}
+	if storage.Ephemeral(claim) {
+		return r.ephemeral(claim, pod, event)
+	}
+	if backing == nil || event.InvolvedObject.UID != backing.UID || !slices.Contains(storage.UIDs(claim), storage.BackingUID(backing)) ||
+		backing.Spec.VolumeName != "" || backing.Status.Phase != corev1.ClaimPending && backing.Status.Phase != "" {
+		return ""
+	}
+	return unprovided(backing, r.opts.Cluster, event.Message, "name one that the cluster offers in annotation "+api.AnnotationRemoteStorageClass+" of the new claim")
+}
+
+// ephemeral is DriverWarning for the claim of an ephemeral volume. In the provider, Kubernetes creates that claim for the copy of the pod, so its UID is
+// unknown here. It returns nothing if the Event is older than the claim, because then it is about an earlier pod of that name. It also returns nothing if the
+// pod is not Pending, because then the pod has its volume.
+func (r *RemoteClaims) ephemeral(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, event *corev1.Event) string {
+	if pod == nil || pod.UID != metav1.GetControllerOf(claim).UID || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" ||
+		latest(event).Before(claim.CreationTimestamp.Time) {
+		return ""
+	}
+	return fmt.Sprintf("cluster %s, which has to create the ephemeral volume of pod %s, creates none: %s: cure the driver, or delete the pod and create it again with "+
+		"accessModes, a volumeMode, a size and a storageClassName in spec.volumes[].ephemeral.volumeClaimTemplate that the cluster has",
+		r.opts.Cluster, pod.Name, excerpt.Line(event.Message, longestWarning))
+}
+
+// uids returns the UIDs of the claims to decide about, without duplicates. The UID of the claim in this cluster is the last one. Annotations with UIDs are not
+// trusted: users write those of claims, and the provider writes those of backing claims. So uids omits a UID whose volume is reserved for another claim.
+func (r *RemoteClaims) uids(f *RemoteFacts) []types.UID {
+	var out []types.UID
+	seen := map[types.UID]bool{"": true}
+	add := func(uid types.UID) {
+		if seen[uid] {
+			return
+		}
+		seen[uid] = true
+		volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume)
+		if !ok || storage.ReservedFor(volume) == f.Key {
+			out = append(out, uid)
+		}
+	}
+	for _, obj := range r.opts.Virtual.With(f.Key.String()) {
+		if volume, ok := obj.(*corev1.PersistentVolume); ok {
+			add(storage.VolumeUID(volume))
+		}
+	}
+	if f.Backing != nil {
+		add(storage.BackingUID(f.Backing))
+	}
+	if f.Claim != nil {
+		for _, uid := range slices.Backward(storage.UIDs(f.Claim)) {
+			add(uid)
+		}
+	}
+	return out
+}
+
+// state returns everything that the decision about the claim with a UID depends on.
+func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
+	s := storage.State{UID: uid, Place: storage.Place{
+		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
+	}}
+	s.Classes = r.classes()
+	owner := false
+	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {
+		s.Volume = volume // the UID in its claimRef is that of the claim
+		owner = f.Claim != nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == f.Claim.UID
+	} else if f.Claim != nil {
+		owner = storage.Owns(f.Claim, r.volumeOf(f.Claim), uid)
+	}
+	if owner {
+		s.Claim = f.Claim
+		s.Node = r.node(storage.SelectedNode(f.Claim, s.UID))
+	}
+	switch {
+	case f.Unmapped: // there is no backing claim
+	case f.Complete:
+		s.Backing = f.Backing
+		s.Mounted = r.isMounted(f.Key)
+	case s.Volume == nil && s.Claim != nil && s.Node != nil && len(s.Place.Offered) == 0:
+		s.Place.Problem = s.Place.NoOffer()
+	default:
+		s.Place.Waiting = "the provider is unreachable, or the objects of both clusters were not read yet"
+	}
+	return s
+}
+
+// node returns the virtual node with that name, nil if it is not a node of this provider. Other processes decide about the claims of other nodes.
+func (r *RemoteClaims) node(name string) *corev1.Node {
+	if name == "" || !r.opts.HasNode(name) {
+		return nil
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: r.opts.Cluster,
+	}}}
+}
+
+// Refresh reads the virtual volumes of the claims from the API server.
+func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, f *RemoteFacts) error {
+	var problems []error
+	for _, uid := range r.uids(f) {
+		volume := &corev1.PersistentVolume{}
+		err := here.Get(ctx, types.NamespacedName{Name: storage.VolumeName(uid)}, volume)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			problems = append(problems, fmt.Errorf("reading PersistentVolume %s: %w", storage.VolumeName(uid), err))
+		case storage.VolumeUID(volume) != "":
+			r.opts.Virtual.Wrote(volume)
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,228 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/storage"
+)
+
+// fixedView is a View with this content and no index.
+type fixedView []client.Object
+
+func (fixedView) Synced() bool { return true }
+func (v fixedView) Get(_, name string) client.Object {
+	if i := slices.IndexFunc(v, func(obj client.Object) bool { return obj.GetName() == name }); i >= 0 {
+		return v[i]
+	}
+	return nil
+}
+func (v fixedView) List() []client.Object     { return v }
+func (fixedView) With(string) []client.Object { return nil }
+func (fixedView) Wrote(client.Object)         {}
+
+// storing is a virtual kubelet's part in storage.
+type storing struct {
+	*RemoteClaims
+	t       *testing.T
+	offered []authv1beta1.StorageType
+	// enqueued are the claims about which a decision was asked for.
+	enqueued []types.NamespacedName
+}
+
+func newStoring(t *testing.T) *storing {
+	t.Helper()
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}}
+	s.RemoteClaims = NewRemoteClaims(RemoteOptions{
+		Origin: "rome", Cluster: "milan", Tenant: "liqo-tenant-milan", Virtual: fixedView{},
+		Classes: fixedView{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}},
+		HasNode: func(name string) bool { return slices.Contains([]string{"milan-a", "milan-b"}, name) },
+		Offered: func() []authv1beta1.StorageType { return s.offered }, Enqueue: func(key types.NamespacedName) { s.enqueued = append(s.enqueued, key) },
+		Refusals: NewRefusals(RefusalOptions{}),
+	})
+	return s
+}
+
+// classClaim returns a claim of class liqo for which a node was selected.
+func classClaim(node string) *corev1.PersistentVolumeClaim {
+	class := "liqo"
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u1", Annotations: map[string]string{storage.AnnotationSelectedNode: node}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class,
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+func remoteFacts(claim, backing *corev1.PersistentVolumeClaim, complete bool) *RemoteFacts {
+	return &RemoteFacts{Key: types.NamespacedName{Namespace: "shop", Name: "data"}, Claim: claim, Backing: backing, Namespace: "shop-rome", Complete: complete}
+}
+
+// waits fails the test unless nothing is to be done, and returns the step.
+func (s *storing) waits(f *RemoteFacts) storage.Step {
+	s.t.Helper()
+	step := s.Next(f)
+	if step.Action != storage.Nothing {
+		s.t.Fatalf("%s: %s, want to do nothing", step.Action, step.Why)
+	}
+	return step
+}
+
+// TestVolumesOfOthers: claims for other nodes, claims of somebody else in the provider, and a provider that offers nothing.
+func TestVolumesOfOthers(t *testing.T) {
+	s := newStoring(t)
+	for _, node := range []string{"", "n1", "turin"} {
+		if step := s.waits(remoteFacts(classClaim(node), nil, true)); step.Refused != "" {
+			t.Errorf("node %q: %+v", node, step)
+		}
+	}
+	stranger := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
+	if step := s.waits(remoteFacts(classClaim("milan-a"), stranger, true)); !strings.Contains(step.Refused, "another name") {
+		t.Errorf("%+v", step)
+	}
+	s.offered = nil
+	if step := s.waits(remoteFacts(classClaim("milan-a"), nil, false)); !strings.Contains(step.Refused, "offers no storage class") {
+		t.Errorf("%+v", step)
+	}
+}
+
+// TestClaimsOfOtherClassesInAProvider: a claim that is bound in this cluster is refused once a pod on the virtual node mounts it, and not before.
+func TestClaimsOfOtherClassesInAProvider(t *testing.T) {
+	s := newStoring(t)
+	claim, standard := classClaim(""), "standard"
+	claim.Spec.StorageClassName, claim.Spec.VolumeName = &standard, "disk-7"
+	facts := remoteFacts(claim, nil, true)
+	if step := s.waits(facts); step.Refused != "" {
+		t.Errorf("no pod mounts it: %+v", step)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "config"},
+		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+	}}}
+	key := client.ObjectKeyFromObject(pod)
+	s.Observe(key, pod)
+	s.Observe(key, pod)
+	s.Observe(types.NamespacedName{Namespace: "shop", Name: "other"}, nil)
+	if len(s.enqueued) != 1 || s.enqueued[0] != facts.Key {
+		t.Errorf("enqueued %v", s.enqueued)
+	}
+	if step := s.waits(facts); !strings.Contains(step.Refused, "StorageClass standard") || !strings.Contains(step.Refused, "StorageClass liqo") || !step.Confirm {
+		t.Errorf("%+v", step)
+	}
+	// What the engine reads then also has claims that Liqo did not create.
+	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
+	if step := s.waits(remoteFacts(claim, theirs, true)); step.Refused != "" {
+		t.Errorf("the provider has a claim of that name: %+v", step)
+	}
+	s.Observe(key, nil)
+	if len(s.enqueued) != 2 || s.Next(facts).Refused != "" {
+		t.Errorf("a pod that is gone is still known: enqueued %v", s.enqueued)
+	}
+}
+
+// namedVolumes is a View of virtual volumes, by name.
+type namedVolumes struct {
+	fixedView
+	volumes map[string]*corev1.PersistentVolume
+}
+
+func (v namedVolumes) Get(_, name string) client.Object {
+	if volume := v.volumes[name]; volume != nil {
+		return volume
+	}
+	return nil
+}
+
+// TestVolumesOfOtherClaimsAreLeftAlone: a user names the UID of another claim in a claim, or a provider names it in a backing claim. The volume of the other
+// claim, whose claim is deleted, is neither deleted nor released.
+func TestVolumesOfOtherClaimsAreLeftAlone(t *testing.T) {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", Finalizers: []string{storage.Finalizer}, Labels: map[string]string{
+			storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan", storage.LabelTenant: "liqo-tenant-milan",
+		}},
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef:                      &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u1"},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: storage.Provisioner, VolumeHandle: "u1"}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+	}
+	ahead := classClaim("milan-a")
+	ahead.Name, ahead.UID = "spy", "u9"
+	ahead.Annotations[storage.AnnotationAhead] = storage.AheadOf("milan-a", "u1")
+	forged := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: "spy", Labels: map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"},
+		Annotations: map[string]string{storage.AnnotationClaimUID: "u1"},
+	}}
+	s := newStoring(t)
+	s.opts.Virtual = namedVolumes{volumes: map[string]*corev1.PersistentVolume{"pvc-u1": volume}}
+	for what, f := range map[string]*RemoteFacts{"a user": remoteFacts(ahead, nil, true), "a provider": remoteFacts(nil, forged, true)} {
+		f.Key.Name = "spy"
+		for range 2 {
+			if step := s.Next(f); step.Action == storage.DeleteVolume || step.Action == storage.PatchVolume || step.Action == storage.DeleteBacking {
+				t.Errorf("%s: %s %s: %s", what, step.Action, step.Object.GetName(), step.Why)
+			}
+			volume.DeletionTimestamp = &metav1.Time{}
+		}
+		volume.DeletionTimestamp = nil
+	}
+}
+
+// listedVolumes is a View whose index has these volumes under every name.
+type listedVolumes struct {
+	fixedView
+}
+
+func (v listedVolumes) With(string) []client.Object { return v.fixedView }
+
+// TestClaimsOfMovesAreVouchedFor: the virtual kubelet of the target says whether the claim in its provider is the one of the move, and says nothing before it knows
+// that. It still tells the user about the claim of somebody else.
+func TestClaimsOfMovesAreVouchedFor(t *testing.T) {
+	s := newStoring(t)
+	s.opts.Virtual = listedVolumes{fixedView{&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+		Name: "pvc-u0", Labels: map[string]string{storage.LabelVirtual: api.True},
+		Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, storage.AnnotationMove: `{"provider":"milan"}`},
+	}, Spec: corev1.PersistentVolumeSpec{
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		ClaimRef:                      &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u0"},
+	}}}}
+	claim := classClaim("milan-a")
+	claim.Annotations[storage.AnnotationMove] = "pvc-u0"
+	f := remoteFacts(claim, nil, true)
+	backing, ok := s.Next(f).Object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		t.Fatalf("%+v", s.Next(f))
+	}
+	backing.UID = "b1"
+	stranger := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data", UID: "b2"}}
+	for _, there := range []*corev1.PersistentVolumeClaim{backing, stranger} {
+		f := remoteFacts(claim, there, false)
+		s.waits(f)
+		f.Complete = true
+		step := s.Next(f)
+		said, ok := step.Object.(*corev1.PersistentVolumeClaim)
+		if step.Action != storage.PatchClaimStatus || !step.Confirm || !ok {
+			t.Fatalf("%s: %+v", there.UID, step)
+		}
+		uid, problem := storage.Vouched(said, "milan", "u1")
+		if ours := there == backing; ours != (uid == "b1") || ours != (problem == "") {
+			t.Errorf("%s: %q, %q", there.UID, uid, problem)
+		}
+		f.Claim = said
+		if step := s.waits(f); there == stranger && !strings.Contains(step.Refused, "does not belong to this claim") {
+			t.Errorf("%+v", step)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package storage
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+)
+
+// ConditionBacking is the first part of the type of a condition on a claim that is being moved. The ID of a provider follows it. With this condition, the
+// virtual kubelet of the provider vouches for the provider's claim of the same name. Other users of the provider write claims there too, and a move must neither overwrite nor
+// read theirs. The condition is True if the provider's claim was created for the move, and False otherwise. Only controllers write the status of a claim, so
+// users can't set the condition.
+const ConditionBacking = "storage.liqo.io/backing-claim-in-"
+
+// Reasons of the condition.
+const (
+	reasonVouched  = "CreatedByLiqo"
+	reasonRejected = "NotOfThisMove"
+	reasonFree     = "NoSuchClaim"
+)
+
+// free is the message of the condition while the claim has its old volume, and the provider has no claim of that name.
+const free = "the name is free"
+
+// vouchedFor returns the first part of the message of a condition that is True. The UID of the backing claim follows it. uid is the UID for which the backing
+// claim was created.
+func vouchedFor(uid types.UID) string {
+	return fmt.Sprintf("created for UID %s of this cluster, and has UID ", uid)
+}
+
+// Free reports whether the virtual kubelet of a provider reports that the provider has no claim of that name yet. A move can start only then.
+func Free(claim *corev1.PersistentVolumeClaim, provider string) bool {
+	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Type == conditionOf(provider) && c.Status == corev1.ConditionTrue && c.Message == free
+	})
+}
+
+// Rejected reports whether the virtual kubelet of a provider reports that the provider's claim of that name is not the one of the move.
+func Rejected(claim *corev1.PersistentVolumeClaim, provider string) bool {
+	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Type == conditionOf(provider) && c.Status == corev1.ConditionFalse
+	})
+}
+
+// Vouched returns the UID of the backing claim in a provider if the virtual kubelet there reports that the backing claim was created for uid. problem says what
+// is wrong with the claim there. If both are empty, the virtual kubelet has not reported yet.
+func Vouched(claim *corev1.PersistentVolumeClaim, provider string, uid types.UID) (backing types.UID, problem string) {
+	if claim == nil {
+		return "", ""
+	}
+	for _, c := range claim.Status.Conditions {
+		if c.Type != conditionOf(provider) {
+			continue
+		}
+		if c.Status != corev1.ConditionTrue {
+			return "", c.Message
+		}
+		if own, found := strings.CutPrefix(c.Message, vouchedFor(uid)); found {
+			return types.UID(own), ""
+		}
+	}
+	return "", ""
+}
+
+func conditionOf(provider string) corev1.PersistentVolumeClaimConditionType {
+	return corev1.PersistentVolumeClaimConditionType(ConditionBacking + provider)
+}
+
+// moving is the part of the record of a move that this package reads. Package move writes the record.
+type moving struct {
+	Node, Provider string
+	Live           struct{ UID types.UID }
+}
+
+// Vouch returns the step that updates condition ConditionBacking of a claim for the provider at Place. s.Claim is the claim with the name of s.Backing,
+// whatever its UID is. volumes are the virtual volumes that are reserved for a claim of this name. Vouch sets a condition only if one of them has the record of
+// a move, because users can't write that record. Callers execute the step only when Next has nothing to do, because Next deletes former copies.
+func Vouch(s State, volumes []*corev1.PersistentVolume) Step {
+	if s.Claim == nil || s.Claim.DeletionTimestamp != nil || s.Place.Cluster == "" || s.Place.Waiting != "" {
+		return Step{Why: "no move to vouch for"}
+	}
+	want := s.condition(volumes)
+	next := s.Claim.DeepCopy()
+	next.Status.Conditions = nil
+	known := false
+	for _, c := range s.Claim.Status.Conditions {
+		if c.Type != conditionOf(s.Place.Cluster) {
+			next.Status.Conditions = append(next.Status.Conditions, c)
+		} else if want != nil && c.Status == want.Status && c.Message == want.Message {
+			return Step{Why: "the condition says what is so"}
+		} else {
+			known = true
+		}
+	}
+	step := Step{Action: PatchClaimStatus, Object: next, Old: s.Claim, Confirm: true}
+	switch {
+	case want != nil:
+		next.Status.Conditions = append(next.Status.Conditions, *want)
+		step.Why = "its data moves: " + want.Message
+	case !known:
+		return Step{Why: "no move to vouch for"}
+	default:
+		step.Why = "nothing to vouch for any more"
+	}
+	return step
+}
+
+// condition returns the condition that the claim has to have, nil if it must have none.
+func (s *State) condition(volumes []*corev1.PersistentVolume) *corev1.PersistentVolumeClaimCondition {
+	for _, v := range volumes {
+		var record moving
+		if VolumeUID(v) == "" || v.Annotations[AnnotationMove] == "" || json.Unmarshal([]byte(v.Annotations[AnnotationMove]), &record) != nil {
+			continue
+		}
+		switch s.Place.Cluster {
+		case v.Labels[api.LabelRemoteClusterID]:
+			return s.verdict(VolumeUID(v), s.noSource(v))
+		case record.Provider:
+			uid := s.Claim.UID
+			if record.Live.UID != "" {
+				uid = record.Live.UID
+			}
+			switch {
+			case s.Backing == nil && s.Claim.Spec.VolumeName == v.Name:
+				return &corev1.PersistentVolumeClaimCondition{
+					Type: conditionOf(s.Place.Cluster), Status: corev1.ConditionTrue, Reason: reasonFree, Message: free,
+				}
+			case s.Backing == nil || s.Backing.DeletionTimestamp != nil:
+				return nil // Liqo creates it
+			}
+			return s.verdict(uid, s.noTarget(uid, volumes))
+		}
+	}
+	return nil
+}
+
+func (s *State) verdict(uid types.UID, problem string) *corev1.PersistentVolumeClaimCondition {
+	if problem != "" {
+		return &corev1.PersistentVolumeClaimCondition{
+			Type: conditionOf(s.Place.Cluster), Status: corev1.ConditionFalse, Reason: reasonRejected,
+			Message: fmt.Sprintf("PersistentVolumeClaim %s in %s %s", s.Claim.Name, s.where(), problem),
+		}
+	}
+	return &corev1.PersistentVolumeClaimCondition{
+		Type: conditionOf(s.Place.Cluster), Status: corev1.ConditionTrue, Reason: reasonVouched, Message: vouchedFor(uid) + string(s.Backing.UID),
+	}
+}
+
+// createdFor reports whether the backing claim was created for uid.
+func (s *State) createdFor(uid types.UID) bool {
+	of := *s
+	of.UID = uid
+	return of.ours()
+}
+
+// noSource returns the reason why the backing claim does not have the data of a virtual volume, empty if it has.
+func (s *State) noSource(volume *corev1.PersistentVolume) string {
+	switch {
+	case s.Backing == nil:
+		return "does not exist any more"
+	case volume.Labels[LabelTenant] != s.Place.Tenant:
+		return "belongs to another peering"
+	case !s.createdFor(VolumeUID(volume)):
+		return "is not the one with the data of PersistentVolume " + volume.Name
+	}
+	return ""
+}
+
+// noTarget returns the reason why a move must not write to the backing claim, empty if it may.
+func (s *State) noTarget(uid types.UID, volumes []*corev1.PersistentVolume) string {
+	known := slices.ContainsFunc(volumes, func(v *corev1.PersistentVolume) bool {
+		return VolumeUID(v) == uid && v.Labels[api.LabelRemoteClusterID] == s.Place.Cluster && v.Labels[LabelTenant] == s.Place.Tenant
+	})
+	switch mark := s.Backing.Annotations[AnnotationRetained]; {
+	case mark == api.True:
+		return "is retained, and may have the data of an earlier claim"
+	case !s.createdFor(uid):
+		return "was not created by this move"
+	case s.Backing.Spec.VolumeName != "" && mark != retainedCopy && !known:
+		return "may have data: it was in use before, and this cluster does not know its virtual volume"
+	}
+	return ""
+}

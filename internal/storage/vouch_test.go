@@ -1,0 +1,134 @@
+package storage
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+)
+
+// moved returns a volume with the record of a move to milan, or from there.
+func moved(from, record string) *corev1.PersistentVolume {
+	out := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+		Name: "pvc-u0", Labels: map[string]string{LabelVirtual: api.True},
+		Annotations: map[string]string{annotationProvisionedBy: Provisioner, AnnotationMove: record},
+	}}
+	if from != "" {
+		out.Labels[api.LabelRemoteClusterID], out.Labels[LabelTenant] = from, "liqo-tenant-"+from
+	}
+	return out
+}
+
+// backingFor returns a claim in milan that was created for uid, or by somebody else if uid is empty.
+func backingFor(uid types.UID, volume, mark string) *corev1.PersistentVolumeClaim {
+	out := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName, Namespace: "shop-rome", UID: "b1"}}
+	if out.Spec.VolumeName = volume; uid == "" {
+		return out
+	}
+	out.Labels = map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"}
+	out.Annotations = map[string]string{AnnotationClaimUID: string(uid), AnnotationRetained: mark}
+	return out
+}
+
+// TestOnlyClaimsOfAMoveAreVouchedFor: a virtual kubelet says which claim in its provider a move may write to, or read from, and what is wrong with another one. It says
+// that only while a record asks for it, writes nothing twice, and leaves the conditions of others alone.
+func TestOnlyClaimsOfAMoveAreVouchedFor(t *testing.T) {
+	const to, live = `{"provider":"milan"}`, `{"provider":"milan","live":{"uid":"u2"}}`
+	gone := func(b *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+		b.DeletionTimestamp = &metav1.Time{}
+		return b
+	}
+	foreign := backingFor("u1", "", retainedCopy)
+	foreign.Labels[api.LabelOrigin] = "turin"
+	known := moved("milan", "")
+	known.Name = "pvc-u1"
+	old := moved("", to)
+	old.Name = "pvc-old"
+	for name, row := range map[string]struct {
+		backing *corev1.PersistentVolumeClaim
+		volumes []*corev1.PersistentVolume
+		uid     types.UID // that the backing claim is vouched for
+		problem string
+	}{
+		"no move":                        {backingFor("u1", "d", retainedCopy), []*corev1.PersistentVolume{moved("", "")}, "", ""},
+		"a move elsewhere":               {backingFor("u1", "d", retainedCopy), []*corev1.PersistentVolume{moved("", `{"provider":"turin"}`)}, "", ""},
+		"a broken record":                {backingFor("u1", "d", retainedCopy), []*corev1.PersistentVolume{moved("", "x")}, "", ""},
+		"target, not there yet":          {nil, []*corev1.PersistentVolume{moved("", to)}, "", ""},
+		"target, a name that is free":    {nil, []*corev1.PersistentVolume{old}, "", free},
+		"target, a copy that ends":       {gone(backingFor("u1", "d", retainedCopy)), []*corev1.PersistentVolume{moved("", to)}, "", ""},
+		"target, without a volume":       {backingFor("u1", "", retainedCopy), []*corev1.PersistentVolume{moved("", to)}, "u1", ""},
+		"target, with a volume":          {backingFor("u1", "d", retainedCopy), []*corev1.PersistentVolume{moved("", to)}, "u1", ""},
+		"target, of a live move":         {backingFor("u2", "d", retainedCopy), []*corev1.PersistentVolume{moved("", live)}, "u2", ""},
+		"target, of the claim":           {backingFor("u1", "d", retainedCopy), []*corev1.PersistentVolume{moved("", live)}, "", "was not created by this move"},
+		"target, its volume is bound":    {backingFor("u1", "d", ""), []*corev1.PersistentVolume{moved("", to), known}, "u1", ""},
+		"target, forgotten":              {backingFor("u1", "d", ""), []*corev1.PersistentVolume{moved("", to)}, "", "does not know its virtual volume"},
+		"target, of another peering":     {backingFor("u1", "d", ""), []*corev1.PersistentVolume{moved("", to), func() *corev1.PersistentVolume { v := known.DeepCopy(); v.Labels[LabelTenant] = "x"; return v }()}, "", "does not know its virtual volume"},
+		"target, retained":               {backingFor("u1", "d", api.True), []*corev1.PersistentVolume{moved("", to)}, "", "is retained, and may have the data of an earlier claim"},
+		"target, retained before":        {backingFor("earlier", "d", api.True), []*corev1.PersistentVolume{moved("", to)}, "", "is retained"},
+		"target, of a user":              {backingFor("", "d", ""), []*corev1.PersistentVolume{moved("", to)}, "", "was not created by this move"},
+		"target, of another consumer":    {foreign, []*corev1.PersistentVolume{moved("", to)}, "", "was not created by this move"},
+		"source":                         {backingFor("u0", "d", ""), []*corev1.PersistentVolume{moved("milan", `{}`)}, "u0", ""},
+		"source, gone":                   {nil, []*corev1.PersistentVolume{moved("milan", `{}`)}, "", "does not exist any more"},
+		"source, of a user":              {backingFor("", "d", ""), []*corev1.PersistentVolume{moved("milan", `{}`)}, "", "is not the one with the data of PersistentVolume pvc-u0"},
+		"source, of another claim":       {backingFor("u1", "d", ""), []*corev1.PersistentVolume{moved("milan", `{}`)}, "", "is not the one with the data"},
+		"source, of an earlier peering":  {backingFor("u0", "d", ""), []*corev1.PersistentVolume{func() *corev1.PersistentVolume { v := moved("milan", `{}`); v.Labels[LabelTenant] = "x"; return v }()}, "", "another peering"},
+		"a volume that is not of Liqo":   {backingFor("u1", "d", retainedCopy), []*corev1.PersistentVolume{{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u0", Annotations: map[string]string{AnnotationMove: to}}}}, "", ""},
+		"a volume without any relevance": {backingFor("u1", "d", retainedCopy), nil, "", ""},
+	} {
+		s := State{UID: "u1", Claim: claim("milan"), Place: there(), Backing: row.backing}
+		if row.problem == free {
+			s.Claim.Spec.VolumeName = old.Name
+		}
+		resizing := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimResizing, Status: corev1.ConditionTrue}
+		s.Claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{resizing}
+		step := Vouch(s, row.volumes)
+		if said := row.uid != "" || row.problem != ""; said != (step.Action == PatchClaimStatus) || step.Action != Nothing && !step.Confirm {
+			t.Errorf("%s: %s, %s", name, step.Action, step.Why)
+			continue
+		}
+		if step.Action == Nothing {
+			continue
+		}
+		said, ok := step.Object.(*corev1.PersistentVolumeClaim)
+		if !ok || len(said.Status.Conditions) != 2 || said.Status.Conditions[0] != resizing || len(s.Claim.Status.Conditions) != 1 {
+			t.Errorf("%s: %+v", name, step)
+			continue
+		}
+		uid, problem := Vouched(said, "milan", row.uid)
+		if row.uid != "" && (uid != "b1" || problem != "") {
+			t.Errorf("%s: %q, %q", name, uid, problem)
+		}
+		if Rejected(said, "milan") != (row.uid == "" && row.problem != free) || Rejected(said, "turin") {
+			t.Errorf("%s: %+v", name, said.Status.Conditions)
+		}
+		if Free(said, "milan") != (row.problem == free) || Free(said, "turin") {
+			t.Errorf("%s: %+v", name, said.Status.Conditions)
+		}
+		if row.problem != "" && row.problem != free && (uid != "" || !strings.HasPrefix(problem, "PersistentVolumeClaim data in namespace shop-rome of cluster milan ") || !strings.Contains(problem, row.problem)) {
+			t.Errorf("%s: %q, %q", name, uid, problem)
+		}
+		for _, other := range [][2]string{{"milan", "u9"}, {"turin", string(row.uid)}} {
+			if uid, _ := Vouched(said, other[0], types.UID(other[1])); uid != "" {
+				t.Errorf("%s: vouched for %v", name, other)
+			}
+		}
+		if s.Claim = said; Vouch(s, row.volumes).Action != Nothing {
+			t.Errorf("%s: it is said twice", name)
+		}
+		step = Vouch(s, nil)
+		if ended, ok := step.Object.(*corev1.PersistentVolumeClaim); !ok || len(ended.Status.Conditions) != 1 || ended.Status.Conditions[0] != resizing {
+			t.Errorf("%s, after the move: %+v", name, step)
+		}
+		s.Place.Waiting = "the provider is unreachable"
+		if step := Vouch(s, nil); step.Action != Nothing {
+			t.Errorf("%s, while nothing is known: %+v", name, step)
+		}
+	}
+	if uid, problem := Vouched(nil, "milan", "u1"); uid != "" || problem != "" {
+		t.Errorf("no claim: %q, %q", uid, problem)
+	}
+}
