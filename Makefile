@@ -19,8 +19,13 @@ export GOFLAGS := -trimpath
 GOBUILD := go build -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
 # The other modules with sources of ours.
 MODULES := playground test/monitoring tools/release tools/site
-# A level prints how long it took.
-timed = @start=$$SECONDS; echo "== $(1)"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"
+# Each part prints the minute of the check at which it begins, and how long it took. CHECK_PART is a file for its name, so that .ci/run can name the part that was
+# running when the time was over.
+ifndef CHECK_BEGAN
+CHECK_BEGAN := $(shell date +%s)
+endif
+export CHECK_BEGAN
+timed = @start=$$SECONDS; echo "== $(1), from minute $$((($$(date +%s) - CHECK_BEGAN) / 60))"; echo "$(1)" >"$${CHECK_PART:-/dev/null}"; { $(2); } && echo "== $(1): $$((SECONDS - start)) s"
 
 .DEFAULT_GOAL := help
 
@@ -144,10 +149,26 @@ page: ## The page of liqoctl dashboard, after its sources changed. Needs Node.js
 ##@ Test
 
 # The tests trade memory for processor time: the garbage collectors of compilers, tests, API servers and kubelets run less often.
-lint unit browser api datapath playground-test scenario network-scenario doors examples monitoring: export GOGC ?= 300
+lint unit browser api datapath presubmit playground-test scenario network-scenario moves doors examples monitoring: export GOGC ?= 300
 
 .PHONY: test
-test: lint unit browser api datapath playground-test scenario network-scenario doors examples monitoring ## Everything: levels 0 to 4 and the checks.
+test: lint unit api datapath presubmit ## What each change must pass: the checks, levels 0 to 3, and a story about each part of Liqo.
+
+# The shards of test-long need nothing from each other. Each takes about 20 minutes.
+.PHONY: test-long
+test-long: test-offloading test-network test-peering test-documents ## What a release must pass besides make test: all stories, in four shards that can also run alone.
+
+.PHONY: test-offloading
+test-offloading: scenario ## Shard: pods, namespaces, copies, quotas, storage, faults of the control plane.
+
+.PHONY: test-network
+test-network: network-scenario ## Shard: the network between clusters, and its faults.
+
+.PHONY: test-peering
+test-peering: doors moves ## Shard: ways to peer and to install, releases, volumes that move.
+
+.PHONY: test-documents
+test-documents: browser playground-test examples monitoring ## Shard: the tutorials as they are written, the dashboard, boards and alerts, the playground.
 
 .PHONY: check
 check: lint unit ## What to run before each commit: lint, drift of generated code, levels 0 and 1.
@@ -184,12 +205,12 @@ coverage: ## What levels 0 and 1 cover, by function. Of some packages only: make
 	@go test $(or $(PACKAGE),$(UNIT)) -skip OnAPIServer -coverprofile $(BIN)/coverage.prof
 	@go tool cover -func $(BIN)/coverage.prof
 
-# Only packages with such tests, so that no others are linked. That of liqoctl takes longest and begins first. Three at a time keep two processors busy. Half
+# Only packages with such tests, so that no others are linked. That of liqoctl takes longest and begins first. Half
 # of the time of liqoctl's tests is waiting, so two of them run at a time, which also bounds the API servers of a machine with many processors.
 API_TESTS = $(sort $(dir $(shell grep -rlE '^func Test\w*OnAPIServer' --include=*_test.go api internal test/apitest)))
 .PHONY: api
-api: components ## Level 2: against real API servers.
-	$(call timed,level 2,go test ./internal/cli $(addprefix ./,$(filter-out internal/cli/,$(API_TESTS))) -run OnAPIServer -p 3 -parallel 2 -count=1 -timeout 20m)
+api: components ## Level 2: against real API servers. Go keeps the results of packages that did not change.
+	$(call timed,level 2,go test ./internal/cli $(addprefix ./,$(filter-out internal/cli/,$(API_TESTS))) -run OnAPIServer -p 2 -parallel 2 -timeout 30m)
 
 .PHONY: playground-test
 playground-test: components ## The playground itself: boots, several clusters, faults, leaves nothing.
@@ -197,15 +218,25 @@ playground-test: components ## The playground itself: boots, several clusters, f
 
 .PHONY: datapath
 datapath: ## Level 3: the real kernel, in network namespaces. Needs root.
-	$(call timed,level 3,go test ./test/datapath -count=1 -timeout 10m)
+	$(call timed,level 3,go test ./test/datapath -count=1 -timeout 20m)
+
+.PHONY: presubmit
+presubmit: build ## Level 4, in short: a story about each part of Liqo, on one pair of clusters.
+	$(call timed,level 4 in short,go test ./test/scenario -run TestPresubmit -count=1 -timeout 30m -failfast -v)
 
 .PHONY: scenario
 scenario: build ## Level 4: stories on real clusters.
-	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 60m -v -skip TestSkew)
+	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 60m -v -skip 'TestSkew|TestPresubmit')
 
+# Stories of volumes that move run on the clusters of the stories of the network.
+MOVES := TestStories/^(move|live)$$
 .PHONY: network-scenario
 network-scenario: build ## Level 4: stories of the network, on three clusters of two nodes.
-	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 60m -v -skip TestDisturbedMoves)
+	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 60m -v -skip 'TestDisturbedMoves|$(MOVES)')
+
+.PHONY: moves
+moves: build ## Level 4: volumes that move between nodes and clusters.
+	$(call timed,level 4 of moves,go test ./test/scenario/network -count=1 -timeout 60m -v -run '$(MOVES)')
 
 .PHONY: doors
 doors: build bin/helm bin/registry bin/release/release ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last, and a release.
@@ -224,7 +255,7 @@ monitoring: build bin/prometheus ## Level 4: what Prometheus and the dashboard s
 	$(call timed,level 4 of monitoring,go test ./test/scenario/monitoring -count=1 -timeout 15m -v)
 
 .PHONY: soak
-soak: build previous ## What takes too long for make test: two releases together, a long partition, bursts whose virtual kubelet is killed, disturbed moves of a volume, twelve clusters.
+soak: build previous ## What takes too long for make test-long: two releases together, a long partition, bursts whose virtual kubelet is killed, disturbed moves of a volume, twelve clusters.
 	$(call timed,soak,go test ./test/scenario/examples -count=1 -timeout 60m -v -run TestQuickStart -soak)
 	$(call timed,two releases,go test ./test/scenario -count=1 -timeout 20m -v -run TestSkew)
 	$(call timed,disturbed moves,go test ./test/scenario/network -count=1 -timeout 90m -v -run TestDisturbedMoves)

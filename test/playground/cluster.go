@@ -32,7 +32,7 @@ type Cluster struct {
 	Set kubernetes.Interface
 }
 
-// Create creates a cluster called prefix+id with the same addresses as all clusters, and loads the images of this build into it. A creation that
+// Create creates a cluster called prefix+id with the same addresses as all clusters, and loads the images of the components of this build into it. A creation that
 // takes unusually long prints what it waits for, even if it succeeds.
 func (m Machine) Create(ctx context.Context, prefix, id string, flags ...string) (*Cluster, error) {
 	cmd := exec.CommandContext(ctx, m.bin("playground"), append([]string{"create", "cluster", "--name", prefix + id}, flags...)...)
@@ -57,9 +57,16 @@ func (m Machine) Create(ctx context.Context, prefix, id string, flags ...string)
 	return m.Connect(ctx, prefix, id)
 }
 
-// Load loads the images of a build into the cluster of that name.
-func (m Machine) Load(ctx context.Context, name string, built Machine) error {
-	_, err := m.Playground(ctx, append([]string{"load", "image-archive", "--name", name}, built.images()...)...)
+// Load loads images of a build into the cluster of that name; without names, those of the components.
+func (m Machine) Load(ctx context.Context, name string, built Machine, images ...string) error {
+	if len(images) == 0 {
+		images = components
+	}
+	args := []string{"load", "image-archive", "--name", name}
+	for _, image := range images {
+		args = append(args, built.bin("images/"+image+".tar"))
+	}
+	_, err := m.Playground(ctx, args...)
 	return err
 }
 

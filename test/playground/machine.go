@@ -80,14 +80,11 @@ func exists(file string) bool {
 
 func (m Machine) bin(name string) string { return filepath.Join(m.Root, "bin", name) }
 
-// images returns the paths of all image archives of the build.
-func (m Machine) images() []string {
-	found, err := filepath.Glob(m.bin("images/*.tar"))
-	if err != nil {
-		panic(err) // the pattern is invalid: a programming error
-	}
-	return found
-}
+// VolumeMover is the image that moves of volumes need. Clusters don't have it from their start.
+const VolumeMover = "volume-mover"
+
+// components are the images that every installation runs.
+var components = []string{"controller-manager", "virtual-kubelet", "gateway", "fabric", "proxy"}
 
 // Playground runs bin/playground and returns its output; the error contains its error output.
 func (m Machine) Playground(ctx context.Context, args ...string) (string, error) {

@@ -72,8 +72,9 @@ func copies(s *story.Story) {
 			s.Must(rome.Create(s.Context(), k.Object))
 		}
 		for _, k := range all {
-			alike(s, milan, k, twin)
-			alike(s, s.Naples, k, twin)
+			for _, provider := range s.Providers() {
+				alike(s, provider, k, twin)
+			}
 		}
 	})
 	s.Step("a Service has the node ports of rome if it asks for them, and NetworkPolicies stay", func() {
@@ -87,7 +88,7 @@ func copies(s *story.Story) {
 		alike(s, milan, copied{service, nil, func(o client.Object) any { return o.(*corev1.Service).Spec.Ports }}, twin)
 		s.Must(rome.Delete(s.Context(), service))
 		s.Gone(milan, copied{Object: service}.there(twin), start)
-		for _, c := range []*playground.Cluster{milan, s.Naples} {
+		for _, c := range s.Providers() {
 			if err := c.Get(s.Context(), client.ObjectKey{Namespace: twin, Name: "closed"}, policy); !apierrors.IsNotFound(err) {
 				s.Errorf("%s has the NetworkPolicy: %v", c.ID, err)
 			}
@@ -159,8 +160,9 @@ func copies(s *story.Story) {
 			s.Must(rome.Delete(s.Context(), k.Object))
 		}
 		for _, k := range all {
-			s.Gone(milan, k.there(twin), start)
-			s.Gone(s.Naples, k.there(twin), start)
+			for _, provider := range s.Providers() {
+				s.Gone(provider, k.there(twin), start)
+			}
 		}
 	})
 }

@@ -25,86 +25,17 @@ func crash(s *story.Story) {
 	s.Step("offload a namespace", func() { s.Offload(ns) })
 	here, there := s.Record(rome, ns), s.Record(milan, twin)
 
-	virtualKubelet := s.Only(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
-	managers := []*corev1.Pod{controllerManager(s, rome), controllerManager(s, milan)}
-
-	kill := func(when string, now func(pods, started int) bool) {
-		s.Step("the virtual kubelet and both controller managers die "+when, func() {
-			// Look up the processes in advance, so that they can be killed without delay.
-			var pids []int
-			for _, pod := range append(managers, virtualKubelet) {
-				some, err := playground.Processes(pod)
-				s.Must(err)
-				pids = append(pids, some...)
-			}
-			if pods, _ := there.SoFar(); pods == 0 {
-				s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "many", count, playground.TestServer)))
-			}
-			s.Eventually(2*time.Minute, "the moment", func(ctx) error {
-				if pods, started := there.SoFar(); !now(pods, started) {
-					return fmt.Errorf("milan has %d pods, %d containers have started", pods, started)
-				}
-				return nil
-			})
-			pods, started := there.SoFar()
-			s.Must(playground.Kill(pids...))
-			fmt.Printf("             milan had %d pods, %d containers had started\n", pods, started)
-			if started >= count {
-				s.Fatal("all containers had started: it was too late for this story")
-			}
-		})
-	}
-
+	ours := processes(s)
 	began := time.Now()
-	kill("while the first pods are made", func(pods, _ int) bool { return pods >= 5 })
-	for i, pod := range append(managers, virtualKubelet) {
-		s.Eventually(start, pod.Name+" to be back", func(ctx) error {
-			now := s.Pod([]*playground.Cluster{rome, milan, rome}[i], pod.Namespace, pod.Name)
-			if story.Restarts(*now) == story.Restarts(*pod) || now.Status.ContainerStatuses[0].State.Running == nil {
-				return fmt.Errorf("status %+v", now.Status.ContainerStatuses)
-			}
-			return nil
-		})
-	}
-	kill("while containers start", func(_, started int) bool { return started >= count/5 })
+	ours.killWhile("while the first pods are made", ns, count, there, func(pods, _ int) bool { return pods >= 5 })
+	ours.restarted()
+	ours.killWhile("while containers start", ns, count, there, func(_, started int) bool { return started >= count/5 })
 	s.Step("all of them run", func() {
 		s.PodsReady(rome, ns, count, 3*time.Minute)
 		fmt.Printf("             %.1f s after they were asked for\n", time.Since(began).Seconds())
 	})
-	s.Step("none ran twice", func() {
-		same(s, s.Pods(rome, ns), s.PodsReady(milan, twin, count, start))
-		if got := there.Pods(); len(got) != count || len(slices.Compact(got)) != count {
-			s.Errorf("milan has seen %d pods, want each of %d once: %v", len(got), count, got)
-		}
-		if got := there.Started(); got != count {
-			s.Errorf("milan has seen %d containers start, want %d", got, count)
-		}
-		if got := here.Pods(); len(got) != count {
-			s.Errorf("rome has seen %d pods, want %d", len(got), count)
-		}
-		for _, pod := range s.Pods(rome, ns) {
-			if n := story.Restarts(pod); n != 0 {
-				s.Errorf("rome's pod %s counts %d restarts", pod.Name, n)
-			}
-		}
-	})
-	s.Step("each of ours was restarted twice", func() {
-		for i, pod := range append(managers, virtualKubelet) {
-			c := []*playground.Cluster{rome, milan, rome}[i]
-			var n int32
-			// A pod counts as Ready for a moment after it was killed. Kubernetes waits up to 20 s before it restarts a container for the second time.
-			s.Eventually(2*start, fmt.Sprintf("pod %s of %s to be restarted twice and Ready", pod.Name, c.ID), func(ctx) error {
-				now := s.Pod(c, pod.Namespace, pod.Name)
-				if n = story.Restarts(*now) - story.Restarts(*pod); n < 2 || !story.Ready(*now) {
-					return fmt.Errorf("%d restarts, status %+v", n, now.Status.ContainerStatuses)
-				}
-				return nil
-			})
-			if n != 2 {
-				s.Errorf("pod %s of %s was restarted %d times, want twice", pod.Name, c.ID, n)
-			}
-		}
-	})
+	onceEach(s, ns, count, here, there)
+	s.Step("each of ours runs", ours.ready)
 
 	// The webhook is unavailable for about 20 s, because this is the third restart of its container. On a machine that needs longer for this many rejections, the
 	// container is killed again. Kubernetes doubles its retry delay with each rejected pod, so after this many rejections the delay is 1000 s.
@@ -167,6 +98,100 @@ func crash(s *story.Story) {
 		})
 	})
 	s.Step("the pods that were refused run", func() { s.PodsReady(rome, ns, count+3, 90*time.Second) }) // far less than 1000 s
+}
+
+// killed are pods of Liqo that a story kills, and the clusters of each.
+type killed struct {
+	*story.Story
+	pods     []*corev1.Pod
+	clusters []*playground.Cluster
+}
+
+// processes returns the virtual kubelet of node milan and both controller managers, as they are before the first of them is killed.
+func processes(s *story.Story) *killed {
+	s.Helper()
+	kubelet := s.Only(s.Rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+	return &killed{s, []*corev1.Pod{kubelet, controllerManager(s, s.Rome), controllerManager(s, s.Milan)}, []*playground.Cluster{s.Rome, s.Rome, s.Milan}}
+}
+
+// killWhile kills all of them as soon as now is true. It creates the pods that they are busy with, unless there are some already.
+func (k *killed) killWhile(when, ns string, count int, there *story.Recorder, now func(pods, started int) bool) {
+	k.Helper()
+	k.Step("the virtual kubelet and both controller managers die "+when, func() {
+		// Look up the processes in advance, so that they can be killed without delay.
+		var pids []int
+		for _, pod := range k.pods {
+			some, err := playground.Processes(pod)
+			k.Must(err)
+			pids = append(pids, some...)
+		}
+		if pods, _ := there.SoFar(); pods == 0 {
+			k.Must(k.Rome.Create(k.Context(), story.DeploymentOn("milan", ns, "many", int32(count), playground.TestServer)))
+		}
+		k.Eventually(2*time.Minute, "the moment", func(ctx) error {
+			if pods, started := there.SoFar(); !now(pods, started) {
+				return fmt.Errorf("milan has %d pods, %d containers have started", pods, started)
+			}
+			return nil
+		})
+		pods, started := there.SoFar()
+		k.Must(playground.Kill(pids...))
+		fmt.Printf("             milan had %d pods, %d containers had started\n", pods, started)
+		if started >= count {
+			fmt.Println("             that was too late: this kill proves nothing")
+		}
+	})
+}
+
+// restarted waits until each of them was restarted and runs.
+func (k *killed) restarted() {
+	k.Helper()
+	for i, pod := range k.pods {
+		k.Eventually(start, pod.Name+" to be back", func(ctx) error {
+			now := k.Pod(k.clusters[i], pod.Namespace, pod.Name)
+			if story.Restarts(*now) == story.Restarts(*pod) || now.Status.ContainerStatuses[0].State.Running == nil {
+				return fmt.Errorf("status %+v", now.Status.ContainerStatuses)
+			}
+			return nil
+		})
+	}
+}
+
+// ready waits until each of them was restarted and is Ready. Kubernetes waits up to 20 s before it restarts a container for the second time.
+func (k *killed) ready() {
+	k.Helper()
+	for i, pod := range k.pods {
+		k.Eventually(start, fmt.Sprintf("pod %s of %s to be restarted and Ready", pod.Name, k.clusters[i].ID), func(ctx) error {
+			now := k.Pod(k.clusters[i], pod.Namespace, pod.Name)
+			if story.Restarts(*now) == story.Restarts(*pod) || !story.Ready(*now) {
+				return fmt.Errorf("status %+v", now.Status.ContainerStatuses)
+			}
+			return nil
+		})
+	}
+}
+
+// onceEach checks that each of these pods has run in milan once, and that rome shows it as such.
+func onceEach(s *story.Story, ns string, count int, here, there *story.Recorder) {
+	s.Helper()
+	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
+	s.Step("none ran twice", func() {
+		same(s, s.Pods(rome, ns), s.PodsReady(milan, twin, count, start))
+		if got := there.Pods(); len(got) != count || len(slices.Compact(got)) != count {
+			s.Errorf("milan has seen %d pods, want each of %d once: %v", len(got), count, got)
+		}
+		if got := there.Started(); got != count {
+			s.Errorf("milan has seen %d containers start, want %d", got, count)
+		}
+		if got := here.Pods(); len(got) != count {
+			s.Errorf("rome has seen %d pods, want %d", len(got), count)
+		}
+		for _, pod := range s.Pods(rome, ns) {
+			if n := story.Restarts(pod); n != 0 {
+				s.Errorf("rome's pod %s counts %d restarts", pod.Name, n)
+			}
+		}
+	})
 }
 
 func controllerManager(s *story.Story, c *playground.Cluster) *corev1.Pod {

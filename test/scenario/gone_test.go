@@ -33,7 +33,7 @@ func gone(s *story.Story) {
 		_, err := s.Liqoctl(s.Context(), "force", "unpeer", "milan", "--kubeconfig", rome.Kubeconfig)
 		s.Must(err)
 		forgotten(s, rome, "milan")
-		s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, time.Second)
+		s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, start)
 		s.Eventually(start, "no pod of rome to be on a node that is not there", func(ctx context.Context) error {
 			pods, err := s.TryPods(ctx, rome, ns)
 			for _, pod := range pods {
@@ -60,7 +60,7 @@ func gone(s *story.Story) {
 	})
 
 	s.Step("naples noticed nothing", func() {
-		s.NodeReady("naples", true, time.Second)
+		s.NodeReady("naples", true, start)
 		untouched(s, bystander, *s.Pod(naples, story.Twin(ns), bystander.Name))
 	})
 
@@ -76,7 +76,7 @@ func gone(s *story.Story) {
 // forgotten waits until nothing is left of a peer except its ForeignCluster.
 func forgotten(s *story.Story, c *playground.Cluster, peer string) {
 	s.Helper()
-	s.Gone(c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + peer}}, time.Second)
+	s.Gone(c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + peer}}, start)
 	s.Eventually(start, c.ID+" to forget "+peer, func(ctx context.Context) error {
 		var fc corev1beta1.ForeignCluster
 		if err := c.Get(ctx, client.ObjectKey{Name: peer}, &fc); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,12 +17,13 @@ import (
 // leave: after unoffloading, unpeering and uninstalling, the clusters are in the same state as before the installation.
 func leave(s *story.Story) {
 	const ns = "leave"
-	rome, milan, naples := s.Rome, s.Milan, s.Naples
-	s.Step("a namespace and pods in both providers", func() {
+	rome := s.Rome
+	s.Step("a namespace and pods in each provider", func() {
 		s.Offload(ns)
-		s.Must(rome.Create(s.Context(), story.DeploymentOn("milan", ns, "north", 2, playground.TestServer)))
-		s.Must(rome.Create(s.Context(), story.DeploymentOn("naples", ns, "south", 2, playground.TestServer)))
-		s.PodsReady(rome, ns, 4, start)
+		for _, provider := range s.Providers() {
+			s.Must(rome.Create(s.Context(), story.DeploymentOn(provider.ID, ns, provider.ID, 2, playground.TestServer)))
+		}
+		s.PodsReady(rome, ns, 2*len(s.Providers()), start)
 	})
 
 	s.Step("uninstall refuses while a namespace is offloaded", func() {
@@ -37,7 +39,7 @@ func leave(s *story.Story) {
 	s.Step("unoffload: the twins go, the namespace stays", func() {
 		_, err := s.Liqoctl(s.Context(), "unoffload", "namespace", ns, "--kubeconfig", rome.Kubeconfig)
 		s.Must(err)
-		for _, c := range []*playground.Cluster{milan, naples} {
+		for _, c := range s.Providers() {
 			s.Gone(c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: story.Twin(ns)}}, time.Minute)
 		}
 		var namespace corev1.Namespace
@@ -47,16 +49,18 @@ func leave(s *story.Story) {
 	})
 
 	s.Step("unpeer", func() {
-		for _, provider := range []*playground.Cluster{milan, naples} {
+		for _, provider := range s.Providers() {
 			s.Must(s.Unpeer(s.Context(), rome, provider))
-			s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: provider.ID}}, time.Second)
+			s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: provider.ID}}, start)
 		}
 	})
 
 	s.Step("uninstall --purge", func() {
+		var group errgroup.Group
 		for _, c := range s.Clusters() {
-			s.Must(s.Uninstall(s.Context(), c, true))
+			group.Go(func() error { return s.Uninstall(s.Context(), c, true) })
 		}
+		s.Must(group.Wait())
 	})
 
 	s.Step("every object of every cluster is as before the installation", func() {

@@ -13,10 +13,13 @@ import (
 )
 
 // start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
-const start = 40 * time.Second
+const start = story.Start
 
 // look: for a pod that runs in milan, rome's API server serves logs, exec, attach and port-forward as for any other pod.
-func look(s *story.Story) {
+func look(s *story.Story) { lookOver(s, story.WebSocket, story.SPDY) }
+
+// lookOver is look with these transports.
+func lookOver(s *story.Story, transports ...story.Transport) {
 	const ns = "look"
 	rome := s.Rome
 	s.Step("offload a namespace", func() { s.Offload(ns, "--pod-offloading-strategy", "Remote") })
@@ -72,7 +75,7 @@ func look(s *story.Story) {
 		s.Follow(rome, ns, "talker", 20*time.Second, func(line string) bool { return line == fmt.Sprintf("tick %d", last+5) })
 	})
 
-	for _, transport := range []story.Transport{story.WebSocket, story.SPDY} {
+	for _, transport := range transports {
 		s.Step("exec, attach and port-forward over "+string(transport), func() {
 			// The command reads its input to the end: Kubernetes may lose the output of a command that ends before. On a busy machine it may lose the
 			// end of the answer, too. Then the exit code seems to be 0.

@@ -23,40 +23,8 @@ import (
 func quota(s *story.Story) {
 	const ns = "quota"
 	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
-	s.Step("rome asks for less, and the node has less", func() {
-		s.Offload(ns)
-		asks := slice(s)
-		before := asks.DeepCopy()
-		asks.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
-		s.Must(rome.Patch(s.Context(), asks, client.MergeFrom(before)))
-		s.Eventually(start, "node milan to have 200m", func(ctx context.Context) error {
-			var node corev1.Node
-			if err := rome.Get(ctx, key("milan"), &node); err != nil || node.Status.Allocatable.Cpu().MilliValue() == 200 {
-				return err
-			}
-			return fmt.Errorf("it has %v", node.Status.Allocatable)
-		})
-	})
-	needs := func(name, cpu string) *corev1.Pod {
-		pod := story.PodOn("milan", ns, name, playground.TestServer)
-		pod.Spec.NodeName = "milan" // bypasses the scheduler, which would let the pod wait
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-		return pod
-	}
-	s.Step("what exceeds the quota waits, says by how much, and comes when there is room", func() {
-		for _, name := range []string{"first", "second"} {
-			s.Must(rome.Create(s.Context(), needs(name, "150m")))
-			if name == "first" {
-				s.PodReady(rome, ns, name, start)
-			}
-		}
-		refused(s, ns, "second", "150m of cpu are wanted, 150m of 200m are used")
-		if pods := s.Pods(milan, twin); len(pods) != 1 {
-			s.Errorf("milan has the pods %v, want the first", story.Names(pods))
-		}
-		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "first")))
-		s.PodReady(rome, ns, "second", time.Minute)
-	})
+	needs := func(name, cpu string) *corev1.Pod { return needs(ns, name, cpu) }
+	exceeds(s, ns)
 	s.Step("init containers count, what has ended does not", func() {
 		starts := needs("starts", "10m")
 		starts.Spec.InitContainers = []corev1.Container{{
@@ -111,6 +79,69 @@ func quota(s *story.Story) {
 			}
 		})
 	}
+	drainAndActivate(s, ns)
+	s.Step("without the namespace: what is new besides is rome's identity", func() {
+		s.Must(rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
+		s.Gone(rome, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, 90*time.Second)
+		s.Gone(milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}, 90*time.Second)
+		s.Eventually(start, "the virtual kubelet with the new identity to be alone", func(ctx) error {
+			kubelets := s.Pods(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
+			if len(kubelets) != 1 || !story.Ready(kubelets[0]) {
+				return fmt.Errorf("there are %v", story.Names(kubelets))
+			}
+			return nil
+		})
+		s.Renewed(milan, "liqo/liqo-controller-manager", "liqo-tenant-rome/", "certificatesigningrequests ")
+		s.Renewed(rome, "liqo-tenant-milan/vk-milan", "liqo-tenant-milan/resourceslice-milan", "liqo-tenant-milan/kubeconfig-resourceslice-milan")
+	})
+}
+
+// exceeds: rome requests 200m of CPU from milan. A pod that exceeds that waits, and starts when another one has ended. Pod second stays.
+func exceeds(s *story.Story, ns string) {
+	s.Helper()
+	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
+	s.Step("rome asks for less, and the node has less", func() {
+		s.Offload(ns)
+		asks := slice(s)
+		before := asks.DeepCopy()
+		asks.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
+		s.Must(rome.Patch(s.Context(), asks, client.MergeFrom(before)))
+		s.Eventually(start, "node milan to have 200m", func(ctx context.Context) error {
+			var node corev1.Node
+			if err := rome.Get(ctx, key("milan"), &node); err != nil || node.Status.Allocatable.Cpu().MilliValue() == 200 {
+				return err
+			}
+			return fmt.Errorf("it has %v", node.Status.Allocatable)
+		})
+	})
+	s.Step("what exceeds the quota waits, says by how much, and comes when there is room", func() {
+		for _, name := range []string{"first", "second"} {
+			s.Must(rome.Create(s.Context(), needs(ns, name, "150m")))
+			if name == "first" {
+				s.PodReady(rome, ns, name, start)
+			}
+		}
+		refused(s, ns, "second", "150m of cpu are wanted, 150m of 200m are used")
+		if pods := s.Pods(milan, twin); len(pods) != 1 {
+			s.Errorf("milan has the pods %v, want the first", story.Names(pods))
+		}
+		s.Must(rome.Delete(s.Context(), s.Pod(rome, ns, "first")))
+		s.PodReady(rome, ns, "second", time.Minute)
+	})
+}
+
+// needs returns a pod on node milan that requests this much CPU.
+func needs(ns, name, cpu string) *corev1.Pod {
+	pod := story.PodOn("milan", ns, name, playground.TestServer)
+	pod.Spec.NodeName = "milan" // bypasses the scheduler, which would let the pod wait
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	return pod
+}
+
+// drainAndActivate: milan drains rome, which ends the pods there, and lets it in again.
+func drainAndActivate(s *story.Story, ns string) {
+	s.Helper()
+	rome, milan, twin := s.Rome, s.Milan, story.Twin(ns)
 	var ran string
 	s.Step("milan drains rome: what runs there ends", func() {
 		s.Must(rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(ns)))
@@ -132,7 +163,7 @@ func quota(s *story.Story) {
 		before := asks.DeepCopy()
 		asks.Spec.Resources = nil
 		s.Must(rome.Patch(s.Context(), asks, client.MergeFrom(before)))
-		s.NodeReady("milan", true, time.Minute)
+		s.NodeReady("milan", true, start)
 		s.Eventually(90*time.Second, "a pod to run in milan", func(ctx) error {
 			if n := ready(s.Pods(rome, ns)); n != 1 {
 				return fmt.Errorf("%d pods are Ready", n)
@@ -140,20 +171,6 @@ func quota(s *story.Story) {
 			return nil
 		})
 		s.Must(rome.Set.AppsV1().Deployments(ns).Delete(s.Context(), "web", metav1.DeleteOptions{}))
-	})
-	s.Step("without the namespace: what is new besides is rome's identity", func() {
-		s.Must(rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
-		s.Gone(rome, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, 90*time.Second)
-		s.Gone(milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}, 90*time.Second)
-		s.Eventually(start, "the virtual kubelet with the new identity to be alone", func(ctx) error {
-			kubelets := s.Pods(rome, api.TenantNamespace("milan"), client.MatchingLabels{api.LabelVirtualNode: "milan"})
-			if len(kubelets) != 1 || !story.Ready(kubelets[0]) {
-				return fmt.Errorf("there are %v", story.Names(kubelets))
-			}
-			return nil
-		})
-		s.Renewed(milan, "liqo/liqo-controller-manager", "liqo-tenant-rome/", "certificatesigningrequests ")
-		s.Renewed(rome, "liqo-tenant-milan/vk-milan", "liqo-tenant-milan/resourceslice-milan", "liqo-tenant-milan/kubeconfig-resourceslice-milan")
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 
 const (
 	// start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
-	start = 60 * time.Second
+	start = story.Start
 	// soon is how long a change in one cluster may take to be in effect in another.
 	soon = 30 * time.Second
 	// webPort is a port of the test server.

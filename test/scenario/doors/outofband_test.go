@@ -30,7 +30,7 @@ func outOfBand(s *story.Story) {
 	s.Step("rome uses milan", func() {
 		used = command(milan, "")
 		shell(s, rome, used)
-		s.NodeReady("milan", true, time.Second)
+		s.NodeReady("milan", true, start)
 	})
 	s.Step("the same command once more changes nothing", func() { shell(s, rome, used) })
 	s.Step("tokens that naples has no use for", func() {
@@ -62,10 +62,10 @@ func outOfBand(s *story.Story) {
 	ours.leave()
 	s.Step("unpeer milan", func() {
 		shell(s, rome, "liqoctl unpeer milan")
-		s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, time.Second)
+		s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}, start)
 	})
 	s.Step("milan's pod in rome has noticed nothing", func() {
-		now := s.PodReady(milan, ns, "away", time.Second)
+		now := s.PodReady(milan, ns, "away", start)
 		guest := s.Pod(rome, theirs.twin(), "away")
 		if guest.UID != before.UID || story.Restarts(*guest) != 0 || story.Restarts(*now) != 0 {
 			s.Errorf("it was started again: %s, %s", before.UID, guest.UID)

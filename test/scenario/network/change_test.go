@@ -25,7 +25,7 @@ func nodes(s *story.Story) {
 	rome := s.Rome
 	worker := rome.Worker(2)
 	p := gather(s, "home", "milan")
-	address := nodeAddress(s, rome, worker).String()
+	address := s.NodeAddress(rome, worker).String()
 	var node corev1.Node
 	s.Must(rome.Get(s.Context(), client.ObjectKey{Name: worker}, &node))
 
@@ -44,7 +44,7 @@ func nodes(s *story.Story) {
 	})
 	s.Step("gateways forget it, and what is left works", func() {
 		s.Eventually(soon, "the gateway to lead nothing to "+worker, func(ctx context.Context) error {
-			routes, err := routesOf(ctx, active(s, rome, "milan"))
+			routes, err := routesOf(ctx, s.ActiveGateway(rome, "milan"))
 			if err == nil && strings.Contains(routes, address) {
 				err = fmt.Errorf("it has the routes\n%s", routes)
 			}
@@ -105,17 +105,17 @@ func keys(s *story.Story) {
 			var before, after networkingv1beta1.PublicKey
 			s.Must(side.there.Get(s.Context(), public, &before))
 			stream, reference := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, paced), p.reference()
-			pause(s, time.Second)
+			s.Pause(time.Second)
 			_, err := s.Liqoctl(s.Context(), "network", "rotate-keys", "--kubeconfig", side.here.Kubeconfig, "--remote-kubeconfig", side.there.Kubeconfig)
 			s.Must(err)
-			pause(s, 6*time.Second)
+			s.Pause(6 * time.Second)
 			p.flowsWithin(stream, reference, failoverStall)
 			s.Must(side.there.Get(s.Context(), public, &after))
 			if slices.Equal(before.Spec.PublicKey, after.Spec.PublicKey) {
 				s.Errorf("PublicKey %s of %s is the same as before", public, side.there.ID)
 			}
-			connected(s, rome, "milan", networkingv1beta1.Connected, soon)
-			connected(s, milan, "rome", networkingv1beta1.Connected, soon)
+			s.Connected(rome, "milan", networkingv1beta1.Connected, soon)
+			s.Connected(milan, "rome", networkingv1beta1.Connected, soon)
 		})
 		s.Renewed(side.here, "secrets "+secret.String())
 		s.Renewed(side.there, "networking.liqo.io/publickeies "+public.String())
@@ -126,7 +126,7 @@ func keys(s *story.Story) {
 func nat(s *story.Story) {
 	rome := s.Rome
 	p := gather(s, "home", "milan")
-	own := nodeAddress(s, rome, rome.Node()).String()
+	own := s.NodeAddress(rome, rome.Node()).String()
 	own = own[:strings.LastIndex(own, ".")] + ".0/24"
 	s.Step("rome's nodes take no packet of UDP from outside that answers none of theirs", func() {
 		for _, node := range []string{rome.Worker(1), rome.Worker(2)} {
@@ -141,18 +141,18 @@ func nat(s *story.Story) {
 		}
 	})
 	s.Step("new gateways of rome connect, and traffic passes both ways", func() {
-		pods, err := gateways(s.Context(), rome, "milan")
+		pods, err := story.Gateways(s.Context(), rome, "milan")
 		s.Must(err)
 		for i := range pods {
 			s.Must(rome.Delete(s.Context(), &pods[i]))
 		}
 		standing(s, rome, "milan")
-		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
+		s.Connected(rome, "milan", networkingv1beta1.Connected, time.Minute)
 		p.reaches(p.inside("home", 0), rome, "milan")
 		p.reaches(p.inside("milan", 0), s.Milan, "home")
 	})
 	s.Step("and after a while without traffic", func() {
-		pause(s, 5*time.Second)
+		s.Pause(5 * time.Second)
 		p.reaches(p.inside("milan", 1), s.Milan, "home")
 	})
 	s.Step("the router goes", func() {
@@ -202,7 +202,7 @@ func command(s *story.Story) {
 	s.Step("both say what is broken when rome is cut off from milan", func() {
 		s.Must(s.Partition(s.Context(), rome, milan))
 		s.Cleanup(func() { _ = s.Heal(background(s), rome, milan) })
-		connected(s, rome, "milan", networkingv1beta1.ConnectionError, soon)
+		s.Connected(rome, "milan", networkingv1beta1.ConnectionError, soon)
 		out, err := test("--basic", "--fail-fast")
 		if err == nil || !strings.Contains(out, "the network does not work everywhere") {
 			s.Errorf("test network: %v", err)
@@ -212,7 +212,7 @@ func command(s *story.Story) {
 			s.Errorf("explain: %v", err)
 		}
 		s.Must(s.Heal(s.Context(), rome, milan))
-		connected(s, rome, "milan", networkingv1beta1.Connected, soon)
+		s.Connected(rome, "milan", networkingv1beta1.Connected, soon)
 		s.NodeReady("milan", true, time.Minute)
 	})
 	s.Step("liqoctl test network --rm", func() {

@@ -61,7 +61,7 @@ func killFabrics(s *story.Story, c *playground.Cluster) []string {
 // killGateways kills the agents in a cluster's gateways to a peer one after the other, and returns when each was killed.
 func killGateways(s *story.Story, c *playground.Cluster, peer string) []string {
 	s.Helper()
-	pods, err := gateways(s.Context(), c, peer)
+	pods, err := story.Gateways(s.Context(), c, peer)
 	s.Must(err)
 	return killEach(s, pods, "gateway")
 }
@@ -72,7 +72,7 @@ func killEach(s *story.Story, pods []corev1.Pod, container string) []string {
 	for i := range pods {
 		killed = append(killed, fmt.Sprintf("%s on %s at %s", container, pods[i].Spec.NodeName, time.Now().Format("05.000")))
 		kill(s, &pods[i], container)
-		pause(s, restart)
+		s.Pause(restart)
 	}
 	return killed
 }
@@ -86,7 +86,7 @@ func settled(s *story.Story, clusters []*playground.Cluster, peers map[*playgrou
 	for c, peer := range peers {
 		standing(s, c, peer)
 	}
-	pause(s, time.Second)
+	s.Pause(time.Second)
 }
 
 // fabrics waits until a fabric agent runs on each node of a cluster, and returns their pods.
@@ -114,7 +114,7 @@ func (p *people) mostly(limit time.Duration, do, alike func() []string) {
 		p.Helper()
 		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, paced)
 		restore := p.favored(stream, "milan", 1)
-		pause(p.Story, time.Second)
+		p.Pause(time.Second)
 		done := do()
 		got, longest := p.flowed(stream, time.Minute)
 		p.Must(restore())
@@ -173,7 +173,7 @@ func (p *people) containers(group string, names ...string) (pids []int) {
 	p.Helper()
 	provider := cluster(p.Story, group)
 	for c, peer := range map[*playground.Cluster]string{p.Rome: provider.ID, provider: p.Rome.ID} {
-		pods, err := gateways(p.Context(), c, peer)
+		pods, err := story.Gateways(p.Context(), c, peer)
 		p.Must(err)
 		for i := range pods {
 			for _, name := range names {
@@ -233,30 +233,30 @@ func failover(s *story.Story) {
 	}
 	s.Step("both gateways of rome are deleted at once: it takes longer, and comes back", func() {
 		stream := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, 1<<20)
-		pause(s, 2*time.Second)
-		pods, err := gateways(s.Context(), rome, "milan")
+		s.Pause(2 * time.Second)
+		pods, err := story.Gateways(s.Context(), rome, "milan")
 		s.Must(err)
 		for i := range pods {
 			s.Must(rome.Delete(s.Context(), &pods[i], client.GracePeriodSeconds(0)))
 		}
 		standing(s, rome, "milan")
-		connected(s, rome, "milan", networkingv1beta1.Connected, time.Minute)
+		s.Connected(rome, "milan", networkingv1beta1.Connected, time.Minute)
 		p.reaches(p.inside("home", 0), rome, "milan")
-		pause(s, 2*time.Second)
+		s.Pause(2 * time.Second)
 		p.flows(stream, 20*time.Second)
 	})
 	// This is the last step, because clients wait up to a minute before they reconnect to an API server that was unavailable, and receive no events until then.
 	s.Step("the gateway at work in rome is killed while neither API server runs", func() {
-		gone := active(s, rome, "milan")
+		gone := s.ActiveGateway(rome, "milan")
 		pids, err := playground.Processes(gone)
 		s.Must(err)
 		stream, reference := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, paced), p.reference()
 		for _, c := range []*playground.Cluster{rome, milan} {
 			component(s, "stop", "kube-apiserver", c.Node())
 		}
-		pause(s, time.Second)
+		s.Pause(time.Second)
 		s.Must(playground.Kill(pids...))
-		pause(s, 6*time.Second)
+		s.Pause(6 * time.Second)
 		stall := p.flowsWithin(stream, reference, failoverStall)
 		for _, c := range []*playground.Cluster{rome, milan} {
 			component(s, "start", "kube-apiserver", c.Node())
@@ -283,14 +283,14 @@ func (p *people) takesOver(number int, c *playground.Cluster, peer string, end f
 		tries = 1
 	}
 	for len(stalls) < tries {
-		gone := active(p.Story, c, peer)
+		gone := p.ActiveGateway(c, peer)
 		stream, reference := p.stream(p.inside("home", number), p.Rome, "milan", p.pods("milan")[1-number].Name, paced), p.reference()
 		pids := slices.Concat(p.ends(stream, "milan", 1-number), p.ends(reference, "naples", 1), p.containers("milan", "wireguard", "gateway"), p.fabricAgents())
 		restore, err := playground.Favor("liqo-stream", pids...)
 		p.Must(err)
-		pause(p.Story, time.Second)
+		p.Pause(time.Second)
 		end(gone)
-		pause(p.Story, 6*time.Second)
+		p.Pause(6 * time.Second)
 		stall, excess := p.beyond(stream, reference)
 		p.Must(restore())
 		standing(p.Story, c, peer)
@@ -361,11 +361,11 @@ func power(s *story.Story) {
 		worker := side.c.Worker(2)
 		s.Step("the gateway at work in "+side.c.ID+" is on "+worker, func() {
 			// The other node runs the control plane and has the load balancer's address.
-			if at := active(s, side.c, side.peer); at.Spec.NodeName != worker {
+			if at := s.ActiveGateway(side.c, side.peer); at.Spec.NodeName != worker {
 				// Delete it instead of killing its containers: those would count as Ready for a moment longer, and would then wait, because they were restarted
 				// several times.
 				s.Must(side.c.Delete(s.Context(), at, client.GracePeriodSeconds(0)))
-				active(s, side.c, side.peer, at.Name)
+				s.ActiveGateway(side.c, side.peer, at.Name)
 			}
 			standing(s, side.c, side.peer)
 		})
@@ -379,11 +379,11 @@ func power(s *story.Story) {
 			inside, err := playground.In(&home)
 			s.Must(err)
 			stream, reference := p.stream(inside, rome, "milan", pod.Name, paced), p.reference()
-			pause(s, time.Second)
+			s.Pause(time.Second)
 			_, err = s.Playground(s.Context(), "kill", "node", worker)
 			s.Must(err)
 			s.Cleanup(func() { _, _ = s.Playground(background(s), "start", "node", worker) })
-			pause(s, 8*time.Second)
+			s.Pause(8 * time.Second)
 			p.flowsWithin(stream, reference, failoverStall)
 		})
 		if nomad != nil {
@@ -422,16 +422,16 @@ func partition(s *story.Story) {
 				_ = restore()
 			}
 		})
-		pause(s, time.Second)
+		s.Pause(time.Second)
 		s.Must(s.Partition(s.Context(), rome, milan))
 		s.Cleanup(func() {
 			if err := s.Heal(background(s), rome, milan); err != nil {
 				s.Error(err)
 			}
 		})
-		connected(s, rome, "milan", networkingv1beta1.ConnectionError, 30*time.Second)
-		connected(s, milan, "rome", networkingv1beta1.ConnectionError, 30*time.Second)
-		connected(s, rome, "naples", networkingv1beta1.Connected, time.Second)
+		s.Connected(rome, "milan", networkingv1beta1.ConnectionError, 30*time.Second)
+		s.Connected(milan, "rome", networkingv1beta1.ConnectionError, 30*time.Second)
+		s.Connected(rome, "naples", networkingv1beta1.Connected, soon)
 	})
 	s.Step("nobody is led where nobody answers: the endpoints beyond the cut are not ready, and those of naples are", func() {
 		p.unready(milan, "home")
@@ -440,21 +440,21 @@ func partition(s *story.Story) {
 		p.seen(s.Naples, "home")
 	})
 	s.Step("the path to naples is not disturbed", func() {
-		pause(s, time.Second)
+		s.Pause(time.Second)
 		p.flowsWithin(other, reference, time.Second)
 		s.Must(restore())
 	})
 	s.Step("heal: connected again", func() {
 		began := time.Now()
 		s.Must(s.Heal(s.Context(), rome, milan))
-		connected(s, rome, "milan", networkingv1beta1.Connected, 30*time.Second)
-		connected(s, milan, "rome", networkingv1beta1.Connected, 30*time.Second)
+		s.Connected(rome, "milan", networkingv1beta1.Connected, 30*time.Second)
+		s.Connected(milan, "rome", networkingv1beta1.Connected, 30*time.Second)
 		fmt.Printf("             after %.1f s\n", time.Since(began).Seconds())
 		s.NodeReady("milan", true, time.Minute)
 		for _, group := range p.groups {
 			p.reaches(p.inside(group, 0), cluster(s, group), "home", "milan")
 		}
-		pause(s, time.Second)
+		s.Pause(time.Second)
 		p.flows(stream, time.Minute)
 	})
 }

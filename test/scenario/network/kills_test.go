@@ -32,7 +32,7 @@ const cutFor = 20 * time.Second
 // TestDisturbedMoves moves a volume between three clusters, and disturbs each move at a random moment. Whatever the result of the first command, the second
 // command succeeds. Every file is then unchanged and in one cluster only, and nothing else of the move is left.
 func TestDisturbedMoves(t *testing.T) {
-	w := story.New(t, story.Plan{Prefix: "kills-"})
+	w := story.New(t, story.Plan{Prefix: "kills-", Images: []string{playground.VolumeMover}})
 	w.Tell(t, "disturbed", disturbed)
 }
 
@@ -196,7 +196,7 @@ func cut(s *story.Story, from, to string) bool {
 	}
 	s.Must(s.Partition(s.Context(), s.Rome, provider))
 	defer func() { s.Must(s.Heal(background(s), s.Rome, provider)) }()
-	pause(s, cutFor)
+	s.Pause(cutFor)
 	return true
 }
 

@@ -6,10 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,57 +16,10 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// wiring returns the network configuration of every node of every cluster, by node.
-func wiring(t *testing.T, w *story.World) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, c := range w.Clusters() {
-		for number := 1; number <= 2; number++ {
-			text, err := wiringOf(t.Context(), w, c.Worker(number))
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[c.Worker(number)] = text
-		}
-	}
-	return all
-}
-
-// wiringOf returns every link, address, route, rule, neighbour of the overlay and nftables table of a node. It leaves out the links of pods, and the content of
-// the tables of the CNI and kube-proxy.
-func wiringOf(ctx context.Context, w *story.World, node string) (string, error) {
-	var lines []string
-	for _, command := range []string{
-		"ip -o link", "ip -o -4 address", "ip -4 route show table all", "ip -4 rule", "ip neighbour show nud permanent", "bridge fdb show", "nft list tables",
-	} {
-		out, err := w.Exec(ctx, node, strings.Fields(command)...)
-		if err != nil {
-			return "", err
-		}
-		for line := range strings.Lines(out) {
-			if line = strings.TrimSpace(line); !passing(line) {
-				lines = append(lines, command+": "+stable(line))
-			}
-		}
-	}
-	slices.Sort(lines)
-	return strings.Join(slices.Compact(lines), "\n"), nil
-}
-
-// passing reports whether a line is about the link of a pod, or about an address that a bridge has learnt.
-func passing(line string) bool {
-	return strings.Contains(line, "veth") || strings.Contains(line, "cni0") || strings.Contains(line, "33:33:") || strings.Contains(line, "01:00:5e:")
-}
-
-// stable removes the numbers of links, which increase with every pod.
-func stable(line string) string {
-	return regexp.MustCompile(`^\d+: |@if\d+|if\d+|\bqlen \d+|\blink-netnsid \d+`).ReplaceAllString(line, "")
-}
-
 // ours returns the objects of Liqo that are left on a node.
 func ours(s *story.Story, node string) (left []string) {
 	s.Helper()
-	text, err := wiringOf(s.Context(), s.World, node)
+	text, err := s.WiringOf(s.Context(), node)
 	s.Must(err)
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "liqo") || strings.Contains(line, "18952") || strings.Contains(line, "18953") || strings.Contains(line, "proto 189") {
@@ -124,7 +75,7 @@ func disconnect(s *story.Story) {
 			peer string
 		}{{rome, "milan"}, {milan, "rome"}} {
 			s.Eventually(soon, side.c.ID+" to have no gateway", func(ctx context.Context) error {
-				pods, err := gateways(ctx, side.c, side.peer)
+				pods, err := story.Gateways(ctx, side.c, side.peer)
 				if err == nil && len(pods) > 0 {
 					err = fmt.Errorf("it has %v", story.Names(pods))
 				}
@@ -169,17 +120,8 @@ func leave(s *story.Story, before map[string]string) {
 	s.Step("every object is as before the installation, and so is every node's network", func() {
 		for _, c := range s.Clusters() {
 			s.Same(c, s.Empty(c))
-			for number := 1; number <= 2; number++ {
-				node := c.Worker(number)
-				s.Eventually(soon, node+" to be wired as before", func(ctx context.Context) error {
-					now, err := wiringOf(ctx, s.World, node)
-					if err == nil && now != before[node] {
-						err = fmt.Errorf("it is not:\n%s", cmp.Diff(strings.Split(before[node], "\n"), strings.Split(now, "\n")))
-					}
-					return err
-				})
-			}
 		}
+		s.SameWiring(before)
 	})
 }
 

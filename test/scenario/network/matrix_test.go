@@ -2,14 +2,9 @@ package network
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +15,6 @@ import (
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
-	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -58,7 +51,7 @@ func matrix(s *story.Story) {
 			s.Must(rome.Get(s.Context(), client.ObjectKey{Namespace: p.ns, Name: to}, &service))
 			port := fmt.Sprint(service.Spec.Ports[0].NodePort)
 			for _, node := range []string{rome.Worker(1), rome.Worker(2)} {
-				address := net.JoinHostPort(nodeAddress(s, rome, node).String(), port)
+				address := net.JoinHostPort(s.NodeAddress(rome, node).String(), port)
 				p.reachesService(p.inside("home", 0), address, to)
 				p.reachesService(hosts[rome.Worker(2)], address, to)
 				p.reachesService(hosts[milan.Worker(2)], address, to) // a client outside of rome
@@ -75,7 +68,7 @@ func matrix(s *story.Story) {
 				s.Must(test.of.Get(s.Context(), client.ObjectKey{Namespace: p.namespace(test.of), Name: to}, &service))
 				port := fmt.Sprint(service.Spec.Ports[0].NodePort)
 				for _, node := range []string{test.of.Worker(1), test.of.Worker(2)} {
-					address := net.JoinHostPort(nodeAddress(s, test.of, node).String(), port)
+					address := net.JoinHostPort(s.NodeAddress(test.of, node).String(), port)
 					p.reachesService(p.inside(test.of.ID, 0), address, to)
 					p.reachesService(hosts[test.of.Worker(2)], address, to)
 					p.reachesService(hosts[test.other.Worker(2)], address, to) // a client outside
@@ -88,21 +81,21 @@ func matrix(s *story.Story) {
 		for _, to := range []string{"milan", "naples"} {
 			p.datagrams(to)
 			stream := p.stream(p.inside("home", 1), rome, to, p.pods(to)[1].Name, 0)
-			pause(s, 2*time.Second)
+			s.Pause(2 * time.Second)
 			p.flows(stream, time.Minute) // any stall may be the machine's; a path that drops long packets carries nothing
 		}
 	})
 	s.Step("an outside host is reached through the IP object of a peer", func() {
 		for _, c := range []*playground.Cluster{rome, milan} {
 			ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "outside"}}
-			ip.Spec.IP = nodeAddress(s, naples, naples.Worker(2)).String() // a server outside of the pod networks
+			ip.Spec.IP = s.NodeAddress(naples, naples.Worker(2)).String() // a server outside of the pod networks
 			s.Must(c.Create(s.Context(), ip))
 		}
 		for _, test := range []struct {
 			of, in *playground.Cluster
 			from   string
 		}{{rome, milan, "milan"}, {rome, naples, "naples"}, {milan, rome, "home"}} {
-			address := viewOf(s, test.in, test.of, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "outside"})
+			address := s.View(test.in, test.of, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "outside"})
 			answers := p.asks(p.inside(test.from, 0), net.JoinHostPort(address.String(), "8888"))
 			if answers[0].Cluster != "naples" {
 				s.Errorf("%+v, want the node of naples", answers[0])
@@ -116,12 +109,12 @@ func matrix(s *story.Story) {
 	})
 	s.Step("offloaded pods reach the API server at home, directly and through the proxy", func() {
 		for _, group := range []string{"milan", "naples"} {
-			p.reachesAPI(p.inside(group, 0), cluster(s, group))
+			p.ReachesAPI(p.inside(group, 0), cluster(s, group))
 		}
 	})
 	s.Step("peers can answer nodes, and not call them", func() {
 		for _, node := range []string{rome.Worker(1), rome.Worker(2)} {
-			address := viewOf(s, milan, rome, client.ObjectKey{Namespace: api.Namespace, Name: ipamv1alpha1.IPNodePrefix + node})
+			address := s.View(milan, rome, client.ObjectKey{Namespace: api.Namespace, Name: ipamv1alpha1.IPNodePrefix + node})
 			var service corev1.Service
 			s.Must(rome.Get(s.Context(), client.ObjectKey{Namespace: p.ns, Name: "home"}, &service))
 			p.refused(p.inside("milan", 0), net.JoinHostPort(address.String(), "8888"), net.JoinHostPort(address.String(), fmt.Sprint(service.Spec.Ports[0].NodePort)))
@@ -183,7 +176,7 @@ func (p *people) reachesAll(from playground.Inside, c *playground.Cluster, node 
 		switch {
 		case node && there == c: // traffic within a cluster is the task of the cluster's own network
 		case node:
-			if view := external(p.Story, there, c); !view.View.Contains(remote) {
+			if view := p.External(there, c); !view.View.Contains(remote) {
 				p.Errorf("pod %s sees node %s of %s as %s, want an address of %s", answer.Pod, from.Name, c.ID, remote, view.View)
 			}
 		default:
@@ -302,7 +295,7 @@ func (p *people) exposures(c *playground.Cluster, name string) []string {
 		}
 		authorities = []string{net.JoinHostPort(service.Status.LoadBalancer.Ingress[0].IP, webPort)}
 		for _, node := range []string{c.Worker(1), c.Worker(2)} {
-			authorities = append(authorities, net.JoinHostPort(nodeAddress(p.Story, c, node).String(), fmt.Sprint(service.Spec.Ports[0].NodePort)))
+			authorities = append(authorities, net.JoinHostPort(p.NodeAddress(c, node).String(), fmt.Sprint(service.Spec.Ports[0].NodePort)))
 		}
 		return nil
 	})
@@ -312,93 +305,4 @@ func (p *people) exposures(c *playground.Cluster, name string) []string {
 func (p *people) byID(id string) *playground.Cluster {
 	all := p.Clusters()
 	return all[slices.IndexFunc(all, func(c *playground.Cluster) bool { return c.ID == id })]
-}
-
-// reachesAPI checks that a pod in a provider reaches the API server of rome, and proves it by its certificate.
-func (p *people) reachesAPI(from playground.Inside, in *playground.Cluster) {
-	p.Helper()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(p.Rome.Config.CAData) {
-		p.Fatal("rome has no certificate authority")
-	}
-	server := viewOf(p.Story, in, p.Rome, client.ObjectKey{Namespace: api.Namespace, Name: ipamv1alpha1.IPAPIServer})
-	proxy := viewOf(p.Story, in, p.Rome, client.ObjectKey{Namespace: api.Namespace, Name: ipamv1alpha1.IPAPIServerProxy})
-	for _, test := range []struct {
-		target string
-		proxy  func(*http.Request) (*url.URL, error)
-	}{
-		{"https://" + net.JoinHostPort(server.String(), "443") + "/version", nil},
-		{"https://kubernetes.default.svc/version", http.ProxyURL(&url.URL{Scheme: "http", Host: net.JoinHostPort(proxy.String(), "8118")})},
-	} {
-		transport := &http.Transport{
-			Proxy: test.proxy, DialContext: from.Dial, DisableKeepAlives: true,
-			TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc", MinVersion: tls.VersionTLS12},
-		}
-		p.Eventually(soon, fmt.Sprintf("%s in %s to reach %s", from.Name, in.ID, test.target), func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, test.target, nil)
-			if err != nil {
-				return err
-			}
-			response, err := transport.RoundTrip(request)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = response.Body.Close() }()
-			body, err := io.ReadAll(response.Body)
-			if err == nil && !strings.Contains(string(body), "gitVersion") {
-				err = fmt.Errorf("%s: %s", response.Status, body)
-			}
-			return err
-		})
-	}
-}
-
-// nodeAddress is the InternalIP of a node.
-func nodeAddress(s *story.Story, c *playground.Cluster, name string) netip.Addr {
-	s.Helper()
-	var node corev1.Node
-	s.Must(c.Get(s.Context(), client.ObjectKey{Name: name}, &node))
-	for _, address := range node.Status.Addresses {
-		if address.Type == corev1.NodeInternalIP {
-			return netip.MustParseAddr(address.Address)
-		}
-	}
-	s.Fatalf("node %s has no InternalIP", name)
-	return netip.Addr{}
-}
-
-// external returns how a cluster sees the external CIDR of another cluster.
-func external(s *story.Story, in, of *playground.Cluster) ipam.Remap {
-	s.Helper()
-	var list networkingv1beta1.ConfigurationList
-	s.Must(in.List(s.Context(), &list, client.MatchingLabels{api.LabelRemoteClusterID: of.ID}))
-	if len(list.Items) != 1 || list.Items[0].Status.Remote == nil {
-		s.Fatalf("%s does not see %s: %+v", in.ID, of.ID, list.Items)
-	}
-	found := list.Items[0]
-	return ipam.Remap{
-		Real: netip.MustParsePrefix(found.Spec.Remote.CIDR.External[0]), View: netip.MustParsePrefix(found.Status.Remote.CIDR.External[0]),
-	}
-}
-
-// viewOf waits until the IP object of a cluster has an address, and returns the address at which another cluster sees it.
-func viewOf(s *story.Story, in, of *playground.Cluster, key client.ObjectKey) netip.Addr {
-	s.Helper()
-	var ip ipamv1alpha1.IP
-	s.Eventually(soon, fmt.Sprintf("IP %s of %s to have an address", key, of.ID), func(ctx context.Context) error {
-		if err := of.Get(ctx, key, &ip); err != nil {
-			return err
-		}
-		if ip.Status.IP == "" {
-			return fmt.Errorf("conditions %+v", ip.Status.Conditions)
-		}
-		return nil
-	})
-	view, ok := external(s, in, of).ToView(netip.MustParseAddr(ip.Status.IP))
-	if !ok {
-		s.Fatalf("IP %s of %s has the address %s, outside of its external CIDR", key, of.ID, ip.Status.IP)
-	}
-	return view
 }

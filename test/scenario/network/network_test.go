@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
 
@@ -18,6 +19,7 @@ func TestStories(t *testing.T) {
 	w := story.New(t, story.Plan{
 		Budget: budget,
 		Prefix: "network-",
+		Images: []string{playground.VolumeMover},
 		Create: map[string][]string{
 			"rome":   {"--nodes", "2"},
 			"milan":  {"--nodes", "2"},
@@ -26,7 +28,10 @@ func TestStories(t *testing.T) {
 		Install: map[string][]string{"rome": {"--enable-ha"}, "milan": forgetting, "naples": append(pairs, "--set", "ipam.externalCIDR=10.60.0.0/16")},
 		Peer:    map[string][]string{"naples": {"--gw-server-service-type", "NodePort"}},
 	})
-	before := wiring(t, w)
+	before, err := w.Wiring(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.Tell(t, "matrix", matrix)
 	w.Tell(t, "agents", agents)
 	w.Tell(t, "failover", failover)

@@ -37,7 +37,7 @@ func (s *Story) Logs(c *playground.Cluster, namespace, pod string, options corev
 	s.Helper()
 	data, err := c.Set.CoreV1().Pods(namespace).GetLogs(pod, &options).DoRaw(s.Context())
 	if err != nil { // the error alone does not contain the body of the response
-		s.Fatalf("reading the logs of %s/%s: %v: %s", namespace, pod, err, data)
+		s.Must(fmt.Errorf("reading the logs of %s/%s: %w: %s", namespace, pod, err, data))
 	}
 	return string(data)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -115,6 +116,26 @@ func Take(ctx context.Context, c *playground.Cluster) (Snapshot, error) {
 		}
 	}
 	return snapshot, nil
+}
+
+// takeAll takes the snapshots of several clusters at the same time.
+func takeAll(ctx context.Context, clusters []*playground.Cluster) (map[*playground.Cluster]Snapshot, error) {
+	taken := make([]Snapshot, len(clusters))
+	var group errgroup.Group
+	for i, c := range clusters {
+		group.Go(func() (err error) {
+			taken[i], err = Take(ctx, c)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	all := map[*playground.Cluster]Snapshot{}
+	for i, c := range clusters {
+		all[c] = taken[i]
+	}
+	return all, nil
 }
 
 // measured is the API group of measurements, which are computed for each request and never stored.

@@ -28,7 +28,9 @@ type Story struct {
 	// together means that other stories run at the same time, so that each printed line needs the name of its story.
 	together bool
 	// step is the title of the current step.
-	step       string
+	step string
+	// checking is the context of the running check of Eventually, nil outside of checks.
+	checking   context.Context
 	namespaces []string
 	// shared are namespaces that other stories use too, and that therefore stay.
 	shared []string
@@ -37,11 +39,16 @@ type Story struct {
 }
 
 // Tell runs one story as a subtest. Before it, Liqo is installed and the clusters are peered. After it, all clusters must be in the same state as before,
-// unless the story has uninstalled Liqo.
+// unless the story has uninstalled Liqo. In a World that is compared once, the namespaces of the story are only being deleted when it ends.
 func (w *World) Tell(t *testing.T, name string, body func(s *Story)) {
 	t.Helper()
 	w.tell(t, name, func(s *Story) {
 		w.ready(s)
+		if w.ComparedOnce {
+			body(s)
+			s.beginRemoval()
+			return
+		}
 		s.before = w.snapshots(s)
 		body(s)
 		s.removeNamespaces()
@@ -75,7 +82,10 @@ func (w *World) TellTogether(t *testing.T, stories ...Named) {
 	t.Helper()
 	first := &Story{T: t, World: w}
 	w.ready(first)
-	before := w.snapshots(first)
+	var before map[*playground.Cluster]Snapshot
+	if !w.ComparedOnce {
+		before = w.snapshots(first)
+	}
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, told := range stories {
@@ -83,12 +93,19 @@ func (w *World) TellTogether(t *testing.T, stories ...Named) {
 			w.tell(t, told.Name, func(s *Story) {
 				s.together = true
 				told.Body(s)
-				s.removeNamespaces()
+				if w.ComparedOnce {
+					s.beginRemoval()
+				} else {
+					s.removeNamespaces()
+				}
 			})
 			return nil
 		})
 	}
 	_ = group.Wait() // the subtests report the failures
+	if w.ComparedOnce {
+		return
+	}
 	w.tell(t, "nothing-left", func(s *Story) {
 		s.before = before
 		s.nothingLeft()
@@ -123,12 +140,9 @@ func (s *Story) nothingLeft() {
 }
 
 func (w *World) snapshots(s *Story) map[*playground.Cluster]Snapshot {
-	all := map[*playground.Cluster]Snapshot{}
-	for _, c := range w.Clusters() {
-		snapshot, err := Take(s.Context(), c)
-		s.Must(err)
-		all[c] = snapshot
-	}
+	s.Helper()
+	all, err := takeAll(s.Context(), w.Clusters())
+	s.Must(err)
 	return all
 }
 
@@ -214,33 +228,98 @@ func (s *Story) Fatal(args ...any) {
 	s.Fatalf("%s", strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 }
 
-// Must ends the story if err is not nil.
+// Pause waits, in stories that show that nothing changes with time.
+func (s *Story) Pause(d time.Duration) {
+	select {
+	case <-s.Context().Done():
+	case <-time.After(d):
+	}
+}
+
+// failedCheck is the panic by which Must ends a check of Eventually.
+type failedCheck struct{ err error }
+
+// Must ends the story if err is not nil. Inside a check of Eventually it ends only this attempt: a request that fails once may succeed later.
 func (s *Story) Must(err error) {
 	s.Helper()
-	if err != nil {
+	switch {
+	case err == nil:
+	case s.checking != nil:
+		panic(failedCheck{err})
+	default:
 		s.Fatal(err)
 	}
 }
 
-// Eventually repeats check until it returns nil. If that takes longer than within, the story ends with the last error of check.
+// Context returns the context of the running check of Eventually. Outside of checks, it returns that of the story. Goroutines that outlive a check must take
+// the context before they start.
+func (s *Story) Context() context.Context {
+	if s.checking != nil {
+		return s.checking
+	}
+	return s.T.Context()
+}
+
+// Eventually repeats check until it returns nil. If that takes longer than within, the story ends with the last error of check. Helpers of the story that check
+// calls obey the limit, and a failed request in one of them is an error of check.
 func (s *Story) Eventually(within time.Duration, what string, check func(context.Context) error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), within)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
+	err := eventually(s.Context(), within, func(ctx context.Context) error { return s.attempt(ctx, check) })
+	if err != nil {
+		s.Must(fmt.Errorf("waited %v for %s: %w", within, what, err))
+	}
+}
+
+// attempt runs check once, and returns the error of a Must inside of it.
+func (s *Story) attempt(ctx context.Context, check func(context.Context) error) (err error) {
+	outer := s.checking
+	s.checking = ctx
+	defer func() {
+		s.checking = outer
+		switch cause := recover().(type) {
+		case nil:
+		case failedCheck:
+			err = cause.err
+		default:
+			panic(cause)
+		}
+	}()
+	return check(ctx)
+}
+
+const (
+	// lastAttempt is how long an attempt of eventually may take at least, also if it begins just before the limit.
+	lastAttempt = 5 * time.Second
+	// shortestPause is the pause after a fast attempt of eventually. A slow attempt is followed by a pause of its own length.
+	shortestPause = 50 * time.Millisecond
+)
+
+// eventually repeats check until it returns nil or the limit has passed, and returns the error of the last attempt that was not cancelled. It tries at least once.
+func eventually(parent context.Context, within time.Duration, check func(context.Context) error) error {
+	end := time.Now().Add(within)
 	var last error
 	for {
-		// A check that is cancelled by the deadline returns a less useful error than the previous one.
-		if err := check(ctx); err == nil {
-			return
-		} else if ctx.Err() == nil {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(parent, max(time.Until(end), lastAttempt))
+		err := check(ctx)
+		if err != nil && (ctx.Err() == nil || last == nil) {
 			last = err
 		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+		pause := max(shortestPause, time.Since(began))
+		if !time.Now().Add(pause).Before(end) {
+			pause = time.Until(end)
+			if pause <= 0 {
+				return last
+			}
+		}
 		select {
-		case <-ctx.Done():
-			s.Fatalf("waited %v for %s: %v", within, what, last)
-		case <-tick.C:
+		case <-parent.Done():
+			return errors.Join(last, parent.Err())
+		case <-time.After(pause):
 		}
 	}
 }
@@ -306,7 +385,43 @@ func (s *Story) removeNamespaces() {
 	})
 	s.Step("its twins are gone", func() {
 		for _, name := range s.namespaces {
-			for _, provider := range s.providers() {
+			for _, provider := range s.Providers() {
+				s.Gone(provider, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
+			}
+		}
+	})
+}
+
+// beginRemoval deletes the pods of the namespaces that the story created, and begins to delete the namespaces. Removed waits for their end.
+func (s *Story) beginRemoval() {
+	s.Helper()
+	if len(s.namespaces) == 0 {
+		return
+	}
+	s.Step("delete the pods, and begin to delete the namespaces", func() {
+		for _, name := range s.namespaces {
+			s.Must(client.IgnoreNotFound(s.Rome.Delete(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+			s.Must(s.Rome.DeleteAllOf(s.Context(), &corev1.Pod{}, client.InNamespace(name)))
+		}
+		for _, name := range s.namespaces {
+			s.PodsReady(s.Rome, name, 0, 90*time.Second)
+		}
+	})
+	s.removing.Lock()
+	defer s.removing.Unlock()
+	s.removing.namespaces = append(s.removing.namespaces, s.namespaces...)
+}
+
+// Removed waits until the namespaces of all earlier stories, and their remote namespaces, are deleted.
+func (s *Story) Removed() {
+	s.Helper()
+	s.removing.Lock()
+	names := slices.Clone(s.removing.namespaces)
+	s.removing.Unlock()
+	s.Step("the namespaces of earlier stories are deleted", func() {
+		for _, name := range names {
+			s.deleted(name, 90*time.Second)
+			for _, provider := range s.Providers() {
 				s.Gone(provider, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Twin(name)}}, 90*time.Second)
 			}
 		}
