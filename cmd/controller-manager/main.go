@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"liqo.io/liqo/internal/app"
+	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/version"
 )
 
@@ -42,6 +43,7 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("reading the configuration of the API server: %w", err)
 	}
+	remote.RefuseRedirects(cfg)
 	if *applyCRDs {
 		return app.ApplyDefinitions(ctrl.SetupSignalHandler(), cfg)
 	}

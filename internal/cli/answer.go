@@ -8,14 +8,17 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/internal/remote"
 )
 
 // answerWait is the timeout of requests without a deadline of their own, such as discovery requests. A server that accepts a connection but never
 // responds must not block a command forever.
 const answerWait = time.Minute
 
-// bounding adds a timeout to every request that uses config: see bounded.RoundTrip.
+// bounding adds a timeout to every request that uses config (see bounded.RoundTrip), and makes redirects errors (see remote.RefuseRedirects).
 func bounding(config *rest.Config) *rest.Config {
+	remote.RefuseRedirects(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"liqo.io/liqo/internal/excerpt"
+	"liqo.io/liqo/internal/remote"
 )
 
 const (
@@ -174,7 +175,7 @@ func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome,
 
 // askFromHere sends the requests from this machine, in the same way as the probe in a pod.
 func askFromHere(ctx context.Context, urls []string) []testOutcome {
-	client := &http.Client{Timeout: answerTime, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: answerTime, Transport: remote.WithoutRedirects(&http.Transport{DisableKeepAlives: true})}
 	outcomes := make([]testOutcome, len(urls))
 	var all sync.WaitGroup
 	for i, url := range urls {

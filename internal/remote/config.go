@@ -64,11 +64,12 @@ func parse(kubeconfig []byte, now func() time.Time) (*rest.Config, error) {
 
 // Tune sets the properties of all configurations of this package. There is no client-side rate limit: the API Priority and
 // Fairness of the other API server decides. There is no compression: responses are small, and CPU time is scarce. Connections
-// that stop responding are closed, and watches relist after outages (see RelistAfterOutages).
+// that stop responding are closed, watches relist after outages (see RelistAfterOutages), and redirects are errors (see RefuseRedirects).
 func Tune(cfg *rest.Config) {
 	cfg.QPS = -1
 	cfg.DisableCompression = true
 	cfg.UserAgent = "liqo"
+	RefuseRedirects(cfg)
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		watchLink(rt)
 		return rt

@@ -66,8 +66,7 @@ func NewServer(identity *remote.Identity, pods Pods, node, kind string, age time
 	s := &Server{pods: pods, kind: kind, base: base, log: log}
 	s.stats = &stats{
 		pods: pods, kind: kind, node: node, base: base, log: log, clock: clock.RealClock{}, age: age,
-		// Do not follow redirects: the provider must not send our credentials to other servers.
-		http: http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		http: http.Client{Transport: transport},
 	}
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // nothing to do: pass has already set the target
@@ -298,12 +297,8 @@ func (u *upgraded) Close() error {
 	return u.ReadWriteCloser.Close()
 }
 
-// plainError turns an error response of the provider's API server, a Status, into plain text, as a kubelet responds. It rejects redirects.
+// plainError turns an error response of the provider's API server, a Status, into plain text, as a kubelet responds.
 func plainError(resp *http.Response) error {
-	if resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest {
-		// The caller is the API server of this cluster, with its own credentials: the provider must not redirect it.
-		return fmt.Errorf("the remote cluster answered with a redirection, %s", resp.Status)
-	}
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil
 	}

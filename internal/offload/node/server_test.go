@@ -75,7 +75,9 @@ func kubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	provider := httptest.NewServer(handler)
 	t.Cleanup(provider.Close)
-	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: provider.URL, BearerToken: "ours"}), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
+	cfg := &rest.Config{Host: provider.URL, BearerToken: "ours"}
+	remote.Tune(cfg)
+	s, err := NewServer(remote.IdentityOf(cfg), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"liqo.io/liqo/internal/excerpt"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
 )
 
 const (
@@ -43,9 +44,7 @@ func Ask(ctx context.Context, url string, token peering.Token, path string, requ
 	}
 	asked.Header.Set("Content-Type", "application/json")
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust(token), DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return errors.New("it answers with a redirect, which is not followed, because a token is sent to no other address")
-	}}
+	client := &http.Client{Transport: remote.WithoutRedirects(transport)}
 	answered, err := client.Do(asked)
 	if errors.Is(err, peering.ErrPin) {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, url, peering.ErrPin)
