@@ -99,7 +99,7 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 	manager.MustRegister(
 		peeringcontrollers.Metrics(cached, func() time.Time { return scraped }, logr.Discard()),
 		offloadcontrollers.QuotaMetrics(cached, used, logr.Discard()),
-		networkcontrollers.GatewayMetrics(cached, logr.Discard()),
+		networkcontrollers.GatewayMetrics(cached, cached, logr.Discard()),
 	)
 	return all
 }
@@ -123,6 +123,10 @@ func measured(t *testing.T) []client.Object {
 		}
 		return o
 	}
+	ofGateway := func(o metav1.ObjectMeta) metav1.ObjectMeta {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: "GatewayServer", Name: "milan", UID: "gateway", Controller: new(true)}}
+		return o
+	}
 	node := ofMilan("pool", api.LabelType, api.TypeVirtualNode)
 	node.Namespace = ""
 	replicas := int32(2)
@@ -143,8 +147,9 @@ func measured(t *testing.T) []client.Object {
 		&offloadingv1beta1.Quota{ObjectMeta: ofMilan("milan-slice"), Spec: offloadingv1beta1.QuotaSpec{
 			User: "milan-slice", Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
 		}},
+		&networkingv1beta1.Connection{ObjectMeta: ofGateway(ofMilan("gw-milan"))},
 		&appsv1.Deployment{
-			ObjectMeta: ofMilan("gw-milan", networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName, "milan"),
+			ObjectMeta: ofGateway(ofMilan("gw-milan", networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName, "milan")),
 			Spec:       appsv1.DeploymentSpec{Replicas: &replicas}, Status: appsv1.DeploymentStatus{AvailableReplicas: 1},
 		},
 	}

@@ -159,7 +159,7 @@ func readExplained(id, liqoNamespace string, read func(client.ObjectList) error)
 	o.Options = agentOptions(agents.Items, o.LiqoNamespace)
 	c.ID = id
 	c.Facts, c.Problems = network.Gather(o)
-	c.Active = activeGateways(o.Pods)
+	c.Active = activeGateways(o.Pods, o.Connections)
 	return c, nil
 }
 
@@ -197,12 +197,16 @@ func agentOptions(agents []appsv1.DaemonSet, namespace string) (options network.
 }
 
 // activeGateways returns the addresses of the gateway pods that are labelled as active, keyed by the ID of the peer.
-func activeGateways(pods []corev1.Pod) map[string]netip.Addr {
+func activeGateways(pods []corev1.Pod, connections []networkingv1beta1.Connection) map[string]netip.Addr {
 	active := map[string]netip.Addr{}
-	for _, pod := range pods {
+	for i := range pods {
+		pod := &pods[i]
 		address, err := netip.ParseAddr(pod.Status.PodIP)
-		if err == nil && pod.Labels[networkingv1beta1.LabelActive] == api.True && pod.DeletionTimestamp == nil {
-			active[pod.Labels[api.LabelRemoteClusterID]] = address
+		if err != nil || pod.Labels[networkingv1beta1.LabelActive] != api.True || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if peer := network.PeerOfGateway(pod, connections); peer != "" {
+			active[peer] = address
 		}
 	}
 	return active

@@ -38,8 +38,9 @@ func dumpedCity(id, peer, gateway, connection string, more ...string) string {
 		labelled(role, networking, tenant, peer, ofPeer, spec),
 		labelled("Connection", networking, tenant, "gw-"+peer, ofPeer, "status: {value: "+connection+", mtu: 1330}"),
 		labelled("PublicKey", networking, tenant, peer, ofPeer+", networking.liqo.io/gateway-resource: 'true'", "spec: {publicKey: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}"),
-		labelled("Pod", "v1", tenant, "gw-"+peer+"-0", ofPeer+", networking.liqo.io/component: gateway, networking.liqo.io/active: 'true', networking.liqo.io/gateway-name: "+peer,
+		strings.Replace(labelled("Pod", "v1", tenant, "gw-"+peer+"-0", ofPeer+", networking.liqo.io/component: gateway, networking.liqo.io/active: 'true', networking.liqo.io/gateway-name: "+peer,
 			"spec: {nodeName: "+id+"-1}\nstatus: {phase: Running, podIP: 10.200.1.100, conditions: [{type: Ready, status: 'True'}]}"),
+			"metadata: {", "metadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: gw-"+peer+"-5d4f, uid: u, controller: true}], ", 1),
 		"apiVersion: example.com/v1\nkind: Unknown\nmetadata: {name: x}\n",
 	)
 	return strings.Join(append(all, more...), "---\n")

@@ -49,7 +49,7 @@ func keepLabels(to *metav1.ObjectMeta, from map[string]string, names ...string) 
 }
 
 // stripPod reduces a pod to its node, its state and its resource usage. It writes the usage to spec.overhead, which peering.PodUse counts. Of the
-// active pod of a gateway it also keeps the port of its metrics.
+// active pod of a gateway it also keeps the port of its metrics, and what identifies the gateway.
 func stripPod(object any) (any, error) {
 	pod, is := object.(*corev1.Pod)
 	if !is {
@@ -77,7 +77,8 @@ func stripPod(object any) (any, error) {
 		}
 	}
 	if pod.Labels[networkingv1beta1.LabelActive] == api.True {
-		keepLabels(&out.ObjectMeta, pod.Labels, networkingv1beta1.LabelActive, api.LabelRemoteClusterID)
+		keepLabels(&out.ObjectMeta, pod.Labels, networkingv1beta1.LabelActive, api.LabelRemoteClusterID, networkingv1beta1.LabelComponent, networkingv1beta1.LabelGatewayName)
+		out.OwnerReferences = pod.OwnerReferences
 		for _, container := range pod.Spec.Containers {
 			if len(container.Ports) > 0 {
 				out.Spec.Containers = append(out.Spec.Containers, corev1.Container{Ports: container.Ports})

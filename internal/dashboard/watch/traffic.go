@@ -15,6 +15,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dashboard"
 	"liqo.io/liqo/internal/metrics"
+	"liqo.io/liqo/internal/network"
 )
 
 const (
@@ -48,9 +49,11 @@ func (w *watcher) traffic(ctx context.Context, c *Cluster, s *store) {
 // activeGateways returns the pods that forward the traffic of tunnels.
 func activeGateways(s *store) []corev1.Pod {
 	var out []corev1.Pod
-	for _, pod := range s.read().Pods {
-		if pod.Labels[networkingv1beta1.LabelActive] == api.True && pod.Labels[api.LabelRemoteClusterID] != "" && pod.DeletionTimestamp == nil {
-			out = append(out, pod)
+	cluster := s.read()
+	for i := range cluster.Pods {
+		pod := &cluster.Pods[i]
+		if pod.Labels[networkingv1beta1.LabelActive] == api.True && pod.DeletionTimestamp == nil && network.PeerOfGateway(pod, cluster.Connections) != "" {
+			out = append(out, *pod)
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/dashboard"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
 )
 
 // world is a cluster whose informers the test feeds, and what was published.
@@ -39,6 +41,8 @@ type world struct {
 	silent    error
 	metrics   string
 	diagnoses int
+	// read has the namespace of each pod whose metrics were read.
+	read []string
 }
 
 // run runs a test while its cluster is watched, on a clock of its own.
@@ -53,6 +57,7 @@ func run(t *testing.T, test func(w *world)) {
 					ID: "rome", Server: "https://rome", Namespace: "liqo", Informers: w.informers,
 					Probe: func(context.Context) error { return locked(w, func() error { return w.silent }) },
 					Metrics: func(_ context.Context, namespace, pod string, port int32) ([]byte, error) {
+						locked(w, func() bool { w.read = append(w.read, namespace); return true })
 						if at := fmt.Sprintf("%s/%s:%d", namespace, pod, port); at != "tenant/gw:8082" {
 							return nil, errors.New("nothing is at " + at)
 						}
@@ -138,7 +143,7 @@ func milan() *corev1beta1.ForeignCluster {
 
 func connection(state, latency string, at int64) *networkingv1beta1.Connection {
 	return &networkingv1beta1.Connection{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "gw", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: networkingv1beta1.GatewayChild("milan"), Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
 		Status: networkingv1beta1.ConnectionStatus{
 			Value: state, Latency: &networkingv1beta1.ConnectionLatency{Value: latency, Timestamp: metav1.Unix(at, 0)},
 		},
@@ -149,7 +154,8 @@ func gateway(port string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "gw", UID: "u", Labels: map[string]string{
 			networkingv1beta1.LabelActive: api.True, api.LabelRemoteClusterID: "milan",
-		}},
+			networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: "milan",
+		}, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: networkingv1beta1.GatewayChild("milan") + "-5d4f", Controller: new(true)}}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: port, ContainerPort: 8082}}}}},
 	}
 }
@@ -335,6 +341,25 @@ func TestTrafficIsMeasured(t *testing.T) {
 	})
 }
 
+// TestMetricsAreReadFromGatewaysOnly: a pod of a user with the labels of the active gateway gets no request, and changes no figure.
+func TestMetricsAreReadFromGatewaysOnly(t *testing.T) {
+	run(t, func(w *world) {
+		planted := gateway("metrics")
+		planted.Namespace, planted.UID = "team", "planted"
+		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1))
+		locked(w, func() bool { w.metrics = counters(1000, 0); return true })
+		w.add(gateway("metrics"), planted)
+		w.wait(2 * trafficEvery)
+		read := locked(w, func() []string { return slices.Compact(slices.Sorted(slices.Values(w.read))) })
+		if !slices.Equal(read, []string{"tenant"}) {
+			w.Errorf("metrics were read from pods in the namespaces %v, want only from the gateway's", read)
+		}
+		if got := w.document("peering/milan/rome"); strings.Contains(got, "nothing is at") {
+			w.Errorf("the peering shows the metrics of another pod: %s", got)
+		}
+	})
+}
+
 // TestTrafficWithoutAGateway: after the active gateway is deleted, no event follows. The last measured traffic still stops being shown as current.
 func TestTrafficWithoutAGateway(t *testing.T) {
 	run(t, func(w *world) {
@@ -419,7 +444,7 @@ func TestStrippedObjectsShowTheSame(t *testing.T) {
 		t.Errorf("%s is %s of stripped objects, and %s of whole ones", key, document, whole[key])
 	}
 	kept := strip[*corev1.Pod](t, stripPod, gateway("metrics"))
-	if len(kept.Spec.Containers) != 1 || kept.Labels[api.LabelRemoteClusterID] != "milan" {
+	if len(kept.Spec.Containers) != 1 || network.PeerOfGateway(kept, []networkingv1beta1.Connection{*connection("", "", 0)}) != "milan" {
 		t.Errorf("the port or the peer of an active gateway is lost: %+v", kept)
 	}
 }

@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"encoding/json"
 	"io/fs"
 	"maps"
 	"os"
@@ -113,6 +114,79 @@ func TestMonitorsScrapeNoPodsOfPeers(t *testing.T) {
 	}
 	if everywhere != 2 {
 		t.Errorf("%d monitors select in all namespaces, want those of gateways and virtual kubelets", everywhere)
+	}
+}
+
+// TestMonitorsTrustNoLabels: a pod of a user with the labels of a gateway or a virtual kubelet is not scraped, whatever the name of its controller. A pod that is
+// scraped adds metrics of Liqo and of its process only, up to a limit.
+func TestMonitorsTrustNoLabels(t *testing.T) {
+	type relabeling struct {
+		Action, Regex string
+		SourceLabels  []string
+	}
+	type monitor struct {
+		SampleLimit         int
+		NamespaceSelector   struct{ Any bool }
+		PodMetricsEndpoints []struct{ Relabelings, MetricRelabelings []relabeling }
+	}
+	passes := func(rules []relabeling, labels map[string]string) bool {
+		for _, rule := range rules {
+			if rule.Action != "keep" {
+				t.Errorf("the action is %s", rule.Action)
+			}
+			values := make([]string, len(rule.SourceLabels))
+			for i, label := range rule.SourceLabels {
+				values[i] = labels[label]
+			}
+			if !regexp.MustCompile("^(?:" + rule.Regex + ")$").MatchString(strings.Join(values, ";")) { // as Prometheus does
+				return false
+			}
+		}
+		return true
+	}
+	for _, object := range render(t, minimal+"\nmetrics: {enabled: true, prometheusOperator: {enabled: true, namespaces: [liqo-tenant-*, peers]}}") {
+		if object.GetKind() != "PodMonitor" {
+			continue
+		}
+		data, err := json.Marshal(object.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var spec monitor
+		if err := json.Unmarshal(data, &spec); err != nil {
+			t.Fatal(err)
+		}
+		if !spec.NamespaceSelector.Any {
+			continue // the namespace of the installation
+		}
+		if spec.SampleLimit == 0 {
+			t.Errorf("PodMonitor %s has no limit of samples", object.GetName())
+		}
+		prefix := map[string]string{"liqo-gateway": "gw-", "liqo-virtual-kubelet": "vk-"}[object.GetName()]
+		for _, row := range []struct {
+			namespace, kind, controller string
+			want                        bool
+		}{
+			{"liqo-tenant-milan", "ReplicaSet", prefix + "milan-5d4f", true}, {"liqo", "ReplicaSet", prefix + "milan-5d4f", true}, {"peers", "ReplicaSet", prefix + "a-5d4f", true},
+			{"team", "ReplicaSet", prefix + "milan-5d4f", false}, {"liqo-team", "ReplicaSet", prefix + "milan-5d4f", false}, {"peers-b", "ReplicaSet", prefix + "a-5d4f", false},
+			{"liqo-tenant-milan", "ReplicaSet", "web-5d4f", false}, {"liqo-tenant-milan", "Job", prefix + "milan-5d4f", false}, {"liqo-tenant-milan", "", "", false},
+		} {
+			for _, endpoint := range spec.PodMetricsEndpoints {
+				got := passes(endpoint.Relabelings, map[string]string{
+					"__meta_kubernetes_namespace": row.namespace, "__meta_kubernetes_pod_controller_kind": row.kind, "__meta_kubernetes_pod_controller_name": row.controller,
+				})
+				if got != row.want {
+					t.Errorf("PodMonitor %s scrapes pods of %s %s in namespace %s: %t", object.GetName(), row.kind, row.controller, row.namespace, got)
+				}
+			}
+		}
+		for name, want := range map[string]bool{"liqo_peer_is_connected": true, "process_cpu_seconds_total": true, "go_goroutines": true, "kube_pod_info": false, "up": false} {
+			for _, endpoint := range spec.PodMetricsEndpoints {
+				if got := passes(endpoint.MetricRelabelings, map[string]string{"__name__": name}); got != want {
+					t.Errorf("PodMonitor %s keeps metric %s: %t, want %t", object.GetName(), name, got, want)
+				}
+			}
+		}
 	}
 }
 

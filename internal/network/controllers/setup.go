@@ -76,7 +76,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	if opts.Metrics != nil {
-		if err := opts.Metrics.Register(GatewayMetrics(around, mgr.GetLogger().WithName("metrics"))); err != nil {
+		if err := opts.Metrics.Register(GatewayMetrics(mgr.GetClient(), around, mgr.GetLogger().WithName("metrics"))); err != nil {
 			return fmt.Errorf("registering the metrics about gateways: %w", err)
 		}
 	}
