@@ -191,6 +191,7 @@ func (s *memorySide) identities(ctx context.Context, _ *memorySide) error {
 				return err
 			}
 		}
+		invited = invited && peering.Accepts(identity, invitation)
 		if identity.Status.KubeconfigSecretRef != nil || len(identity.Spec.AuthParams.SignedCRT) == 0 && !invited {
 			continue
 		}

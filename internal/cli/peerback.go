@@ -143,7 +143,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 	err = c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	switch {
 	case apierrors.IsNotFound(err) && granted != nil: // enrolled already
-		return c.obtainIdentity(ctx, namespace, provider)
+		return c.obtainIdentity(ctx, namespace, provider, nil)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
 			"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
@@ -174,5 +174,5 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.obtainIdentity(ctx, namespace, provider)
+	return c.obtainIdentity(ctx, namespace, provider, secret)
 }

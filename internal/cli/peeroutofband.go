@@ -188,7 +188,7 @@ func (c *cluster) enroll(ctx context.Context, namespace string, i *invitation) e
 			return err
 		}
 	}
-	if err := c.obtainIdentity(ctx, namespace, i.id); err != nil {
+	if err := c.obtainIdentity(ctx, namespace, i.id, secret); err != nil {
 		return err
 	}
 	if back != "" {
@@ -235,8 +235,9 @@ func (c *cluster) withoutRefusal(ctx context.Context, namespace, provider string
 	return nil, c.gone(ctx, step, identity)
 }
 
-// obtainIdentity creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists.
-func (c *cluster) obtainIdentity(ctx context.Context, namespace, provider string) error {
+// obtainIdentity creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists. The Invitation is nil
+// if the cluster is enrolled already.
+func (c *cluster) obtainIdentity(ctx context.Context, namespace, provider string, invitation *corev1.Secret) error {
 	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
 		return err
 	}
@@ -246,6 +247,9 @@ func (c *cluster) obtainIdentity(ctx context.Context, namespace, provider string
 		fill: func() {
 			setLabel(identity, api.LabelRemoteClusterID, provider)
 			identity.Spec.ClusterID, identity.Spec.Type = provider, authv1beta1.IdentityControlPlane
+			if !peering.Granted(&identity.Spec.AuthParams) {
+				peering.Accept(identity, invitation)
+			}
 		},
 		met: func() verdict {
 			if identity.Status.KubeconfigSecretRef != nil {

@@ -81,6 +81,8 @@ type NonceRequest struct {
 type Nonce struct {
 	Cluster string `json:"cluster"`
 	Nonce   []byte `json:"nonce"`
+	// PublicKey is the key with which the provider enrolls in other clusters. Earlier versions do not state it.
+	PublicKey []byte `json:"publicKey,omitempty"`
 }
 
 // EnrollRequest is the consumer's second enrollment request. It carries the data for the consumer's Tenant.
@@ -99,6 +101,8 @@ type Admission struct {
 	Cluster    string                 `json:"cluster"`
 	Namespace  string                 `json:"namespace"`
 	AuthParams authv1beta1.AuthParams `json:"authParams"`
+	// ProviderKey is the fingerprint of Nonce.PublicKey. The consumer sets it; it is not part of the response.
+	ProviderKey string `json:"-"`
 }
 
 // ErrOtherKey means that the consumer is already a tenant with another key. The holder of a token must not take over an existing peering.

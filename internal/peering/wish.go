@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/reasons"
@@ -64,6 +65,8 @@ type Plan struct {
 	Create []Object
 	// Invitation is the invitation with its new content; nil when it stays as it is.
 	Invitation *corev1.Secret
+	// Accept is the Identity that gets AnnotationAcceptedInvitation for the invitation of the peer; nil when none does.
+	Accept *authv1beta1.Identity
 	// Resign is the kubeconfig Secret that gets AnnotationResign; nil when none does.
 	Resign *corev1.Secret
 	// Delete lists objects to be deleted.
@@ -195,10 +198,19 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	}
 	if identity == nil {
 		plan.Held = true
-		plan.Create = []Object{newIdentity(namespace, id)}
+		created := newIdentity(namespace, id)
+		if given {
+			Accept(created, w.Invitation)
+		}
+		plan.Create = []Object{created}
 		return plan.pending(reasons.Enrolling, "creating the Identity %s/%s", namespace, ControlPlaneIdentityName(id))
 	}
-	if !given && (w.Invitation == nil || !sameContent(w.Invitation.Data, content)) {
+	if given && !Accepts(identity, w.Invitation) {
+		plan.Accept = identity.DeepCopy()
+		Accept(plan.Accept, w.Invitation)
+		return plan.pending(reasons.Enrolling, "accepting the invitation of cluster %s, Secret %s/%s", id, identity.Namespace, InvitationSecret)
+	}
+	if !given && (w.Invitation == nil || !InvitationOf(identity, w.Invitation) || !sameContent(w.Invitation.Data, content)) {
 		plan.Invitation = newInvitation(identity, content)
 		return plan.pending(reasons.Enrolling, "writing the address and the token to Secret %s/%s", identity.Namespace, InvitationSecret)
 	}
@@ -207,6 +219,9 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 		where = fmt.Sprintf("Secret %s/%s", identity.Namespace, InvitationSecret)
 	}
 	ready := meta.FindStatusCondition(identity.Status.Conditions, "Ready")
+	if ready != nil && ready.Reason == reasons.InvitationUnconfirmed {
+		return plan.refused(ready.Reason, "%s", ready.Message)
+	}
 	if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
 		return plan.refused(ready.Reason, "the token in %s does not admit this cluster: %s", where, ready.Message)
 	}

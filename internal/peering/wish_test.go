@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -51,6 +52,9 @@ func obey(f *Facts, plan *Plan) {
 	if plan.Invitation != nil {
 		w.Invitation = plan.Invitation
 	}
+	if plan.Accept != nil {
+		f.Identity = plan.Accept
+	}
 	if plan.Resign != nil {
 		w.Kubeconfig.Annotations = map[string]string{AnnotationResign: api.True}
 	}
@@ -67,7 +71,7 @@ func others(crt []byte) []func(*Facts) {
 	gone := func(o metav1.Object) bool { return o.GetDeletionTimestamp() != nil }
 	return []func(*Facts){
 		func(f *Facts) { // the peer grants an identity
-			if f.Identity != nil && !gone(f.Identity) && f.Wish.Invitation != nil {
+			if f.Identity != nil && !gone(f.Identity) && f.Wish.Invitation != nil && Accepts(f.Identity, f.Wish.Invitation) {
 				f.Identity.Spec.AuthParams.SignedCRT = crt
 			}
 		},
@@ -339,7 +343,7 @@ func TestInvitationsOfOthersStay(t *testing.T) {
 	f := wishing(corev1beta1.PeeringYes)
 	f.Wish.ForeignCluster.Spec.ForeignAuthURL, f.Wish.Token = "", nil
 	f.TenantNamespaces = []corev1.Namespace{*newTenantNamespace("milan")}
-	f.Wish.Invitation = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}}
+	f.Wish.Invitation = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "sent", OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}}
 	f.Network.Clients = []networkingv1beta1.GatewayClient{{}}
 	if plan := PlanWish(f); len(plan.Create) != 1 || plan.Invitation != nil {
 		t.Fatalf("%+v", plan)
@@ -362,6 +366,86 @@ func TestInvitationsOfPeersReplaceNothing(t *testing.T) {
 	plan := PlanWish(f)
 	if plan.Invitation == nil || string(plan.Invitation.Data[InvitationURLKey]) != "https://192.0.2.7" || InvitationOfTenant(plan.Invitation) {
 		t.Errorf("%+v", plan)
+	}
+	// The same content does not make it the invitation that the ForeignCluster decided on.
+	f.Wish.Invitation.Data = plan.Invitation.Data
+	if plan := PlanWish(f); plan.Invitation == nil || !Accepts(f.Identity, plan.Invitation) || Accepts(f.Identity, f.Wish.Invitation) {
+		t.Errorf("%+v", plan)
+	}
+}
+
+// TestOnlyAcceptedInvitationsAreUsed: an Identity enrolls with an invitation of an administrator, or one that a controller wrote for it. It enrolls with one that the
+// peer sent only if that one was accepted.
+func TestOnlyAcceptedInvitationsAreUsed(t *testing.T) {
+	owned := func(uid, kind, owner string) *corev1.Secret {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
+		if kind != "" {
+			secret.OwnerReferences = []metav1.OwnerReference{{Kind: kind, UID: types.UID(owner)}}
+		}
+		return secret
+	}
+	identity := newIdentity("liqo-tenant-milan", "milan")
+	identity.UID = "identity"
+	Accept(identity, owned("sent", "Tenant", "tenant"))
+	both := owned("other", "Identity", "identity")
+	both.OwnerReferences = append(both.OwnerReferences, metav1.OwnerReference{Kind: "Tenant", UID: "tenant"})
+	for name, row := range map[string]struct {
+		invitation *corev1.Secret
+		want       bool
+	}{
+		"of an administrator":         {owned("any", "", ""), true},
+		"of a tool of administrators": {owned("any", "SealedSecret", "tool"), true},
+		"for this Identity":           {owned("any", "Identity", "identity"), true},
+		"for an earlier Identity":     {owned("any", "Identity", "earlier"), false},
+		"accepted, of the peer":       {owned("sent", "Tenant", "tenant"), true},
+		"another of the peer":         {owned("later", "Tenant", "tenant"), false},
+		"of the peer, without a UID":  {owned("", "Tenant", "tenant"), false},
+		"also of the peer":            {both, false},
+	} {
+		if got := Accepts(identity, row.invitation); got != row.want {
+			t.Errorf("an invitation %s is used: %t, want %t", name, got, row.want)
+		}
+	}
+}
+
+// TestOneIDHasOneKey: while a Tenant that claims the ID of a provider is not confirmed, the provider counts only if it has the key of the Tenant.
+func TestOneIDHasOneKey(t *testing.T) {
+	key, other := newHolder(t, Ed25519).public, newHolder(t, Ed25519).public
+	for name, row := range map[string]struct {
+		change func(*authv1beta1.Tenant, *authv1beta1.Identity)
+		within []string // empty: no error
+	}{
+		"another key": {func(_ *authv1beta1.Tenant, i *authv1beta1.Identity) {
+			i.Annotations[AnnotationProviderKey] = Fingerprint(other)
+		},
+			[]string{Fingerprint(key), Fingerprint(other), "kubectl annotate tenants.authentication.liqo.io -n liqo-tenant-milan milan " + AnnotationClaimedID + "-"}},
+		"no key": {func(*authv1beta1.Tenant, *authv1beta1.Identity) {}, []string{Fingerprint(key), "unknown"}},
+		"the same key": {func(_ *authv1beta1.Tenant, i *authv1beta1.Identity) {
+			i.Annotations[AnnotationProviderKey] = Fingerprint(key)
+		}, nil},
+		"confirmed": {func(o *authv1beta1.Tenant, _ *authv1beta1.Identity) { delete(o.Annotations, AnnotationClaimedID) }, nil},
+		"of the Tenant": {func(_ *authv1beta1.Tenant, i *authv1beta1.Identity) {
+			i.Annotations[AnnotationAcceptedInvitation] = "sent"
+		}, nil},
+		"another ID":         {func(o *authv1beta1.Tenant, _ *authv1beta1.Identity) { o.Spec.ClusterID = "turin" }, nil},
+		"of a ResourceSlice": {func(_ *authv1beta1.Tenant, i *authv1beta1.Identity) { i.Spec.Type = authv1beta1.IdentityResourceSlice }, nil},
+	} {
+		tenant := &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Annotations: map[string]string{AnnotationClaimedID: api.True}},
+			Spec:       authv1beta1.TenantSpec{ClusterID: "milan", PublicKey: key},
+		}
+		identity := newIdentity("liqo-tenant-milan", "milan")
+		identity.Annotations = map[string]string{}
+		row.change(tenant, identity)
+		err := CheckClaim(tenant, identity)
+		if (err != nil) != (len(row.within) > 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, text := range row.within {
+			if err != nil && !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %q in it", name, err, text)
+			}
+		}
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -65,6 +67,7 @@ func (r *identities) setup(mgr ctrl.Manager) error {
 		Owns(&corev1.Secret{}).
 		Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(labelled(peering.LabelInvitation, api.True))).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
+		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Complete(&kube.Reconciler[*authv1beta1.Identity]{
 			Name: "identity", Client: r.client, Sync: r.sync,
 			Conditions: func(i *authv1beta1.Identity) *[]metav1.Condition { return &i.Status.Conditions },
@@ -79,6 +82,9 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 		return err
 	} else if invitation != nil {
 		return r.introduce(ctx, identity, invitation)
+	}
+	if err := r.checkClaims(ctx, identity); err != nil {
+		return err
 	}
 	key, err := r.keys.get(ctx)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -21,12 +22,17 @@ import (
 const enrollRetry = 5 * time.Second
 
 // invited returns the invitation for the enrollment of an Identity. It returns nil if the Identity already has a certificate or token, is not a
-// control-plane Identity, or has no invitation in its namespace.
+// control-plane Identity, or has no invitation in its namespace. An invitation that is not for this Identity is not used: the peer can store one at any time.
 func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity) (*corev1.Secret, error) {
 	if identity.Spec.Type != authv1beta1.IdentityControlPlane || peering.Granted(&identity.Spec.AuthParams) {
 		return nil, nil
 	}
-	return r.invitation(ctx, identity.Namespace)
+	invitation, err := r.invitation(ctx, identity.Namespace)
+	if err != nil || invitation == nil || peering.Accepts(identity, invitation) {
+		return invitation, err
+	}
+	return nil, kube.Wait(reasons.WaitingForInvitation, "Secret %s/%s holds an invitation of cluster %s, which has to be accepted by an administrator: liqoctl peer %s",
+		invitation.Namespace, invitation.Name, identity.Spec.ClusterID, identity.Spec.ClusterID)
 }
 
 // invitation returns the invitation in a namespace; nil when there is none.
@@ -42,6 +48,20 @@ func (r *identities) invitation(ctx context.Context, namespace string) (*corev1.
 	return invitation, nil
 }
 
+// checkClaims returns an error if another cluster than the provider of the Identity may be a Tenant under the ID of the provider; see peering.CheckClaim.
+func (r *identities) checkClaims(ctx context.Context, identity *authv1beta1.Identity) error {
+	tenants := &authv1beta1.TenantList{}
+	if err := r.client.List(ctx, tenants, client.InNamespace(identity.Namespace)); err != nil {
+		return fmt.Errorf("listing Tenants in namespace %s: %w", identity.Namespace, err)
+	}
+	for i := range tenants.Items {
+		if err := peering.CheckClaim(&tenants.Items[i], identity); err != nil {
+			return kube.Invalid(reasons.InvitationUnconfirmed, "%v", err)
+		}
+	}
+	return nil
+}
+
 // introduce enrolls this cluster with the provider's authentication service and completes the Identity with what the provider grants. It
 // writes all results into the Identity's spec, so that such an Identity does not differ from one that a user applied.
 func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) error {
@@ -52,6 +72,12 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 	complete := identity.DeepCopy()
 	changed, err := kube.Ensure(ctx, r.client, complete, func() error {
 		complete.Spec.AuthParams, complete.Spec.Namespace = admission.AuthParams, admission.Namespace
+		if !peering.InvitationOfTenant(invitation) {
+			delete(complete.Annotations, peering.AnnotationAcceptedInvitation) // it was for another invitation
+		}
+		if admission.ProviderKey != "" {
+			metav1.SetMetaDataAnnotation(&complete.ObjectMeta, peering.AnnotationProviderKey, admission.ProviderKey)
+		}
 		return nil
 	})
 	if err != nil {
@@ -96,8 +122,14 @@ func (r *identities) enroll(ctx context.Context, identity *authv1beta1.Identity,
 			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
 		}
 	}
-	admission, err := r.apply(ctx, url, token, enrollRequest, identity.Spec.ClusterID)
+	claimed := identity.DeepCopy()
+	if !peering.InvitationOfTenant(invitation) {
+		delete(claimed.Annotations, peering.AnnotationAcceptedInvitation)
+	}
+	admission, err := r.apply(ctx, url, token, enrollRequest, claimed)
 	switch {
+	case kube.IsInvalid(err):
+		return nil, err
 	case errors.Is(err, enrollment.ErrRefused):
 		return nil, kube.Invalid(reasons.InvitationRefused, "%v", err)
 	case err != nil:
@@ -106,14 +138,22 @@ func (r *identities) enroll(ctx context.Context, identity *authv1beta1.Identity,
 	return admission, nil
 }
 
-// apply requests a nonce, signs it, sends the enrollRequest with the signature, and checks the provider's response.
-func (r *identities) apply(ctx context.Context, url string, token peering.Token, enrollRequest *peering.EnrollRequest, provider string) (*peering.Admission, error) {
-	nonce := &peering.Nonce{}
+// apply changes the identity: it is a copy. apply requests a nonce, signs it, sends the enrollRequest with the signature, and checks the provider's response.
+func (r *identities) apply(ctx context.Context, url string, token peering.Token, enrollRequest *peering.EnrollRequest, identity *authv1beta1.Identity) (*peering.Admission, error) {
+	provider, nonce := identity.Spec.ClusterID, &peering.Nonce{}
 	if err := enrollment.Ask(ctx, url, token, peering.EnrollmentNoncePath, &enrollRequest.NonceRequest, nonce); err != nil {
 		return nil, err
 	}
 	if nonce.Cluster != provider {
 		return nil, fmt.Errorf("%w: %s is the authentication service of cluster %q, not of %s: check the cluster ID of the peer command", enrollment.ErrRefused, url, nonce.Cluster, provider)
+	}
+	providerKey := ""
+	if len(nonce.PublicKey) > 0 {
+		providerKey = peering.Fingerprint(nonce.PublicKey)
+	}
+	metav1.SetMetaDataAnnotation(&identity.ObjectMeta, peering.AnnotationProviderKey, providerKey)
+	if err := r.checkClaims(ctx, identity); err != nil {
+		return nil, err
 	}
 	key, err := r.keys.get(ctx)
 	if err != nil {
@@ -127,7 +167,7 @@ func (r *identities) apply(ctx context.Context, url string, token peering.Token,
 	if err != nil {
 		return nil, err
 	}
-	admission := &peering.Admission{}
+	admission := &peering.Admission{ProviderKey: providerKey}
 	enrollRequest.PublicKey, enrollRequest.CSR, enrollRequest.Signature = key.publicPEM, request, signature
 	if err := enrollment.Ask(ctx, url, token, peering.EnrollmentTenantPath, enrollRequest, admission); err != nil {
 		return nil, err

@@ -134,6 +134,13 @@ func (r *foreignClusters) carryOut(ctx context.Context, fc *corev1beta1.ForeignC
 			return err
 		}
 	}
+	if accept := plan.Accept; accept != nil {
+		before := accept.DeepCopy()
+		delete(before.Annotations, peering.AnnotationAcceptedInvitation)
+		if err := r.client.Patch(ctx, accept.DeepCopy(), client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("accepting the invitation of cluster %s: %w", accept.Spec.ClusterID, err)
+		}
+	}
 	if plan.Resign != nil {
 		marked := plan.Resign.DeepCopy()
 		if marked.Annotations == nil {

@@ -112,7 +112,11 @@ func (d *Service) nonce(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &peering.Nonce{Cluster: d.ClusterID, Nonce: secret.Data[authv1beta1.NonceKey]}, nil
+	keys := &corev1.Secret{}
+	if err := d.Reader.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: authv1beta1.KeysSecret}, keys); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the key of cluster %s: %w", d.ClusterID, err)
+	}
+	return &peering.Nonce{Cluster: d.ClusterID, Nonce: secret.Data[authv1beta1.NonceKey], PublicKey: keys.Data[authv1beta1.PublicKeyKey]}, nil
 }
 
 // tenant serves the second request: it returns what the consumer's Tenant is granted.
@@ -223,6 +227,9 @@ func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *pe
 			},
 			Spec: *spec,
 		}
+		if token, err := peering.ParseToken(enrollRequest.Token); err != nil || token.Consumer == "" {
+			tenant.Annotations = map[string]string{peering.AnnotationClaimedID: api.True}
+		}
 		if err := d.Client.Create(ctx, tenant); err != nil {
 			return nil, fmt.Errorf("creating the Tenant of cluster %s: %w", enrollRequest.Cluster, err)
 		}
@@ -230,6 +237,9 @@ func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *pe
 	}
 	before := present.DeepCopy()
 	present.Spec = *spec
+	if token, err := peering.ParseToken(enrollRequest.Token); err == nil && token.Consumer == enrollRequest.Cluster {
+		delete(present.Annotations, peering.AnnotationClaimedID) // the administrator made this token for this cluster
+	}
 	if err := d.Client.Patch(ctx, present, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, fmt.Errorf("changing the Tenant of cluster %s: %w", enrollRequest.Cluster, err)
 	}

@@ -146,6 +146,60 @@ func TestSpentTokens(t *testing.T) {
 	}
 }
 
+// TestClaimedIDsAreMarked: the Tenant of a cluster that enrolls with a token for any cluster is marked, because nothing proves the ID. A token for that cluster
+// removes the mark.
+func TestClaimedIDsAreMarked(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()
+	options := Options{ClusterID: "rome", Namespace: "liqo", Client: c, Reader: c, Now: time.Now, Random: rand.Reader, Log: logr.Discard()}
+	d := New(options)
+	private, public, err := peering.NewKey(peering.Ed25519, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := peering.ParsePrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enroll := func(cluster, consumer string) *authv1beta1.Tenant {
+		t.Helper()
+		text, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour), Consumer: consumer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nonce, err := peering.NewNonce(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signature, err := peering.Sign(key, nonce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := peering.NewRequest(rand.Reader, key, peering.ControlPlaneSubject(cluster))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-" + cluster, Name: "nonce"}, Data: map[string][]byte{authv1beta1.NonceKey: nonce}}
+		tenant, err := d.apply(t.Context(), secret.Namespace, &peering.EnrollRequest{
+			NonceRequest: peering.NonceRequest{Cluster: cluster, Token: text}, PublicKey: public, CSR: request, Signature: signature,
+		}, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant); err != nil {
+			t.Fatal(err)
+		}
+		return tenant
+	}
+	for _, row := range []struct {
+		cluster, consumer string
+		marked            bool
+	}{{"milan", "", true}, {"milan", "", true}, {"milan", "milan", false}, {"milan", "", false}, {"turin", "turin", false}} {
+		if got := enroll(row.cluster, row.consumer).Annotations[peering.AnnotationClaimedID] == "true"; got != row.marked {
+			t.Errorf("after cluster %s enrolled with a token for %q, its Tenant is marked: %t, want %t", row.cluster, row.consumer, got, row.marked)
+		}
+	}
+}
+
 // TestInvitationsOfConsumersAreKept: an invitation is the Tenant's, and replaces only what was a Tenant's.
 func TestInvitationsOfConsumersAreKept(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-rome", Name: "rome", UID: "u-1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
