@@ -69,6 +69,11 @@ var knownKinds = sync.OnceValue(kube.NewScheme)
 
 // connect creates a client for the cluster of the flags. It sends no request.
 func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*cluster, error) {
+	if scope == "remote" {
+		if err := a.checkForeign(flags); err != nil {
+			return nil, err
+		}
+	}
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		if a.wrap != nil {
 			config = a.wrap(config)

@@ -72,6 +72,7 @@ type app struct {
 	deleteVolumes bool         // see addDeleteVolumes
 	changes       atomic.Int32 // the number of changes that a dry run printed
 	verbose       bool
+	allowExec     bool // see checkForeign
 	labels        map[string]string
 	annotations   map[string]string
 	sharedConsole *console.Console
@@ -133,6 +134,7 @@ func (a *app) command() *cobra.Command {
 	a.kubeconfig.AddFlags(flags)
 	flags.Lookup("namespace").Usage = "Namespace: that of the installation where a command is about Liqo itself (default: found automatically; liqo for a new one)"
 	flags.BoolVar(&a.skipConfirm, "skip-confirm", false, "Do not ask for confirmation")
+	flags.BoolVar(&a.allowExec, allowExecFlag, false, "Run the programs and read the files that the kubeconfigs of remote clusters name (your own kubeconfig always may)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "Print more details")
 	flags.StringToStringVar(&a.labels, "global-labels", nil, "Labels to put on every object created (key=value,...)")
 	flags.StringToStringVar(&a.annotations, "global-annotations", nil, "Annotations to put on every object created (key=value,...)")
