@@ -46,15 +46,17 @@ var (
 	}
 	drainTenant = admission{
 		verb: "drain", done: "drained", to: authv1beta1.TenantDrained,
-		short: "Revoke the access of a consumer and remove its pods",
-		long: "Run this command in a provider. It drains a tenant: the consumer's identities lose their permissions, and its replicated objects, its\n" +
-			"remote namespaces and its pods are deleted in this cluster. The Tenant stays, so that activate needs no other handshake.",
-		question: "Drain tenant %s? Its pods and remote namespaces in this cluster are deleted.",
+		short: "Revoke the access of a consumer and end its pods",
+		long: "Run this command in a provider. It drains a tenant: the consumer's identities lose their permissions, and its pods in this cluster end.\n" +
+			"Its remote namespaces stay, with their claims and data, and so does the network between the clusters. After activate, the consumer\n" +
+			"continues with the same data.",
+		question: "Drain tenant %s? Its pods in this cluster end. Its namespaces and data stay.",
 	}
 	activateTenant = admission{
 		verb: "activate", done: "activated", to: authv1beta1.TenantActive,
 		short: "Restore the access of a consumer",
-		long:  "Run this command in a provider. It undoes drain tenant and cordon tenant: the consumer's identities get their permissions back.",
+		long: "Run this command in a provider. It undoes drain tenant and cordon tenant: the consumer's identities get their permissions back. After a\n" +
+			"drain, pods that a controller recreates run here again, with the data that they had.",
 	}
 )
 
@@ -84,7 +86,7 @@ func (a *app) drainCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "drain",
 		Short: "Revoke the resources granted to a tenant",
-		Long:  "Run this command in a provider. It revokes all resources that were granted to a consumer, and removes the consumer's pods.",
+		Long:  "Run this command in a provider. It revokes all resources that were granted to a consumer, and ends the consumer's pods. No data is deleted.",
 		Example: example(`
 			# Everything from the consumer rome
 			%[1]s drain tenant rome`),

@@ -115,6 +115,18 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 	return plan
 }
 
+// Suspended reports whether a provider has withdrawn the access of a consumer to its remote namespaces: its Tenant is drained, or is being deleted. tenants are the
+// Tenants of the consumer's tenant namespace. As long as there is none, nothing is known about the consumer.
+func Suspended(tenants []authv1beta1.Tenant, consumer string) bool {
+	var tenant *authv1beta1.Tenant
+	for i := range tenants { // a further Tenant of the namespace is refused by its controller, until the older one is deleted
+		if t := &tenants[i]; t.Spec.ClusterID == consumer && (tenant == nil || api.CompareAge(t, tenant) < 0) {
+			tenant = t
+		}
+	}
+	return tenant != nil && (tenant.Spec.TenantCondition == authv1beta1.TenantDrained || !tenant.DeletionTimestamp.IsZero())
+}
+
 // Report sets the status of a namespace that could not be created to CreationLoopBackOff.
 func (e *Enforcement) Report(t NamespacePair) {
 	e.Status[t.Local] = status(t.Remote, offloadingv1beta1.MappingCreationLoopBackOff)

@@ -26,6 +26,7 @@ const (
 	WrongNamespace              = "WrongNamespace"
 	WaitingForSignature         = "WaitingForSignature"
 	DeletingCopies              = "DeletingCopies"
+	EndingPods                  = "EndingPods"
 	WaitingForDeletion          = "WaitingForDeletion"
 	InvalidAuthParams           = "InvalidAuthParams"
 	IdentityEnsured             = "IdentityEnsured"

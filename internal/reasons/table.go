@@ -84,6 +84,8 @@ func authentication() []Reason {
 		{WaitingForDeletion, "Tenant, ResourceSlice, Renew", "condition Ready, log",
 			"The ServiceAccount that the message names is being deleted. If that lasts, a finalizer on it holds it: find out which program set it."},
 		{DeletingCopies, "Tenant, Secret", "condition Ready, log", "The other cluster still has copies of replicated objects, which are being deleted."},
+		{EndingPods, "Tenant", "condition Ready",
+			"The Tenant is drained or being deleted, and pods of its cluster still terminate. If that lasts, a finalizer or a failed node holds them."},
 		{authv1beta1.ReasonAuthenticationAccepted, "ResourceSlice", "condition Authentication, Event", "The provider signed the certificate of the ResourceSlice."},
 		{authv1beta1.ReasonAuthenticationDenied, "ResourceSlice", "condition Authentication, Event",
 			"The provider refuses the certificate request of the ResourceSlice. The message says why."},

@@ -154,7 +154,13 @@ func drainAndActivate(s *story.Story, ns string) {
 				_ = setTenant(context.WithoutCancel(s.Context()), milan, authv1beta1.TenantActive)
 			}
 		})
-		s.Gone(milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: twin}}, 90*time.Second)
+		s.Eventually(90*time.Second, "rome's pods in milan to end", func(context.Context) error {
+			if left := s.Pods(milan, twin); len(left) > 0 {
+				return fmt.Errorf("%v are left", story.Names(left))
+			}
+			return nil
+		})
+		s.Must(milan.Get(s.Context(), key(twin), &corev1.Namespace{})) // a drain deletes no namespace: it holds the data
 	})
 	s.Step("rome reports that: the pod has ended, a new one waits, the node and doctor name the drain", func() { drained(s, ns, ran) })
 	s.Step("milan lets rome in again, with all that it asked for", func() {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -32,10 +33,11 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
 
 // namespaceMaps creates, on the provider, the namespaces that the replicated NamespaceMap of a consumer requests.
@@ -49,6 +51,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 	return kube.NewController(mgr, "namespacemap").
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mapsAffected)).
+		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.mapsIn), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: otherQuota})).
@@ -88,6 +91,11 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	for i := range namespaces.Items {
 		existing[namespaces.Items[i].Name] = namespaces.Items[i].ObjectMeta
 	}
+	var tenants authv1beta1.TenantList
+	if err := r.List(ctx, &tenants, client.InNamespace(m.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", m.Namespace, err)
+	}
+	suspended := offload.Suspended(tenants.Items, consumer)
 	plan := offload.Enforce(m, existing, offload.NamespacePolicy{
 		LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit,
 	})
@@ -101,7 +109,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	var failed error
 	for _, pair := range plan.Ensure { // a failure must not block the other namespaces
 		meta, there := existing[pair.Remote]
-		made, err := r.ensureNamespace(ctx, m, pair, consumer, meta, there)
+		made, err := r.ensureNamespace(ctx, m, pair, consumer, meta, there, suspended)
 		failed = errors.Join(failed, err)
 		if !made && (err == nil || !there) {
 			plan.Report(pair)
@@ -115,8 +123,13 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 }
 
 // ensureNamespace creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't
-// be created.
-func (r *namespaceMaps) ensureNamespace(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string, meta metav1.ObjectMeta, there bool) (bool, error) {
+// be created. A suspended consumer gets no RoleBinding and no new namespace, but keeps the namespaces that it has.
+func (r *namespaceMaps) ensureNamespace(
+	ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string, meta metav1.ObjectMeta, there, suspended bool,
+) (bool, error) {
+	if suspended && !there {
+		return false, nil
+	}
 	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
 	ns.Name = pair.Remote
 	before := ns.DeepCopy()
@@ -142,6 +155,9 @@ func (r *namespaceMaps) ensureNamespace(ctx context.Context, m *offloadingv1beta
 	}
 	// The RoleBinding has the name of the tenant namespace, as documented.
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: m.Namespace}}
+	if suspended {
+		return true, r.deleteIfExists(ctx, rights)
+	}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
 		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		metav1.SetMetaDataAnnotation(&rights.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
@@ -227,6 +243,19 @@ func (r *namespaceMaps) mapsAffected(ctx context.Context, ns client.Object) []re
 		if wants {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 		}
+	}
+	return requests
+}
+
+// mapsIn returns the NamespaceMaps in the namespace of a Tenant.
+func (r *namespaceMaps) mapsIn(ctx context.Context, tenant client.Object) []reconcile.Request {
+	var list offloadingv1beta1.NamespaceMapList
+	if err := r.List(ctx, &list, client.InNamespace(tenant.GetNamespace()), client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
+		return nil // can't fail after the start: the cache holds this kind
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }

@@ -135,7 +135,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 		do   func() error
 		want error
 	}{
-		{"a drain", func() error { return r.revoke(t.Context(), tenant) }, nil},
+		{"a drain", func() error { return r.suspend(t.Context(), tenant) }, nil},
 		{"the end", func() error { return r.end(t.Context(), tenant) }, peering.ErrTokenSpent},
 		{"the end, once more", func() error { return r.end(t.Context(), tenant) }, peering.ErrTokenSpent},
 	} {

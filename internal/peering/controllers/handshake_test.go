@@ -289,7 +289,14 @@ func drained(t *testing.T, rome, milan *cluster) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantDrained })
 	milan.gone(t, &authv1beta1.ResourceSlice{ObjectMeta: milan.meta(rome, "milan")})
-	milan.gone(t, &offloadingv1beta1.NamespaceMap{ObjectMeta: milan.meta(rome, "milan")})
+	eventually(t, milan, tenant, "drained", func(tn *authv1beta1.Tenant) bool {
+		ready := meta.FindStatusCondition(tn.Status.Conditions, kube.ConditionReady)
+		return ready != nil && ready.ObservedGeneration == tn.Generation && ready.Status == metav1.ConditionTrue
+	})
+	// The map stays, and with it the remote namespaces.
+	if err := milan.Get(t.Context(), client.ObjectKeyFromObject(&offloadingv1beta1.NamespaceMap{ObjectMeta: milan.meta(rome, "milan")}), &offloadingv1beta1.NamespaceMap{}); err != nil {
+		t.Error(err)
+	}
 	local, wide := bindings(&authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id), Spec: authv1beta1.TenantSpec{ClusterID: rome.id}})
 	milan.gone(t, local)
 	milan.gone(t, wide)

@@ -125,7 +125,8 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	defer cancel()
 	copy, known, err := r.copy(ctx, k, source, leaving)
 	if apierrors.IsForbidden(err) && leaving {
-		// The provider revoked our rights. It deletes the copies by itself then.
+		// The provider revoked our rights. If it deleted our Tenant, it deletes the copies, too. If it drained our Tenant, it keeps the remote namespaces until the
+		// Tenant is deleted: only we could ask it to delete them.
 		return outcome(r.release(ctx, source))
 	}
 	if err != nil || !known {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -32,6 +33,8 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=list;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;delete
 
@@ -136,25 +139,49 @@ func label(o client.Object, remoteClusterID string) {
 	o.SetLabels(labels)
 }
 
-// revoke removes everything that a Tenant has. It deletes the bindings first, so that nothing new appears, and then the objects that the
-// consumer replicated. It returns nil when all of these are deleted.
+// suspend withdraws the access of a consumer and ends its pods. It deletes the bindings first, so that nothing new appears. Then it deletes the
+// requests for resources and certificates, and the ShadowPods in the remote namespaces. It returns nil when all of these are deleted and no pod of the
+// consumer is left. The remote namespaces stay, with their claims and all other objects, and so does the network: when the consumer has access again, it
+// continues with the same data.
 //
-// The bindings in the remote namespaces (created for the consumer) would be deleted with these namespaces. That would take until the pods
-// there have terminated, so revoke deletes them at once. Their controller recreates them until it observes the deletion of the
-// NamespaceMap. The Tenant is therefore reconciled whenever such a binding appears.
-func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
+// The controller of NamespaceMaps binds no rights in remote namespaces while the consumer has no access. It may do so until it observes the Tenant,
+// so the Tenant is reconciled whenever such a binding appears.
+func (r *tenants) suspend(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.unbind(ctx, tenant); err != nil {
 		return err
 	}
-	left := 0
-	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{}, &networkingv1beta1.NetworkRequestList{}} {
-		n, err := r.removeCopies(ctx, tenant, list)
-		if err != nil {
-			return err
-		}
-		left += n
-	}
 	if err := r.unbindRemoteNamespaces(ctx, tenant); err != nil {
+		return err
+	}
+	pods, err := r.endPods(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	copies, err := r.removeAllCopies(ctx, tenant, &authv1beta1.ResourceSliceList{}, &authv1beta1.RenewList{})
+	if err != nil {
+		return err
+	}
+	if copies > 0 {
+		return kube.WaitFor(suspendRetry, reasons.DeletingCopies,
+			"waiting for the deletion of %d objects that cluster %s replicated to namespace %s", copies, tenant.Spec.ClusterID, tenant.Namespace)
+	}
+	if pods > 0 {
+		return kube.WaitFor(suspendRetry, reasons.EndingPods, "waiting for %d pods of cluster %s to terminate", pods, tenant.Spec.ClusterID)
+	}
+	return nil
+}
+
+// suspendRetry is the time after which a suspended consumer's pods are counted again. They are not watched.
+const suspendRetry = time.Second
+
+// revoke removes everything that a Tenant has: its access and its pods (see suspend), then its remote namespaces and its network. It returns nil when all of these
+// are deleted.
+func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := r.suspend(ctx, tenant); err != nil {
+		return err
+	}
+	left, err := r.removeAllCopies(ctx, tenant, &offloadingv1beta1.NamespaceMapList{}, &networkingv1beta1.NetworkRequestList{})
+	if err != nil {
 		return err
 	}
 	if left > 0 {
@@ -162,6 +189,61 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 			"waiting for the deletion of %d objects that cluster %s replicated to namespace %s", left, tenant.Spec.ClusterID, tenant.Namespace)
 	}
 	return r.disconnect(ctx, tenant)
+}
+
+// remoteNamespaces returns the names of the namespaces that were created for the consumer of a Tenant.
+func (r *tenants) remoteNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) ([]string, error) {
+	list := &corev1.NamespaceList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if inRemoteNamespace(&list.Items[i], tenant.Namespace) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// endPods deletes the ShadowPods of a consumer, and returns how many ShadowPods and Pods of them are left. Kubernetes deletes the Pods, which ShadowPods
+// own. It removes finalizers of ShadowPods: a consumer must not be able to keep its pods with one. It reads from the API server, because an outdated
+// cache could miss a ShadowPod that was created just before the access was withdrawn.
+func (r *tenants) endPods(ctx context.Context, tenant *authv1beta1.Tenant) (int, error) {
+	namespaces, err := r.remoteNamespaces(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	left := 0
+	for _, namespace := range namespaces {
+		shadows, pods := &offloadingv1beta1.ShadowPodList{}, &corev1.PodList{}
+		if err := r.reader.List(ctx, shadows, client.InNamespace(namespace)); err != nil {
+			return 0, fmt.Errorf("listing ShadowPods in namespace %s: %w", namespace, err)
+		}
+		if err := eachItem(shadows, func(o client.Object) error { return r.deleteFree(ctx, o) }); err != nil {
+			return 0, err
+		}
+		if err := r.reader.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod}); err != nil {
+			return 0, fmt.Errorf("listing the pods of ShadowPods in namespace %s: %w", namespace, err)
+		}
+		left += max(len(shadows.Items), len(pods.Items))
+	}
+	return left, nil
+}
+
+// deleteFree deletes an object and removes its finalizers.
+func (r *tenants) deleteFree(ctx context.Context, o client.Object) error {
+	if o.GetDeletionTimestamp().IsZero() {
+		if err := kube.Delete(ctx, r.client, o); err != nil {
+			return err
+		}
+	}
+	if len(o.GetFinalizers()) == 0 {
+		return nil
+	}
+	before := o.DeepCopyObject().(client.Object)
+	o.SetFinalizers(nil)
+	return client.IgnoreNotFound(r.client.Patch(ctx, o, client.MergeFrom(before)))
 }
 
 // disconnect deletes the network objects that were created for the requests of a consumer. Kubernetes deletes objects with an owner reference to a
@@ -248,10 +330,10 @@ func (r *tenants) unbindRemoteNamespaces(ctx context.Context, tenant *authv1beta
 	return nil
 }
 
-// inRemoteNamespace reports whether a RoleBinding is in a remote namespace of the consumer with that tenant namespace, or of any consumer when
-// tenantNamespace is empty.
-func inRemoteNamespace(binding client.Object, tenantNamespace string) bool {
-	namespace, _, made := strings.Cut(binding.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+// inRemoteNamespace reports whether an object is a remote namespace of the consumer with that tenant namespace, or was created in one with it. If tenantNamespace
+// is empty, the consumer may be any.
+func inRemoteNamespace(o client.Object, tenantNamespace string) bool {
+	namespace, _, made := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	return made && (tenantNamespace == "" || namespace == tenantNamespace)
 }
 
@@ -272,6 +354,19 @@ func (r *tenants) successor(ctx context.Context, tenant *authv1beta1.Tenant) (bo
 	return false, nil
 }
 
+// removeAllCopies is removeCopies for several kinds.
+func (r *tenants) removeAllCopies(ctx context.Context, tenant *authv1beta1.Tenant, lists ...client.ObjectList) (int, error) {
+	left := 0
+	for _, list := range lists {
+		n, err := r.removeCopies(ctx, tenant, list)
+		if err != nil {
+			return 0, err
+		}
+		left += n
+	}
+	return left, nil
+}
+
 // removeCopies deletes the objects that the consumer replicated to this cluster, and returns how many are left. It keeps the finalizers on
 // NamespaceMaps, which this cluster's controllers set. It removes those on other kinds: this cluster needs none there, and a consumer must
 // not be able to block the deletion with one.
@@ -286,17 +381,13 @@ func (r *tenants) removeCopies(ctx context.Context, tenant *authv1beta1.Tenant, 
 			return nil
 		}
 		left++
-		if o.GetDeletionTimestamp().IsZero() {
-			if err := kube.Delete(ctx, r.client, o); err != nil {
-				return err
-			}
+		if !keepFinalizers {
+			return r.deleteFree(ctx, o)
 		}
-		if keepFinalizers || len(o.GetFinalizers()) == 0 {
+		if !o.GetDeletionTimestamp().IsZero() {
 			return nil
 		}
-		before := o.DeepCopyObject().(client.Object)
-		o.SetFinalizers(nil)
-		return client.IgnoreNotFound(r.client.Patch(ctx, o, client.MergeFrom(before)))
+		return kube.Delete(ctx, r.client, o)
 	})
 	return left, err
 }

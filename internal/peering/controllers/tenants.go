@@ -101,7 +101,7 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	}
 	tenant.Status.TenantNamespace = tenant.Namespace
 	if !peering.GrantsOf(tenant).Access {
-		return r.revoke(ctx, tenant)
+		return r.suspend(ctx, tenant)
 	}
 	o := credentialRequest{
 		owner: tenant, account: tenant, consumer: tenant.Spec.ClusterID, request: tenant.Spec.CSR,

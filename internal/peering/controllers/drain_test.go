@@ -1,0 +1,94 @@
+package controllers
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+)
+
+// providerOfRome holds the objects of a provider whose consumer rome has a pod and a claim in namespace shop-rome.
+type providerOfRome struct {
+	tenant     *authv1beta1.Tenant
+	pod        *corev1.Pod
+	ends, data []client.Object
+	client.Client
+	*tenants
+}
+
+func newProviderOfRome(condition authv1beta1.TenantCondition) *providerOfRome {
+	const namespace, remote = "liqo-tenant-rome", "shop-rome"
+	copied := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+			api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: "rome", api.LabelRemoteClusterID: "rome",
+		}}
+	}
+	made := map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: namespace + "/milan", offloadingv1beta1.AnnotationOriginalName: "shop"}
+	p := &providerOfRome{
+		tenant: &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", UID: "1"},
+			Spec:       authv1beta1.TenantSpec{ClusterID: "rome", TenantCondition: condition},
+		},
+		pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "db-0", Labels: map[string]string{offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod}}},
+	}
+	p.ends = []client.Object{
+		&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "db-0", Finalizers: []string{"example.org/never"}}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: namespace, Annotations: made, Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}},
+		&authv1beta1.ResourceSlice{ObjectMeta: copied("milan")}, &authv1beta1.Renew{ObjectMeta: copied("milan")},
+	}
+	p.data = []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remote, Annotations: made, Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "data-db-0"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "password"}},
+		&offloadingv1beta1.NamespaceMap{ObjectMeta: copied("milan"), Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": remote}}},
+		&networkingv1beta1.NetworkRequest{ObjectMeta: copied("milan")},
+		&networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", Labels: map[string]string{
+			api.LabelRemoteClusterID: "rome", networkingv1beta1.LabelNegotiated: api.True,
+		}}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: "of-an-administrator"}},
+	}
+	p.Client = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(p.tenant).WithObjects(p.tenant, p.pod,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"}}},
+	).WithObjects(p.ends...).WithObjects(p.data...).Build()
+	p.tenants = &tenants{providerSide: providerSide{client: p.Client, reader: p.Client, own: "milan", accounts: &accounts{client: p.Client, reader: p.Client}}}
+	return p
+}
+
+// present fails the test unless all objects exist, or none does.
+func (p *providerOfRome) present(t *testing.T, want bool, objects []client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		if err := p.Get(t.Context(), client.ObjectKeyFromObject(o), o); apierrors.IsNotFound(err) == want {
+			t.Errorf("%T %s: %v, want it to exist: %t", o, o.GetName(), err, want)
+		}
+	}
+}
+
+// TestADrainKeepsTheData: a drain revokes the access of a consumer and ends its pods. The remote namespaces, everything in them, and the network
+// stay. The Tenant is not Ready before the pods have terminated.
+func TestADrainKeepsTheData(t *testing.T) {
+	p := newProviderOfRome(authv1beta1.TenantDrained)
+	for range 3 {
+		if err := p.sync(t.Context(), p.tenant); !kube.IsWait(err) {
+			t.Fatalf("while a pod terminates: %v", err)
+		}
+	}
+	if err := p.Delete(t.Context(), p.pod); err != nil { // as Kubernetes does, since its ShadowPod is deleted
+		t.Fatal(err)
+	}
+	if err := p.sync(t.Context(), p.tenant); err != nil {
+		t.Fatal(err)
+	}
+	p.present(t, false, p.ends)
+	p.present(t, true, p.data)
+}
