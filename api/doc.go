@@ -66,8 +66,8 @@ const AnnotationRemoteClaim = "storage.liqo.io/remote-claim"
 // the installation decides.
 const AnnotationRealStorageClass = "liqo.io/real-storage-class"
 
-// AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode) permits Liqo to delete volumes with data in a provider when a user
-// deletes the object. Without it, the deletion waits until there are no such volumes.
+// AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode, or on a Tenant of the provider) permits Liqo to delete volumes with data
+// in a provider when a user deletes the object. Without it, the deletion waits until there are no such volumes.
 const AnnotationDeleteVolumes = "liqo.io/delete-volumes"
 
 // Annotations of the controller manager's own objects.

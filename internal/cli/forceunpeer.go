@@ -38,7 +38,8 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 		Short: "Unpeer without contacting the peer",
 		Long: "Delete everything in the local cluster that belongs to the peerings with another cluster, in both directions, without contacting\n" +
 			"that cluster: virtual nodes and their pods, identities, granted resources and the pods that use them, the network between the\n" +
-			"clusters, and the tenant namespace. The objects in the other cluster stay. If the other cluster still responds, run unpeer instead.",
+			"clusters, and the tenant namespace. The objects in the other cluster stay. If the other cluster still responds, run unpeer instead.\n" +
+			"If the other cluster has claims in the local one, the command lists them and refuses, unless --delete-volumes is given.",
 		Example: example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
@@ -67,6 +68,9 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 			if len(abandoned) > 0 {
 				c.Warn("This command abandons the data of these volumes, even if cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
 			}
+			if err := c.checkClaimsOf(cmd.Context(), namespace); err != nil {
+				return err
+			}
 			if err := a.confirm(giveUpQuestion(args[0], foreign)); err != nil {
 				return err
 			}
@@ -81,6 +85,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 		}),
 	}
 	a.addDryRun(command.Flags())
+	command.Flags().BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the claims of the other cluster in the local one, with their data")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	return command
 }
@@ -133,6 +138,9 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 			return err
 		}
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
+		if err := c.giveUp(ctx, tenant.DeepCopy()); err != nil {
+			return err
+		}
 		if err := c.deleteAll(ctx, []client.Object{tenant}, true); err != nil {
 			return err
 		}

@@ -209,8 +209,14 @@ func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
 	if err != nil || namespace == "" {
 		return err
 	}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
+	if !p.isPeeringUser() { // only an administrator of the remote cluster decides about data that it still has of this cluster
+		if err := p.remote.giveUp(ctx, tenant.DeepCopy()); err != nil {
+			return err
+		}
+	}
 	return p.remote.deleteAll(ctx, []client.Object{
-		&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}},
+		tenant,
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}},
 	}, wait)
 }

@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
@@ -112,6 +113,34 @@ func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error
 			if claim := &claims.Items[i]; storage.Provisioned(claim) && claim.Spec.VolumeName != "" {
 				lines = append(lines, fmt.Sprintf("PersistentVolumeClaim %s in namespace %s has a volume of Liqo, maybe in another cluster", claim.Name, name))
 			}
+		}
+	}
+	return lossOf(lines)
+}
+
+// checkClaimsOf fails if a consumer has data in this cluster, unless the user gave --delete-volumes. The data would be lost with the consumer's Tenant.
+func (c *cluster) checkClaimsOf(ctx context.Context, tenantNamespace string) error {
+	if c.deleteVolumes || tenantNamespace == "" {
+		return nil
+	}
+	var namespaces corev1.NamespaceList
+	if err := c.List(ctx, &namespaces); err != nil {
+		return fmt.Errorf("listing namespaces: %w", err)
+	}
+	var lines []string
+	for i := range namespaces.Items {
+		name := namespaces.Items[i].Name
+		if owner, _, _ := strings.Cut(namespaces.Items[i].Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/"); owner != tenantNamespace {
+			continue
+		}
+		var claims corev1.PersistentVolumeClaimList
+		if err := c.List(ctx, &claims, client.InNamespace(name)); err != nil {
+			return fmt.Errorf("listing PersistentVolumeClaims of namespace %s: %w", name, err)
+		}
+		held := kube.HeldClaims(claims.Items)
+		for j := range held {
+			size := held[j].Spec.Resources.Requests[corev1.ResourceStorage]
+			lines = append(lines, fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s, of the other cluster", held[j].Name, name, size.String()))
 		}
 	}
 	return lossOf(lines)

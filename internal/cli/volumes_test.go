@@ -278,3 +278,35 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 		t.Errorf("left: %s", got)
 	}
 }
+
+// TestClaimsOfAConsumerAreNotLostByAccident: force unpeer in a provider refuses while the consumer has claims there, and names them. Claims of other consumers, of
+// ephemeral volumes and in deletion do not count, and --delete-volumes abandons the data.
+func TestClaimsOfAConsumerAreNotLostByAccident(t *testing.T) {
+	remote := func(name, tenantNamespace string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: tenantNamespace + "/milan"}}}
+	}
+	claim := func(namespace, name string, change func(*corev1.PersistentVolumeClaim)) client.Object {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if change != nil {
+			change(c)
+		}
+		return c
+	}
+	controller := true
+	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
+		remote("shop-rome", "liqo-tenant-rome"), remote("shop-paris", "liqo-tenant-paris"), claim("shop-rome", "data", nil), claim("shop-paris", "other", nil),
+		claim("shop-rome", "scratch", func(c *corev1.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1", Controller: &controller}}
+		}),
+		claim("shop-rome", "deleted", func(c *corev1.PersistentVolumeClaim) {
+			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: time.Now()}, []string{"kubernetes.io/pvc-protection"}
+		})).Build()}
+	err := c.checkClaimsOf(t.Context(), "liqo-tenant-rome")
+	if err == nil || strings.Count(err.Error(), "PersistentVolumeClaim") != 1 || !strings.Contains(err.Error(), "PersistentVolumeClaim data in namespace shop-rome") {
+		t.Errorf("with a claim: %v", err)
+	}
+	c.deleteVolumes = true
+	if err := c.checkClaimsOf(t.Context(), "liqo-tenant-rome"); err != nil {
+		t.Errorf("with --delete-volumes: %v", err)
+	}
+}

@@ -18,8 +18,8 @@ import (
 // NamespaceOffloading is not being deleted and selects one of the provider's virtual nodes. It leaves out the namespaces in protected, see
 // ProtectedNamespaces. The argument nodes holds the VirtualNodes of that provider only; lost is explained at SelectedClusters.
 //
-// The argument before is the previous mapping. A namespace in it that is no longer selected, or whose NamespaceOffloading is being deleted, stays in
-// the result while KeptVolumes returns volumes for it.
+// The argument before is the previous mapping. A namespace in it keeps its remote namespace while KeptVolumes returns volumes for it. This holds whatever
+// the reason why it would lose the remote namespace: it is no longer selected, it is protected, or its NamespaceOffloading is being deleted or is missing.
 func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1.VirtualNode, lost sets.Set[string],
 	protected map[string]string, consumer string, before map[string]string, volumes []Volume) map[string]string {
 	desired := map[string]string{}
@@ -30,11 +30,17 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 		}
 		if o.DeletionTimestamp.IsZero() && len(SelectedClusters(o, nodes, lost)) > 0 {
 			desired[o.Namespace] = RemoteNamespace(&o.Spec, o.Namespace, consumer)
-			continue
 		}
-		keeps := slices.ContainsFunc(Clusters(nodes), func(id string) bool { return len(KeptVolumes(o, volumes, id)) > 0 })
-		if remote := before[o.Namespace]; remote != "" && keeps {
-			desired[o.Namespace] = remote
+	}
+	for local, remote := range before {
+		o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: local}} // it may be missing
+		for i := range offloadings {
+			if offloadings[i].Namespace == local && offloadings[i].Name == offloadingv1beta1.NamespaceOffloadingName {
+				o = &offloadings[i]
+			}
+		}
+		if slices.ContainsFunc(Clusters(nodes), func(id string) bool { return len(KeptVolumes(o, volumes, id)) > 0 }) {
+			desired[local] = remote
 		}
 	}
 	return desired
@@ -64,11 +70,16 @@ func MapKey(m *offloadingv1beta1.NamespaceMap) string { return m.Namespace + "/"
 // Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the existing namespaces, by name. An existing
 // namespace that this map did not create for the same local namespace is never changed: the phase is CreationLoopBackOff until that namespace is
 // deleted. If two local namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that
-// policy refuses is not created, but an existing namespace stays. A map that is being deleted desires no namespace.
-func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, policy NamespacePolicy) Enforcement {
+// policy refuses is not created, but an existing namespace stays.
+//
+// A map that is being deleted desires no namespace. But its deletion alone is no request to delete data: a user may have deleted it by mistake, or its
+// consumer has lost its identity. So a namespace that its specification still contains, and that has claims (see claims), stays. A map of the same
+// name adopts it, and deletes a namespace with claims only if it has contained that namespace before. A consumer that ends a peering first removes all
+// namespaces from the specification.
+func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, claims map[string]bool, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
-	desired := m.Spec.DesiredMapping
-	if !m.DeletionTimestamp.IsZero() {
+	desired, deleting := m.Spec.DesiredMapping, !m.DeletionTimestamp.IsZero()
+	if deleting {
 		desired = nil
 	}
 	key := MapKey(m)
@@ -85,6 +96,11 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 			continue
 		}
 		meta := existing[remote]
+		uid := meta.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID]
+		removed := m.Spec.DesiredMapping[local] != remote && (uid == "" || uid == string(m.UID))
+		if claims[remote] && !removed && meta.DeletionTimestamp.IsZero() {
+			continue
+		}
 		if meta.DeletionTimestamp.IsZero() {
 			plan.Delete = append(plan.Delete, remote)
 		}
@@ -141,6 +157,9 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
+	if m.UID != "" {
+		metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationNamespaceMapUID, string(m.UID))
+	}
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationConsumerUsers, authv1beta1.SliceUserSuffix(consumer))
 }
@@ -175,12 +194,12 @@ func Compile(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadingv1beta1
 		wanted := slices.Contains(selected, id)
 		remote, held := current[id][o.Namespace]
 		var kept []Volume
-		if held && why == "" && i < withNode && remote.Phase == offloadingv1beta1.MappingAccepted {
+		if held && i < withNode && remote.Phase == offloadingv1beta1.MappingAccepted {
 			kept = KeptVolumes(o, volumes, id)
 		}
 		var conditions []offloadingv1beta1.RemoteNamespaceCondition
 		switch {
-		case !wanted && len(kept) > 0:
+		case len(kept) > 0 && (!wanted || remote.RemoteNamespace != name):
 			conditions = append(conditions,
 				condition(offloadingv1beta1.RemoteNamespaceRequired, false, offloadingv1beta1.ReasonVolumesKept,
 					VolumesMessage(kept, "namespaceoffloading", o.Namespace, o.Name)),

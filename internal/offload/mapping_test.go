@@ -131,7 +131,7 @@ func TestEnforce(t *testing.T) {
 			if c.deleting {
 				m.DeletionTimestamp = &noon
 			}
-			if diff := cmp.Diff(c.want, Enforce(m, world(c.existing), policy)); diff != "" {
+			if diff := cmp.Diff(c.want, Enforce(m, world(c.existing), nil, policy)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -147,7 +147,7 @@ func TestEnforceSettles(t *testing.T) {
 			existing := world(start)
 			var plan Enforcement
 			for round := 0; ; round++ {
-				plan = Enforce(replica(desired), existing, policy)
+				plan = Enforce(replica(desired), existing, nil, policy)
 				if round == 5 {
 					t.Fatalf("desired %v from %v does not settle: %+v", desired, start, plan)
 				}

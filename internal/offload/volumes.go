@@ -82,6 +82,19 @@ func NodeVolumes(
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == node.Spec.ClusterID })
 }
 
+// MapVolumes returns the volumes whose data would be lost with the NamespaceMap of a cluster that has no VirtualNode left. nodes are the VirtualNodes of the
+// cluster whose deletion is almost complete. It returns none if the annotation of one of them abandons the data, or if the cluster is declared permanently
+// unreachable.
+func MapVolumes(cluster string, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster) []Volume {
+	abandoned := func(n offloadingv1beta1.VirtualNode) bool {
+		return n.Annotations[api.AnnotationDeleteVolumes] == api.True
+	}
+	if slices.ContainsFunc(nodes, abandoned) || foreign != nil && Gone(foreign) {
+		return nil
+	}
+	return keeping(volumes, func(v *Volume) bool { return v.Cluster == cluster })
+}
+
 // HasRemoteNamespace reports whether a provider has the remote namespace of a namespace of this cluster, or is asked for it. maps are all
 // NamespaceMaps.
 func HasRemoteNamespace(maps []offloadingv1beta1.NamespaceMap, cluster, namespace string) bool {

@@ -38,21 +38,24 @@ func TestDataHoldsItsRemoteNamespace(t *testing.T) {
 		protected bool
 		unmapped  bool
 		kept      bool
+		renamed   bool
 	}{
-		"deleted":                          {changes: []change{deleted}, volumes: []Volume{data()}, kept: true},
-		"the selector shrinks":             {changes: []change{shrunk}, volumes: []Volume{data()}, kept: true},
-		"given up":                         {changes: []change{deleted, givenUp}, volumes: []Volume{data()}},
-		"no volumes":                       {changes: []change{deleted}},
-		"data of another namespace":        {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Namespace = "other" })}},
-		"data in another cluster":          {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Cluster = "turin" })}},
-		"the claim is deleted":             {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Released = true })}},
-		"the claim is deleted, not data":   {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Released, v.Retain = true, true })}, kept: true},
-		"the namespace is deleted":         {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Ending = true })}},
-		"the namespace is, and not data":   {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Ending, v.Retain = true, true })}, kept: true},
-		"a protected namespace":            {changes: []change{deleted}, volumes: []Volume{data()}, protected: true},
-		"it was not offloaded there":       {changes: []change{shrunk}, volumes: []Volume{data()}, unmapped: true},
-		"still selected, as without data":  {volumes: []Volume{data()}, kept: true},
-		"still selected, given up already": {changes: []change{givenUp}, volumes: []Volume{data()}, kept: true},
+		"deleted":                        {changes: []change{deleted}, volumes: []Volume{data()}, kept: true},
+		"the selector shrinks":           {changes: []change{shrunk}, volumes: []Volume{data()}, kept: true},
+		"given up":                       {changes: []change{deleted, givenUp}, volumes: []Volume{data()}},
+		"no volumes":                     {changes: []change{deleted}},
+		"data of another namespace":      {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Namespace = "other" })}},
+		"data in another cluster":        {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Cluster = "turin" })}},
+		"the claim is deleted":           {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Released = true })}},
+		"the claim is deleted, not data": {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Released, v.Retain = true, true })}, kept: true},
+		"the namespace is deleted":       {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Ending = true })}},
+		"the namespace is, and not data": {changes: []change{deleted}, volumes: []Volume{data(func(v *Volume) { v.Ending, v.Retain = true, true })}, kept: true},
+		"a protected namespace":          {volumes: []Volume{data()}, protected: true, kept: true},
+		"a protected one, deleted":       {changes: []change{deleted}, volumes: []Volume{data()}, protected: true, kept: true},
+		"a protected one, given up":      {changes: []change{givenUp}, volumes: []Volume{data()}, protected: true},
+		"it was not offloaded there":     {changes: []change{shrunk}, volumes: []Volume{data()}, unmapped: true},
+		"selected, with another name":    {volumes: []Volume{data()}, kept: true},
+		"the same, given up":             {changes: []change{givenUp}, volumes: []Volume{data()}, renamed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
@@ -69,9 +72,9 @@ func TestDataHoldsItsRemoteNamespace(t *testing.T) {
 				before = nil
 			}
 			if c.kept {
-				if want["demo"] = "demo-former"; len(c.changes) == 0 || o.DeletionTimestamp == nil && o.Spec.ClusterSelector == nil {
-					want["demo"] = "demo-rome"
-				}
+				want["demo"] = "demo-former"
+			} else if c.renamed {
+				want["demo"] = "demo-rome"
 			}
 			got := DesiredMapping([]offloadingv1beta1.NamespaceOffloading{o}, nodes[:1], nil, protected, "rome", before, c.volumes)
 			if diff := cmp.Diff(want, got); diff != "" {

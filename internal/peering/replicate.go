@@ -121,7 +121,7 @@ type Link struct {
 type Step struct {
 	// Create is the copy to create. Update is the new content of the existing copy.
 	Create, Update Object
-	// Delete means that the copy must be deleted.
+	// Delete means that the copy must be deleted, after the Update.
 	Delete bool
 	// Status is the source with the status of the copy.
 	Status Object
@@ -153,10 +153,13 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 	switch {
 	case leaving && (copy == nil || !IsCopy(copy, link.Own)):
 		return Step{Release: slices.Contains(source.GetFinalizers(), FinalizerReplicated)}
-	case leaving && copy.GetDeletionTimestamp() != nil:
-		return Step{Wait: fmt.Sprintf("the deletion of the copy in cluster %s", link.Remote)}
 	case leaving:
-		return Step{Delete: true, Wait: fmt.Sprintf("the deletion of the copy in cluster %s", link.Remote)}
+		step := Step{Delete: copy.GetDeletionTimestamp() == nil, Wait: fmt.Sprintf("the deletion of the copy in cluster %s", link.Remote)}
+		if !equality.Semantic.DeepEqual(k.spec(source), k.spec(copy)) { // the last state of the spec matters: a NamespaceMap names the namespaces whose data stays
+			step.Update = copy.DeepCopyObject().(Object)
+			k.setSpec(source, step.Update)
+		}
+		return step
 	}
 	if missing := k.missing(source); missing != "" {
 		return Step{Wait: missing + " to be filled"}

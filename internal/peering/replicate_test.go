@@ -83,6 +83,7 @@ func TestReplicationSteps(t *testing.T) {
 		"a foreign object is not touched":      {toMilan, sourceMap(), copyMap(foreign), Step{Refuse: "NamespaceMap liqo-tenant-rome/milan in cluster milan exists and was not created by this cluster"}},
 		"a copy being deleted is waited for":   {toMilan, sourceMap(), copyMap(deleted), Step{Wait: "the deletion of the former copy in cluster milan, before it is created again"}},
 		"the source goes: first the copy":      {toMilan, sourceMap(deleted), copyMap(), Step{Delete: true, Wait: gone}},
+		"the source goes, with another spec":   {toMilan, sourceMap(deleted, other), copyMap(provider), Step{Update: copyMap(provider, other), Delete: true, Wait: gone}},
 		"the source goes, the copy is leaving": {toMilan, sourceMap(deleted), copyMap(deleted), Step{Wait: gone}},
 		"the source goes, the copy is gone":    {toMilan, sourceMap(deleted), nil, Step{Release: true}},
 		"the source goes, a foreign one stays": {toMilan, sourceMap(deleted), copyMap(foreign), Step{Release: true}},

@@ -75,6 +75,27 @@ type Grants struct {
 	More bool
 }
 
+// claimsShown is the maximum number of claims that a message lists.
+const claimsShown = 20
+
+// ClaimsKept returns the message of a Tenant in deletion that waits because its remote namespaces have claims. It returns "" if there are none, or if
+// the annotation of the Tenant abandons the data.
+func ClaimsKept(tenant *authv1beta1.Tenant, claims []corev1.PersistentVolumeClaim) string {
+	if len(claims) == 0 || tenant.Annotations[api.AnnotationDeleteVolumes] == api.True {
+		return ""
+	}
+	var list []string
+	for i := range claims[:min(len(claims), claimsShown)] {
+		size := claims[i].Spec.Resources.Requests[corev1.ResourceStorage]
+		list = append(list, fmt.Sprintf("PersistentVolumeClaim %s/%s (%s)", claims[i].Namespace, claims[i].Name, size.String()))
+	}
+	if more := len(claims) - claimsShown; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("the data of cluster %s would be lost: %s; copy the data and delete the claims, or abandon the data: kubectl annotate tenant %s --namespace %s %s=%s",
+		tenant.Spec.ClusterID, strings.Join(list, ", "), tenant.Name, tenant.Namespace, api.AnnotationDeleteVolumes, api.True)
+}
+
 // GrantsOf returns the grants of a Tenant: its spec.tenantCondition and its cordon annotation determine them.
 func GrantsOf(tenant *authv1beta1.Tenant) Grants {
 	switch {

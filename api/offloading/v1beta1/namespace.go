@@ -13,6 +13,8 @@ const (
 	LabelSchedulingEnabled = "liqo.io/scheduling-enabled"
 	// AnnotationManagedByNamespaceMap (on a remote namespace) identifies the NamespaceMap that it was created for, as <namespace>/<name>.
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
+	// AnnotationNamespaceMapUID (on a remote namespace) is the UID of the last NamespaceMap that contained it.
+	AnnotationNamespaceMapUID = "liqo.io/namespace-map-uid"
 	// AnnotationOriginalName (on a remote namespace) is the name of the namespace in the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
 	// AnnotationConsumerUsers (on a remote namespace) is the suffix of the user names of the consumer's virtual kubelets. The admission policies

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -94,7 +95,18 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 			active = append(active, nodes[i])
 		}
 	}
+	volumes, err := r.volumes(ctx, r.Client)
+	if err != nil {
+		return err
+	}
 	if len(active) == 0 {
+		foreign := &corev1beta1.ForeignCluster{}
+		if _, err := exists(ctx, r.Client, foreign, client.ObjectKey{Name: cluster}); err != nil {
+			return err
+		}
+		if len(offload.MapVolumes(cluster, nodes, volumes, foreign)) > 0 {
+			return nil // the VirtualNodes have lost their finalizers: without the map, the provider would delete the data
+		}
 		return deleteMaps(ctx, r.Client, existing)
 	}
 	var offloadings offloadingv1beta1.NamespaceOffloadingList
@@ -102,10 +114,6 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		return fmt.Errorf("listing NamespaceOffloadings: %w", err)
 	}
 	protected, err := r.protected(ctx, r.Client, offloadings.Items)
-	if err != nil {
-		return err
-	}
-	volumes, err := r.volumes(ctx, r.Client)
 	if err != nil {
 		return err
 	}
@@ -168,12 +176,25 @@ func mapsTowards(ctx context.Context, c client.Client, cluster string) ([]offloa
 	return slices.DeleteFunc(list.Items, func(m offloadingv1beta1.NamespaceMap) bool { return isCopy(&m) || m.Name != cluster }), nil
 }
 
+// deleteMaps deletes NamespaceMaps, with all remote namespaces. It first removes the namespaces from the specification: a provider keeps those that have claims if
+// only the map is deleted.
 func deleteMaps(ctx context.Context, c client.Client, maps []offloadingv1beta1.NamespaceMap) error {
 	for i := range maps {
-		if !maps[i].DeletionTimestamp.IsZero() {
+		m := &maps[i]
+		if len(m.Spec.DesiredMapping) > 0 {
+			before := m.DeepCopy()
+			m.Spec.DesiredMapping = nil
+			if err := c.Patch(ctx, m, client.MergeFrom(before)); err != nil {
+				if client.IgnoreNotFound(err) == nil {
+					continue
+				}
+				return fmt.Errorf("removing the namespaces from NamespaceMap %s/%s: %w", m.Namespace, m.Name, err)
+			}
+		}
+		if !m.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := kube.Delete(ctx, c, &maps[i]); err != nil {
+		if err := kube.Delete(ctx, c, m); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,7 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
 // +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
@@ -96,7 +97,11 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", m.Namespace, err)
 	}
 	suspended := offload.Suspended(tenants.Items, consumer)
-	plan := offload.Enforce(m, existing, offload.NamespacePolicy{
+	claims, err := r.claims(ctx, m, existing)
+	if err != nil {
+		return nil, err
+	}
+	plan := offload.Enforce(m, existing, claims, offload.NamespacePolicy{
 		LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit,
 	})
 	for _, name := range plan.Delete {
@@ -120,6 +125,25 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		m.Status.CurrentMapping = nil
 	}
 	return plan.Remaining, failed
+}
+
+// claims returns the namespaces that have claims, of those that a NamespaceMap created and no longer desires. It reads the claims from the API server, because
+// the cache does not hold claims of users.
+func (r *namespaceMaps) claims(ctx context.Context, m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta) (map[string]bool, error) {
+	claims := map[string]bool{}
+	for remote := range existing {
+		annotations := existing[remote].Annotations
+		desired := m.DeletionTimestamp.IsZero() && m.Spec.DesiredMapping[annotations[offloadingv1beta1.AnnotationOriginalName]] == remote
+		if annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap] != offload.MapKey(m) || desired {
+			continue
+		}
+		var list corev1.PersistentVolumeClaimList
+		if err := r.Live.List(ctx, &list, client.InNamespace(remote)); err != nil {
+			return nil, fmt.Errorf("listing the claims in namespace %s: %w", remote, err)
+		}
+		claims[remote] = len(kube.HeldClaims(list.Items)) > 0
+	}
+	return claims, nil
 }
 
 // ensureNamespace creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't

@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,6 +17,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/enrollment"
 )
 
 // providerOfRome holds the objects of a provider whose consumer rome has a pod and a claim in namespace shop-rome.
@@ -60,7 +64,10 @@ func newProviderOfRome(condition authv1beta1.TenantCondition) *providerOfRome {
 	p.Client = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(p.tenant).WithObjects(p.tenant, p.pod,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"}}},
 	).WithObjects(p.ends...).WithObjects(p.data...).Build()
-	p.tenants = &tenants{providerSide: providerSide{client: p.Client, reader: p.Client, own: "milan", accounts: &accounts{client: p.Client, reader: p.Client}}}
+	p.tenants = &tenants{
+		providerSide: providerSide{client: p.Client, reader: p.Client, own: "milan", accounts: &accounts{client: p.Client, reader: p.Client}},
+		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: p.Client, Reader: p.Client, Now: time.Now},
+	}
 	return p
 }
 
@@ -91,4 +98,59 @@ func TestADrainKeepsTheData(t *testing.T) {
 	}
 	p.present(t, false, p.ends)
 	p.present(t, true, p.data)
+}
+
+// TestADeletedTenantKeepsTheData: the deletion of a Tenant ends its access and its pods. It waits, and names the claims, as long as the remote namespaces have
+// some. It completes when the claims are deleted, or when the annotation of the Tenant abandons the data. Ephemeral claims do not hold it.
+func TestADeletedTenantKeepsTheData(t *testing.T) {
+	for name, decide := range map[string]func(p *providerOfRome) error{
+		"the claim is deleted": func(p *providerOfRome) error { return p.Delete(t.Context(), p.data[1]) },
+		"the data is abandoned": func(p *providerOfRome) error {
+			p.tenant.Annotations = map[string]string{api.AnnotationDeleteVolumes: api.True}
+			return p.Update(t.Context(), p.tenant)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProviderOfRome(authv1beta1.TenantActive)
+			controller := true
+			ephemeral := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "scratch", OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: "of-an-administrator", UID: "2", Controller: &controller},
+			}}}
+			for _, err := range []error{p.Create(t.Context(), ephemeral), p.Delete(t.Context(), p.pod)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.tenant.Finalizers = []string{peering.FinalizerTenant}
+			if err := p.Update(t.Context(), p.tenant); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Delete(t.Context(), p.tenant); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Get(t.Context(), client.ObjectKeyFromObject(p.tenant), p.tenant); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			for range 4 {
+				err = p.end(t.Context(), p.tenant)
+			}
+			if !kube.IsWait(err) || !strings.Contains(err.Error(), "PersistentVolumeClaim shop-rome/data-db-0") || strings.Contains(err.Error(), "scratch") ||
+				!strings.Contains(err.Error(), "kubectl annotate tenant rome --namespace liqo-tenant-rome liqo.io/delete-volumes=true") {
+				t.Fatalf("with a claim: %v", err)
+			}
+			p.present(t, false, p.ends)
+			p.present(t, true, p.data)
+			if err := decide(p); err != nil {
+				t.Fatal(err)
+			}
+			for range 4 {
+				err = p.end(t.Context(), p.tenant)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.present(t, false, []client.Object{p.data[0], p.data[3], p.data[4], p.data[5]}) // namespace, map, request for the network, gateway
+		})
+	}
 }

@@ -27,9 +27,6 @@ func (r *replicator) apply(ctx context.Context, k *link, source, copy peering.Ob
 		return fmt.Errorf("%w: %s", errRefused, step.Refuse)
 	case step.Release:
 		return r.release(ctx, source)
-	case step.Delete:
-		uid := copy.GetUID()
-		return in(client.IgnoreNotFound(k.live.Delete(ctx, copy, client.Preconditions{UID: &uid})))
 	case step.Create != nil:
 		if err := r.hold(ctx, source); err != nil {
 			return err
@@ -37,9 +34,13 @@ func (r *replicator) apply(ctx context.Context, k *link, source, copy peering.Ob
 		return r.create(ctx, k, step.Create)
 	}
 	if step.Update != nil {
-		if err := k.live.Patch(ctx, step.Update, client.MergeFrom(copy)); err != nil {
+		if err := k.live.Patch(ctx, step.Update, client.MergeFrom(copy)); err != nil && (!step.Delete || client.IgnoreNotFound(err) != nil) {
 			return in(err)
 		}
+	}
+	if step.Delete {
+		uid := copy.GetUID()
+		return in(client.IgnoreNotFound(k.live.Delete(ctx, copy, client.Preconditions{UID: &uid})))
 	}
 	if step.Status != nil {
 		if err := r.client.Status().Patch(ctx, step.Status, client.MergeFrom(source)); client.IgnoreNotFound(err) != nil {

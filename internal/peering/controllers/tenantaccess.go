@@ -34,7 +34,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=list;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods;persistentvolumeclaims,verbs=list
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=delete
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients;publickeies,verbs=get;list;watch;delete
 
@@ -175,9 +176,17 @@ func (r *tenants) suspend(ctx context.Context, tenant *authv1beta1.Tenant) error
 const suspendRetry = time.Second
 
 // revoke removes everything that a Tenant has: its access and its pods (see suspend), then its remote namespaces and its network. It returns nil when all of these
-// are deleted.
+// are deleted. As long as that would delete data, the remote namespaces stay: the consumer has to delete the data or to unpeer, or the annotation of the Tenant
+// abandons the data.
 func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.suspend(ctx, tenant); err != nil {
+		return err
+	}
+	namespaces, err := r.remoteNamespaces(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	if err := r.keepClaims(ctx, tenant, namespaces); err != nil {
 		return err
 	}
 	left, err := r.removeAllCopies(ctx, tenant, &offloadingv1beta1.NamespaceMapList{}, &networkingv1beta1.NetworkRequestList{})
@@ -188,7 +197,44 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 		return kube.Wait(reasons.DeletingCopies,
 			"waiting for the deletion of %d objects that cluster %s replicated to namespace %s", left, tenant.Spec.ClusterID, tenant.Namespace)
 	}
+	// What is left are namespaces that a NamespaceMap kept because of their claims.
+	for _, name := range namespaces {
+		namespace := &corev1.Namespace{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, namespace); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading namespace %s: %w", name, err)
+		}
+		if left++; !namespace.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := kube.Delete(ctx, r.client, namespace); err != nil {
+			return err
+		}
+	}
+	if left > 0 {
+		return kube.WaitFor(suspendRetry, reasons.DeletingCopies, "waiting for the deletion of %d namespaces of cluster %s", left, tenant.Spec.ClusterID)
+	}
 	return r.disconnect(ctx, tenant)
+}
+
+// claimsRetry is the time after which the claims that hold a Tenant are read again. They are not watched.
+const claimsRetry = 10 * time.Second
+
+// keepClaims returns a wait error while the deletion of a Tenant would delete data in its remote namespaces.
+func (r *tenants) keepClaims(ctx context.Context, tenant *authv1beta1.Tenant, namespaces []string) error {
+	claims := &corev1.PersistentVolumeClaimList{}
+	for _, namespace := range namespaces {
+		list := &corev1.PersistentVolumeClaimList{}
+		if err := r.reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("listing the claims in namespace %s: %w", namespace, err)
+		}
+		claims.Items = append(claims.Items, kube.HeldClaims(list.Items)...)
+	}
+	if message := peering.ClaimsKept(tenant, claims.Items); message != "" {
+		return kube.WaitFor(claimsRetry, offloadingv1beta1.ReasonVolumesKept, "%s", message)
+	}
+	return nil
 }
 
 // remoteNamespaces returns the names of the namespaces that were created for the consumer of a Tenant.
