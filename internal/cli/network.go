@@ -249,7 +249,11 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 		if err != nil {
 			return err
 		}
-		if !p.isPeeringUser() {
+		requested, err := p.networkRequested(ctx)
+		if err != nil {
+			return err
+		}
+		if !requested && !p.isPeeringUser() {
 			reset := strings.Replace(strings.Join(sameClusters(cmd, nil), " "), " disconnect", " reset", 1)
 			return a.removeNetwork(ctx, p, question, configurations, common.wait, reset)
 		}

@@ -65,7 +65,18 @@ func (p *pair) askForNetwork(ctx context.Context, wait bool) error {
 	return u.becomeHealthy(ctx)
 }
 
-// withdraw deletes the NetworkRequest. It is for a user who may not delete the gateways.
+// networkRequested reports whether a NetworkRequest of the local cluster has created the network. The controllers of both clusters then keep it, so it is removed
+// by deleting the NetworkRequest.
+func (p *pair) networkRequested(ctx context.Context) (bool, error) {
+	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	if err != nil || namespace == "" {
+		return false, err
+	}
+	requests, err := p.local.networkRequests(ctx, namespace)
+	return len(requestsTo(p.remote.id, requests)) > 0, err
+}
+
+// withdraw deletes the NetworkRequest, if the network was requested by one: by a peering user or by a token.
 func (p *pair) withdraw(ctx context.Context) error {
 	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
 	if err != nil || namespace == "" {

@@ -59,29 +59,9 @@ func TestInBandNeedsAnAdministrator(t *testing.T) {
 // TestPeeringUserConnects: with the kubeconfig of a peering user, network connect has the control planes connect the networks, by a NetworkRequest. Without the
 // Identity that they need for that, the command says how to get it. network disconnect withdraws the request.
 func TestPeeringUserConnects(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	w := installedWorld(t)
-	config, err := clientcmd.LoadFromFile(filepath.Join(w.dir, "milan"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, user := range config.AuthInfos {
-		user.ClientCertificateData, user.ClientKeyData = clientCertificate(t, peering.PeeringUserPrefix+"rome-00"), []byte("key")
-	}
-	if err := clientcmd.WriteToFile(*config, filepath.Join(w.dir, "user")); err != nil {
-		t.Fatal(err)
-	}
-	const (
-		asUser  = " --kubeconfig %rome --remote-kubeconfig %user"
-		request = "networking.liqo.io/v1beta1/networkrequests liqo-tenant-milan/milan"
-	)
-	installed := w.snapshot()
-	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: api.TenantNamespace("milan"), Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"},
-	}})
-	prepared := w.snapshot()
-	enrolled := w.in(t, installed, "authenticate"+asUser, nil).left
-	connected := w.in(t, enrolled, "network connect"+asUser, nil).left
+	w := peeringUserWorld(t)
+	const request = "networking.liqo.io/v1beta1/networkrequests liqo-tenant-milan/milan"
+	installed, prepared, enrolled, connected := w.stages(t)
 	for _, step := range []struct {
 		at      worldSnapshot
 		command string
@@ -95,7 +75,7 @@ func TestPeeringUserConnects(t *testing.T) {
 		{enrolled, "network connect --gw-server-service-type NodePort", 0, "--gw-server-service-type has no effect", true},
 		{connected, "network disconnect --skip-confirm", 0, "", false},
 	} {
-		ran := w.in(t, step.at, step.command+asUser, nil)
+		ran := w.in(t, step.at, step.command+asPeeringUser, nil)
 		if ran.code != step.code || !strings.Contains(ran.out+ran.said, step.says) {
 			t.Errorf("%s: code %d, want %d, with %q: %s%s", step.command, ran.code, step.code, step.says, ran.out, ran.said)
 		}
@@ -106,6 +86,57 @@ func TestPeeringUserConnects(t *testing.T) {
 			if strings.Contains(key, "/gatewayservers ") {
 				t.Errorf("%s: the peering user created %s", step.command, key)
 			}
+		}
+	}
+}
+
+// asPeeringUser are the kubeconfigs of an administrator of rome who is a peering user of milan.
+const asPeeringUser = " --kubeconfig %rome --remote-kubeconfig %user"
+
+// peeringUserWorld returns two clusters with Liqo and, in the file "user", the kubeconfig of a peering user of milan.
+func peeringUserWorld(t *testing.T) *world {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	config, err := clientcmd.LoadFromFile(filepath.Join(w.dir, "milan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificateData, user.ClientKeyData = clientCertificate(t, peering.PeeringUserPrefix+"rome-00"), []byte("key")
+	}
+	if err := clientcmd.WriteToFile(*config, filepath.Join(w.dir, "user")); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// stages returns the states after the installation, with a tenant namespace in rome, with an Identity, and with a network that a NetworkRequest has created.
+func (w *world) stages(t *testing.T) (installed, prepared, enrolled, connected worldSnapshot) {
+	t.Helper()
+	installed = w.snapshot()
+	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: api.TenantNamespace("milan"), Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"},
+	}})
+	prepared = w.snapshot()
+	enrolled = w.in(t, installed, "authenticate"+asPeeringUser, nil).left
+	connected = w.in(t, enrolled, "network connect"+asPeeringUser, nil).left
+	return installed, prepared, enrolled, connected
+}
+
+// TestRequestedNetworksAreWithdrawn: where a NetworkRequest has created the network, as in a peering by token, its commands with the kubeconfig of an administrator
+// delete the NetworkRequest, too. The controllers would create the network again.
+func TestRequestedNetworksAreWithdrawn(t *testing.T) {
+	w := peeringUserWorld(t)
+	_, _, _, connected := w.stages(t)
+	const request = "networking.liqo.io/v1beta1/networkrequests liqo-tenant-milan/milan"
+	if connected.object(request) == nil {
+		t.Fatal("the network was not requested")
+	}
+	for _, command := range []string{"unpeer", "network disconnect", "network reset"} {
+		ran := w.in(t, connected, command+" --skip-confirm --kubeconfig %rome --remote-kubeconfig %milan", nil)
+		if ran.code != 0 || ran.left.object(request) != nil {
+			t.Errorf("%s: code %d, the NetworkRequest is left: %t: %s%s", command, ran.code, ran.left.object(request) != nil, ran.out, ran.said)
 		}
 	}
 }

@@ -152,21 +152,12 @@ func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (
 // withdrawNetwork deletes the NetworkRequests to a provider. The controllers delete the network in both clusters, unless the other cluster
 // requested it too.
 func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider string) error {
-	var requests networkingv1beta1.NetworkRequestList
-	err := c.List(ctx, &requests, client.InNamespace(namespace))
-	if err != nil && !absent(err) {
-		return fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err)
+	requests, err := c.networkRequests(ctx, namespace)
+	if err != nil {
+		return err
 	}
-	var ours []client.Object
-	shared := false
-	for i := range requests.Items {
-		request := &requests.Items[i]
-		if request.Labels[api.LabelRemoteID] == provider {
-			ours = append(ours, request)
-		} else {
-			shared = true
-		}
-	}
+	ours := requestsTo(provider, requests)
+	shared := len(ours) < len(requests)
 	if len(ours) == 0 {
 		return nil
 	}
@@ -189,6 +180,25 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 		return nil
 	}
 	return c.allGone(ctx, made, c.Verbose)
+}
+
+// networkRequests returns all NetworkRequests of a tenant namespace, those of the other cluster included.
+func (c *cluster) networkRequests(ctx context.Context, namespace string) ([]networkingv1beta1.NetworkRequest, error) {
+	var requests networkingv1beta1.NetworkRequestList
+	if err := c.List(ctx, &requests, client.InNamespace(namespace)); err != nil && !absent(err) {
+		return nil, c.error(fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err))
+	}
+	return requests.Items, nil
+}
+
+// requestsTo returns the NetworkRequests to a provider.
+func requestsTo(provider string, requests []networkingv1beta1.NetworkRequest) (to []client.Object) {
+	for i := range requests {
+		if requests[i].Labels[api.LabelRemoteID] == provider {
+			to = append(to, &requests[i])
+		}
+	}
+	return to
 }
 
 // ownedByAny returns the objects with an owner reference to one of the owners.

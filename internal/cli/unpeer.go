@@ -93,10 +93,9 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 			return err
 		}
 	}
-	if p.isPeeringUser() { // the withdrawal needs the identity, which unauthenticate deletes
-		if err := p.withdraw(ctx); err != nil {
-			return err
-		}
+	// The controllers of both clusters would create a network that was requested again. The withdrawal needs the identity, which unauthenticate deletes.
+	if err := p.withdraw(ctx); err != nil {
+		return err
 	}
 	if err := p.unauthenticate(ctx, wait); err != nil {
 		return err
