@@ -63,7 +63,7 @@ func CheckClaim(tenant *authv1beta1.Tenant, identity *authv1beta1.Identity) erro
 	if known == "" {
 		known = "unknown, because the provider did not state it"
 	}
-	return fmt.Errorf("Tenant %[1]s/%[2]s enrolled as cluster %[3]s with a token for any cluster, so it may be another cluster than the provider %[3]s. The key of the Tenant is %[4]s, that of "+
+	return fmt.Errorf("the Tenant %[1]s/%[2]s enrolled as cluster %[3]s with a token for any cluster, so it may be another cluster than the provider %[3]s. The key of the Tenant is %[4]s, that of "+
 		"the provider is %[5]s. If the administrator of cluster %[3]s confirms that both are the same cluster, run kubectl annotate tenants.authentication.liqo.io -n %[1]s %[2]s %[6]s- ; "+
 		"if not, one of them needs another cluster ID", tenant.Namespace, tenant.Name, tenant.Spec.ClusterID, key, known, AnnotationClaimedID)
 }
