@@ -24,10 +24,11 @@ func twoInstallers(s *story.Story) {
 		_, err := s.Playground(ctx, verb, "component", scheduler, "--node", naples.Node())
 		return err
 	}
-	// Install with the flags that later stories expect.
+	// Install with the flags that later stories expect. The first installation runs beside checks, and must not end with one of them.
+	ctx := s.Context()
 	command := func(flags ...string) (string, error) {
 		planned := append([]string{"install", "--kubeconfig", naples.Kubeconfig, "--cluster-id", naples.ID}, s.Plan.Install[naples.ID]...)
-		return s.Liqoctl(s.Context(), append(planned, flags...)...)
+		return s.Liqoctl(ctx, append(planned, flags...)...)
 	}
 
 	var said string
