@@ -38,8 +38,8 @@ func crash(s *story.Story) {
 	s.Step("each of ours runs", ours.ready)
 
 	// The webhook is unavailable for about 20 s, because this is the third restart of its container. On a machine that needs longer for this many rejections, the
-	// container is killed again. Kubernetes doubles its retry delay with each rejected pod, so after this many rejections the delay is 1000 s.
-	const late, refusals = "late", 19
+	// container is killed again. Kubernetes doubles its retry delay with each rejected pod, so after this many rejections the delay is 160 s.
+	const late, refusals = "late", 16
 	manager := controllerManager(s, rome)
 	restarts := story.Restarts(*manager) // before it was killed last
 	s.Step("rome's controller manager dies, and pods are asked for before it is back", func() {
@@ -97,7 +97,7 @@ func crash(s *story.Story) {
 			return nil
 		})
 	})
-	s.Step("the pods that were refused run", func() { s.PodsReady(rome, ns, count+3, 90*time.Second) }) // far less than 1000 s
+	s.Step("the pods that were refused run", func() { s.PodsReady(rome, ns, count+3, 90*time.Second) }) // less than 160 s
 }
 
 // killed are pods of Liqo that a story kills, and the clusters of each.

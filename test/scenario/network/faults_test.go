@@ -17,11 +17,8 @@ import (
 	"liqo.io/liqo/test/scenario/story"
 )
 
-// The longest interruptions of a TCP stream that a fault may cause.
-const (
-	agentStall    = 200 * time.Millisecond
-	failoverStall = 3 * time.Second
-)
+// failoverStall is the longest interruption of a TCP stream that a fault may cause.
+const failoverStall = 3 * time.Second
 
 // paced is the rate, in bytes per second, of streams that are open during a fault. A stream at full speed needs both processors, which would leave none for the
 // replica that takes over and for programs that start.
@@ -33,48 +30,40 @@ const restart = 2 * time.Second
 
 // agents: the agents of the network are killed. The network that they have configured keeps working.
 func agents(s *story.Story) {
-	rome, milan, naples := s.Rome, s.Milan, s.Naples
+	rome, milan := s.Rome, s.Milan
 	p := gather(s, "home", "milan")
 	s.Step("the agents of rome and of milan are killed while a stream runs", func() {
-		p.mostly(agentStall,
-			func() []string {
-				killed := slices.Concat(killFabrics(s, rome), killGateways(s, rome, "milan"), killFabrics(s, milan), killGateways(s, milan, "rome"))
-				settled(s, []*playground.Cluster{rome, milan}, map[*playground.Cluster]string{rome: "milan", milan: "rome"})
-				return killed
-			},
-			// For comparison: as many agents that the stream does not depend on are killed. Kubernetes restarts no container of a gateway because of it, so
-			// some agents are killed twice.
-			func() []string {
-				killed := slices.Concat(killFabrics(s, naples), killGateways(s, rome, "naples"), killGateways(s, naples, "rome"), killGateways(s, rome, "naples"))
-				settled(s, []*playground.Cluster{naples}, map[*playground.Cluster]string{rome: "naples", naples: "rome"})
-				return killed
-			})
+		stream, reference := p.stream(p.inside("home", 0), rome, "milan", p.pods("milan")[1].Name, paced), p.reference()
+		s.Pause(time.Second)
+		killFabrics(s, rome)
+		killGateways(s, rome, "milan")
+		killFabrics(s, milan)
+		killGateways(s, milan, "rome")
+		settled(s, []*playground.Cluster{rome, milan}, map[*playground.Cluster]string{rome: "milan", milan: "rome"})
+		p.flowsWithin(stream, reference, failoverStall)
 	})
 }
 
-// killFabrics kills the fabric agents of a cluster one after the other, and returns when each was killed.
-func killFabrics(s *story.Story, c *playground.Cluster) []string {
+// killFabrics kills the fabric agents of a cluster one after the other.
+func killFabrics(s *story.Story, c *playground.Cluster) {
 	s.Helper()
-	return killEach(s, fabrics(s, c), "fabric")
+	killEach(s, fabrics(s, c), "fabric")
 }
 
-// killGateways kills the agents in a cluster's gateways to a peer one after the other, and returns when each was killed.
-func killGateways(s *story.Story, c *playground.Cluster, peer string) []string {
+// killGateways kills the agents in a cluster's gateways to a peer one after the other.
+func killGateways(s *story.Story, c *playground.Cluster, peer string) {
 	s.Helper()
 	pods, err := story.Gateways(s.Context(), c, peer)
 	s.Must(err)
-	return killEach(s, pods, "gateway")
+	killEach(s, pods, "gateway")
 }
 
-func killEach(s *story.Story, pods []corev1.Pod, container string) []string {
+func killEach(s *story.Story, pods []corev1.Pod, container string) {
 	s.Helper()
-	var killed []string
 	for i := range pods {
-		killed = append(killed, fmt.Sprintf("%s on %s at %s", container, pods[i].Spec.NodeName, time.Now().Format("05.000")))
 		kill(s, &pods[i], container)
 		s.Pause(restart)
 	}
-	return killed
 }
 
 // settled waits until all agents run again. Kubernetes increases the delay with each restart.
@@ -101,53 +90,6 @@ func fabrics(s *story.Story, c *playground.Cluster) []corev1.Pod {
 		return err
 	})
 	return fabric.Items
-}
-
-// mostly calls do during each of three streams, and compares the median of their stalls with the limit; often two streams are enough. Streams may stall for
-// other reasons, because two cores are busy with starting programs. So the streams and their tunnel get a higher priority. If a stall exceeds the limit
-// nevertheless, the stalls are compared with those of streams during alike, which causes the same load but does not affect the stream. Both kinds alternate, so
-// that they meet the same load of the machine, and the longest stall of the unaffected streams counts, because the machine's stalls vary. Both functions return
-// what they did and when.
-func (p *people) mostly(limit time.Duration, do, alike func() []string) {
-	p.Helper()
-	stall := func(do func() []string) (longest time.Duration, found string) {
-		p.Helper()
-		stream := p.stream(p.inside("home", 0), p.Rome, "milan", p.pods("milan")[1].Name, paced)
-		restore := p.favored(stream, "milan", 1)
-		p.Pause(time.Second)
-		done := do()
-		got, longest := p.flowed(stream, time.Minute)
-		p.Must(restore())
-		return longest, fmt.Sprintf("\n  stalls %v\n  killed %s", got.Stalls, strings.Join(done, ", "))
-	}
-	var stalls, unaffected []time.Duration
-	var found []string
-	measure := func(to *[]time.Duration, do func() []string) {
-		p.Helper()
-		longest, what := stall(do)
-		*to, found = append(*to, longest), append(found, what)
-	}
-	measure(&stalls, do)
-	for len(stalls) < 3 {
-		if stalls[0] > limit || len(stalls) > 1 {
-			measure(&unaffected, alike)
-		}
-		measure(&stalls, do)
-		if len(stalls) == 2 && max(stalls[0], stalls[1]) <= limit {
-			return
-		}
-	}
-	slices.Sort(stalls)
-	if stalls[1] <= limit {
-		return
-	}
-	for len(unaffected) < 3 {
-		measure(&unaffected, alike)
-	}
-	if stalls[1] > limit+slices.Max(unaffected) {
-		p.Errorf("the streams stalled for %v, and must not for longer than %v, besides what such work does to any stream on this machine: %v%s",
-			stalls, limit, unaffected, strings.Join(found, ""))
-	}
 }
 
 // favored gives the processes that a stream of rome needs a higher priority: both ends, of which one is a pod of a group in a provider, and WireGuard in all

@@ -80,7 +80,7 @@ func matrix(s *story.Story) {
 	s.Step("datagrams and long packets pass", func() {
 		for _, to := range []string{"milan", "naples"} {
 			p.datagrams(to)
-			stream := p.stream(p.inside("home", 1), rome, to, p.pods(to)[1].Name, 0)
+			stream := p.stream(p.inside("home", 1), rome, to, p.pods(to)[1].Name, paced)
 			s.Pause(2 * time.Second)
 			p.flows(stream, time.Minute) // any stall may be the machine's; a path that drops long packets carries nothing
 		}
@@ -123,28 +123,19 @@ func matrix(s *story.Story) {
 	p.removeHosts()
 }
 
-// datagrams checks that a pod of rome gets an answer to each of 200 datagrams to a pod of another cluster. The gateways replace a session that had no pong for
-// half a second, which loses the datagrams on their way. The same happens on a machine that is too busy to send pongs. So datagrams that are lost while the
-// gateways change their state do not count.
+// datagrams checks that a pod of rome gets answers to datagrams to a pod of another cluster. UDP promises no delivery: gateways of a busy machine replace sessions,
+// and sockets of busy receivers overflow. So a few may be lost. What happens to each packet is proved in network namespaces.
 func (p *people) datagrams(to string) {
 	p.Helper()
 	target := net.JoinHostPort(p.seen(p.Rome, to)[p.pods(to)[0].Name].String(), streamPort)
-	for attempt := 1; ; attempt++ {
-		before := elections(p.Story, p.Rome, cluster(p.Story, to))
-		trips, err := p.inside("home", 0).RoundTrips(p.Context(), "udp", target, 200)
-		p.Must(err)
-		if trips.P99 > 1e6 {
-			p.Errorf("the answers to datagrams from rome to %s took %.0f us at the 99th percentile", to, trips.P99)
-		}
-		if trips.Lost == 0 {
-			return
-		}
-		after := elections(p.Story, p.Rome, cluster(p.Story, to))
-		lost := fmt.Sprintf("%d of %d datagrams from rome to %s were lost in attempt %d", trips.Lost, trips.Sent, to, attempt)
-		if slices.Equal(before, after) || trips.Lost > 3 || attempt == 2 {
-			p.Fatalf("%s. What the gateways say about their states:\n%s", lost, strings.Join(after, "\n"))
-		}
-		fmt.Printf("             %s, while the gateways changed their state\n", lost)
+	trips, err := p.inside("home", 0).RoundTrips(p.Context(), "udp", target, 200)
+	p.Must(err)
+	if trips.P99 > 1e6 {
+		p.Errorf("the answers to datagrams from rome to %s took %.0f us at the 99th percentile", to, trips.P99)
+	}
+	if trips.Lost > trips.Sent/20 {
+		p.Fatalf("%d of %d datagrams from rome to %s were lost. What the gateways say about their states:\n%s",
+			trips.Lost, trips.Sent, to, strings.Join(elections(p.Story, p.Rome, cluster(p.Story, to)), "\n"))
 	}
 }
 
