@@ -22,7 +22,7 @@ const defaultArchitecture = "amd64"
 func NodeLabels(node *offloadingv1beta1.VirtualNode) map[string]string {
 	labels := make(map[string]string, len(node.Labels)+len(node.Spec.Labels)+8)
 	maps.Copy(labels, node.Labels)
-	granted := grantedLabels(node)
+	granted := GrantedLabels(node)
 	for key, value := range node.Spec.Labels {
 		if _, onObject := node.Labels[key]; !onObject || !granted(key, value) {
 			labels[key] = value

@@ -73,7 +73,7 @@ const annotationGrantedLabels = "offloading.liqo.io/granted-labels"
 // this cluster set on the VirtualNode, in its metadata or its spec, since pods and cluster selectors rely on it.
 func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) {
 	_, had := node.Annotations[annotationGrantedLabels]
-	maps.DeleteFunc(node.Spec.Labels, grantedLabels(node)) // labels that the administrator has changed since then stay
+	maps.DeleteFunc(node.Spec.Labels, GrantedLabels(node)) // labels that the administrator has changed since then stay
 	labels, entries := map[string]string{}, []string{}
 	for key, value := range granted {
 		_, inSpec := node.Spec.Labels[key]
@@ -92,8 +92,8 @@ func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) 
 	}
 }
 
-// grantedLabels returns a function that reports whether a label in the spec of a VirtualNode has the value that the provider granted.
-func grantedLabels(node *offloadingv1beta1.VirtualNode) func(key, value string) bool {
+// GrantedLabels returns a function that reports whether a label in the spec of a VirtualNode has the value that the provider granted.
+func GrantedLabels(node *offloadingv1beta1.VirtualNode) func(key, value string) bool {
 	granted := map[string]string{}
 	anyValue := map[string]bool{}
 	for entry := range strings.SplitSeq(node.Annotations[annotationGrantedLabels], ",") {

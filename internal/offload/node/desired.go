@@ -59,6 +59,16 @@ type applied struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
 	Taints      []string `json:"taints,omitempty"`
+	// Granted are the labels that the provider granted, with their values. If the Node has another value, an administrator of this cluster has set it.
+	Granted map[string]string `json:"granted,omitempty"`
+}
+
+// labels returns the keys of the labels of a Node that are ours. Labels that an administrator has changed since then are not ours any more.
+func (a applied) labels(have map[string]string) []string {
+	return slices.DeleteFunc(slices.Clone(a.Labels), func(key string) bool {
+		written, known := a.Granted[key]
+		return known && have[key] != written
+	})
 }
 
 // desired returns the desired state of have, or of a new Node if have is nil. It replaces our labels, annotations and taints and sets the status.
@@ -80,15 +90,17 @@ func desired(have *corev1.Node, f facts) *corev1.Node {
 		"alpha.service-controller.kubernetes.io/exclude-balancer": api.True,
 	})
 	maps.Copy(labels, f.extraLabels)
+	ours := before.labels(out.Labels)
+	granted := grantedLabels(out.Labels, labels, ours, offload.GrantedLabels(f.virtual))
 	annotations := map[string]string{}
 	maps.Copy(annotations, f.virtual.Spec.Annotations)
 	maps.Copy(annotations, f.extraAnnotations)
 	taints := append([]corev1.Taint{{Key: api.TaintVirtualNode, Value: api.True, Effect: corev1.TaintEffectNoExecute}}, f.virtual.Spec.Taints...)
 
-	out.Labels = replace(out.Labels, before.Labels, labels)
+	out.Labels = replace(out.Labels, ours, labels)
 	out.Annotations = replace(out.Annotations, before.Annotations, annotations)
 	out.Spec.Taints = replaceTaints(out.Spec.Taints, before.Taints, taints)
-	now := applied{Labels: slices.Sorted(maps.Keys(labels)), Annotations: slices.Sorted(maps.Keys(annotations))}
+	now := applied{Labels: slices.Sorted(maps.Keys(labels)), Annotations: slices.Sorted(maps.Keys(annotations)), Granted: granted}
 	for _, t := range taints {
 		now.Taints = append(now.Taints, taintKey(t))
 	}
@@ -98,6 +110,23 @@ func desired(have *corev1.Node, f facts) *corev1.Node {
 	}
 	out.Annotations[annotationApplied] = string(text)
 	status(out, f)
+	return out
+}
+
+// grantedLabels returns the labels in want that the provider granted. It first removes those from want for which the Node has a label of an administrator: have
+// has the key, and it is not one of ours.
+func grantedLabels(have, want map[string]string, ours []string, granted func(key, value string) bool) map[string]string {
+	out := map[string]string{}
+	for key, value := range want {
+		if !granted(key, value) {
+			continue
+		}
+		if _, on := have[key]; on && !slices.Contains(ours, key) {
+			delete(want, key)
+			continue
+		}
+		out[key] = value
+	}
 	return out
 }
 

@@ -113,6 +113,44 @@ func TestNodeSettlesAndKeepsForeignFields(t *testing.T) {
 	}
 }
 
+// TestLabelsOfAdministratorsStayOnTheNode: a label that an administrator of this cluster put on the Node stays, whatever the provider grants and withdraws.
+func TestLabelsOfAdministratorsStayOnTheNode(t *testing.T) {
+	f := someFacts()
+	grants := func(labels ...string) {
+		f.virtual.Spec.Labels = map[string]string{}
+		for _, l := range labels {
+			key, value, _ := strings.Cut(l, "=")
+			f.virtual.Spec.Labels[key] = value
+		}
+		metav1.SetMetaDataAnnotation(&f.virtual.ObjectMeta, "offloading.liqo.io/granted-labels", strings.Join(labels, ","))
+	}
+	n := desired(nil, f)
+	steps := []struct {
+		do   func()
+		want map[string]string // an empty value: no such label
+	}{
+		{func() { n.Labels["trust"] = "low"; grants("trust=high", "tier=gold") }, map[string]string{"trust": "low", "tier": "gold"}},
+		{func() { grants("trust=high", "tier=silver") }, map[string]string{"trust": "low", "tier": "silver"}},
+		{func() { n.Labels["tier"] = "iron" }, map[string]string{"trust": "low", "tier": "iron"}},
+		{func() { grants("trust=low", "tier=iron") }, map[string]string{"trust": "low", "tier": "iron"}},
+		{func() { grants() }, map[string]string{"trust": "low", "tier": "iron"}},
+		{func() { delete(n.Labels, "tier"); grants("tier=gold") }, map[string]string{"trust": "low", "tier": "gold"}},
+		{func() { grants() }, map[string]string{"trust": "low", "tier": ""}},
+	}
+	for i, step := range steps {
+		step.do()
+		n = desired(n, f)
+		for key, want := range step.want {
+			if n.Labels[key] != want {
+				t.Errorf("step %d: label %s is %q, want %q", i, key, n.Labels[key], want)
+			}
+		}
+		if again := desired(n, f); !equality.Semantic.DeepEqual(n, again) {
+			t.Errorf("step %d never settles: %s", i, cmp.Diff(n, again))
+		}
+	}
+}
+
 func TestNodeFollowsTheProvider(t *testing.T) {
 	f := someFacts()
 	up := desired(nil, f)
