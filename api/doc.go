@@ -58,6 +58,10 @@ const (
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
 )
 
+// AnnotationReflectTo, on an object of an offloaded namespace, lists the IDs of the clusters to which it is reflected, separated by commas. Other clusters of the
+// namespace do not receive it; with an empty list no cluster does. It also includes the object where only annotated objects are reflected (type AllowList).
+const AnnotationReflectTo = "liqo.io/reflect-to"
+
 // AnnotationRemoteClaim replaces, on a Pod for a virtual node, a claim in the remote pod. With the value PLACEHOLDER=CLAIM, a volume that names claim
 // PLACEHOLDER in the spec of the pod mounts PersistentVolumeClaim CLAIM of the remote namespace. Claim PLACEHOLDER need not exist.
 const AnnotationRemoteClaim = "storage.liqo.io/remote-claim"

@@ -65,7 +65,12 @@ func Owns(remote metav1.Object, o CopyOptions) bool {
 func Kept(annotations map[string]string, o CopyOptions) string {
 	_, skip := annotations[AnnotationSkip]
 	_, allow := annotations[AnnotationAllow]
+	to, limited := annotations[api.AnnotationReflectTo]
+	named := limited && slices.ContainsFunc(strings.Split(to, ","), func(id string) bool { return strings.TrimSpace(id) == o.Destination })
+	allow = allow || named
 	switch {
+	case limited && !named:
+		return "its annotation " + api.AnnotationReflectTo + " does not list cluster " + o.Destination
 	case o.Type == offloadingv1beta1.AllowList && !allow:
 		return "it has no annotation " + AnnotationAllow
 	case o.Type != offloadingv1beta1.AllowList && skip:

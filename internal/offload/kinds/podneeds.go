@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -112,10 +113,13 @@ func (o *PodOptions) stays(namespace string, n need) error {
 
 // kept returns why an object with these annotations is not copied to the provider, with the cure; nil if it may be copied.
 func (o *PodOptions) kept(annotations map[string]string, of offloadingv1beta1.ReflectionType) error {
-	why := Kept(annotations, CopyOptions{Type: of})
+	why := Kept(annotations, CopyOptions{Type: of, Destination: o.Destination})
+	_, limited := annotations[api.AnnotationReflectTo]
 	switch {
 	case why == "":
 		return nil
+	case limited:
+		return fmt.Errorf("it is not copied to cluster %s, and the pod does not start there, since %s: add that cluster to the annotation, or remove the annotation", o.Destination, why)
 	case of == offloadingv1beta1.AllowList:
 		return fmt.Errorf("it is not copied to cluster %s, and the pod does not start there, since %s: annotate it", o.Destination, why)
 	default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -162,11 +163,20 @@ func (m *move) remoteEnd(node string) end {
 }
 
 func (m *move) secret(namespace string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: m.meta(namespace, ""), Data: maps.Clone(m.Credentials)}
+	return &corev1.Secret{ObjectMeta: m.forEnds(m.meta(namespace, "")), Data: maps.Clone(m.Credentials)}
+}
+
+// forEnds limits the reflection of an object to the providers that have the old or the new data. The keys and the address of the store are for the pods of the move,
+// not for other providers of the namespace.
+func (m *move) forEnds(meta metav1.ObjectMeta) metav1.ObjectMeta {
+	ends := slices.DeleteFunc([]string{providerOf(m.source), m.record.Provider}, func(id string) bool { return id == "" })
+	slices.Sort(ends)
+	metav1.SetMetaDataAnnotation(&meta, api.AnnotationReflectTo, strings.Join(slices.Compact(ends), ","))
+	return meta
 }
 
 func (m *move) service() *corev1.Service {
-	return &corev1.Service{ObjectMeta: m.meta(m.Namespace, ""), Spec: corev1.ServiceSpec{
+	return &corev1.Service{ObjectMeta: m.forEnds(m.meta(m.Namespace, "")), Spec: corev1.ServiceSpec{
 		Selector: map[string]string{LabelMove: m.id(), labelRole: store}, Ports: []corev1.ServicePort{{Name: "http", Port: Port}},
 	}}
 }
