@@ -120,7 +120,7 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 	})
 	flags.BoolVar(&o.keepSource, "keep-source", false, "Keep the old data too, in a volume with reclaim policy Retain")
 	flags.BoolVar(&o.live, "live", false, "Copy while pods use the claim, and stop their Deployment or StatefulSet only for the last changes")
-	flags.StringVar(&o.image, "image", "", "Image of the pods (default: "+moverImage+" of the registry that Liqo was installed from, with the same tag)")
+	flags.StringVar(&o.image, "image", "", "Image of the pods (default: "+moverImage+" of the registry that Liqo was installed from, with the same tag; required if that installation is pinned by digest)")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the progress as lines of JSON: json")
 	flags.DurationVar(&o.timeout, "timeout", 24*time.Hour, "Maximum time for the whole command")
 	for _, f := range amountFlags {

@@ -75,7 +75,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 	flags.BoolVar(&o.ip, "ip", false, "Also check that pods reach the outside through IP objects of the other clusters")
 	flags.BoolVar(&o.basic, "basic", false, "Check only connections between pods, and those that other flags select")
 	flags.BoolVar(&o.remove, "rm", false, "Remove all test pods at the end")
-	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from, with the same tag)")
+	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from, with the same tag; required if that installation is pinned by digest)")
 	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
 	a.addDryRun(flags)
 	required(command, "remote-kubeconfigs")
@@ -220,23 +220,27 @@ func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
 		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
 	}
-	return siblingImage(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version), nil
+	return siblingImage(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version)
 }
 
-// siblingImage replaces the last part of an image's path and keeps its tag. If the image has a digest or no tag, it uses the version as the tag.
-func siblingImage(image, name, version string) string {
+// siblingImage replaces the last part of an image's path and keeps its tag. If the image has no tag, it uses the version as the tag. An image with a digest has no
+// sibling: a tag can be changed in the registry, and the administrator chose an installation that does not change with it.
+func siblingImage(image, name, version string) (string, error) {
 	path, last := "", image
 	if i := strings.LastIndex(image, "/"); i >= 0 {
 		path, last = image[:i+1], image[i+1:]
 	}
-	last, _, _ = strings.Cut(last, "@")
+	if strings.Contains(last, "@") {
+		return "", fmt.Errorf("image %s of Deployment %s is pinned by digest, and the digest of image %s is not known: name it with --image %s%s@sha256:DIGEST. "+
+			"File oci/images/index.json of the release and make push list the digests", image, deploymentName, name, path, name)
+	}
 	if _, tag, tagged := strings.Cut(last, ":"); tagged {
 		version = tag
 	}
 	if version == "" {
-		return path + name
+		return path + name, nil
 	}
-	return path + name + ":" + version
+	return path + name + ":" + version, nil
 }
 
 // remove deletes everything that the test created, and waits until it is gone.

@@ -87,11 +87,15 @@ func TestChecksFromThisMachine(t *testing.T) {
 func TestImageFromTheSameRegistry(t *testing.T) {
 	for image, want := range map[string]string{
 		"registry.example/liqo/controller-manager:v1": "registry.example/liqo/testserver:v1", "host:5000/controller-manager:v1": "host:5000/testserver:v1",
-		"host:5000/controller-manager": "host:5000/testserver:v9", "registry.example/controller-manager@sha256:0123": "registry.example/testserver:v9",
-		"registry.example/controller-manager:v2@sha256:0123": "registry.example/testserver:v2", "x": "testserver:v9",
+		"host:5000/controller-manager": "host:5000/testserver:v9", "x": "testserver:v9",
+		"registry.example/controller-manager@sha256:0123": "", "registry.example/controller-manager:v2@sha256:0123": "",
 	} {
-		if got := siblingImage(image, testImage, "v9"); got != want {
+		got, err := siblingImage(image, testImage, "v9")
+		if got != want {
 			t.Errorf("the test image next to %s is %s, want %s", image, got, want)
+		}
+		if pinned := want == ""; pinned != (err != nil) || pinned && !strings.Contains(err.Error(), "--image registry.example/testserver@sha256:DIGEST") {
+			t.Errorf("%s: %v", image, err)
 		}
 	}
 }
