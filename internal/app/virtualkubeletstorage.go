@@ -137,7 +137,7 @@ func isDriverWarning(obj client.Object) bool {
 // reports returns true if this virtual kubelet may report problems of a claim. The leader reports about every claim. For an ephemeral claim, the
 // virtual kubelet of the pod's node reports too.
 func (v *volumes) reports(claim *corev1.PersistentVolumeClaim) bool {
-	return v.there.copies(claimOption)().Waiting == "" || storage.Ephemeral(claim)
+	return v.there.copies(claimOption)().Waiting == "" || api.Ephemeral(claim)
 }
 
 // watchDrivers makes the engine call observeDriver for the Warnings of storage drivers among the Events of the provider. pod returns a pod of the
@@ -155,7 +155,7 @@ func (v *volumes) observeDriver(f reflection.Facts, pod func(namespace, name str
 		return
 	}
 	var owner *corev1.Pod
-	if storage.Ephemeral(claim) {
+	if api.Ephemeral(claim) {
 		owner = pod(claim.Namespace, metav1.GetControllerOf(claim).Name)
 	}
 	backing, _ := f.Counterpart.(*corev1.PersistentVolumeClaim)

@@ -260,6 +260,10 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 				if err := local.confirmLeft(cmd.Context(), a, names, &o); err != nil {
 					return err
 				}
+				if slices.Contains(names, metav1.NamespaceDefault) {
+					local.Warn("Namespace %[1]s is offloaded: whoever names no namespace uses it, so pods may run in other clusters, and Secrets are copied there, that were not meant to. "+
+						"A namespace only for what is offloaded is safer; liqoctl unoffload namespace %[1]s ends it", metav1.NamespaceDefault)
+				}
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()

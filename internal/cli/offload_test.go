@@ -105,6 +105,9 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 	if code, said := liqoctl("-l", "region=north"); code != 1 || !strings.Contains(said, question) || !strings.Contains(said, "not confirmed: nothing was changed") {
 		t.Errorf("unconfirmed: code %d, %s", code, said)
 	}
+	if _, said := liqoctl(); !strings.Contains(said, "Namespace default is offloaded: whoever names no namespace uses it") {
+		t.Errorf("no warning about namespace default: %s", said)
+	}
 	if s := spec(); s.ClusterSelector != nil {
 		t.Errorf("without a confirmation the selector became %v", s.ClusterSelector)
 	}

@@ -295,8 +295,8 @@ func TestClaimsOfAConsumerAreNotLostByAccident(t *testing.T) {
 	controller := true
 	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		remote("shop-rome", "liqo-tenant-rome"), remote("shop-paris", "liqo-tenant-paris"), claim("shop-rome", "data", nil), claim("shop-paris", "other", nil),
-		claim("shop-rome", "scratch", func(c *corev1.PersistentVolumeClaim) {
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1", Controller: &controller}}
+		claim("shop-rome", "p-scratch", func(c *corev1.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1", Controller: &controller, BlockOwnerDeletion: &controller}}
 		}),
 		claim("shop-rome", "deleted", func(c *corev1.PersistentVolumeClaim) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: time.Now()}, []string{"kubernetes.io/pvc-protection"}

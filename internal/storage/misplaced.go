@@ -32,7 +32,7 @@ func Misplaced(s State) Step {
 // orMisplaced returns a refusal if a pod on a node of the provider mounts a claim whose volume is in another cluster. Otherwise it returns step unchanged. It
 // also returns step unchanged if step writes something, or if the provider has a claim of that name.
 func (s *State) orMisplaced(step Step) Step {
-	if step.Action != Nothing || s.Place.Cluster == "" || s.Claim == nil || s.Backing != nil || !s.Mounted || Ephemeral(s.Claim) {
+	if step.Action != Nothing || s.Place.Cluster == "" || s.Claim == nil || s.Backing != nil || !s.Mounted || api.Ephemeral(s.Claim) && !s.ByName {
 		return step
 	}
 	volume := s.virtual()

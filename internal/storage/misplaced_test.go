@@ -56,7 +56,8 @@ func TestMisplacedPodsAreReported(t *testing.T) {
 			s.Backing = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName}}
 		}, nil},
 		"ephemeral": {claim(""), nil, func(s *State) {
-			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes}}
+			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes, BlockOwnerDeletion: &yes}}
+			s.Claim.Name = "web-scratch"
 		}, nil},
 	} {
 		s := at(there(), row.claim)

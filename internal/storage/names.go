@@ -261,13 +261,6 @@ func UsesOn(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, has func(node 
 	return at != "" && pod.Namespace == claim.Namespace && Uses(pod, claim.Name) && has(at)
 }
 
-// Ephemeral reports whether a claim was created for a generic ephemeral volume of a pod. In a provider, Kubernetes creates another claim for the copy of the
-// pod.
-func Ephemeral(claim *corev1.PersistentVolumeClaim) bool {
-	owner := metav1.GetControllerOf(claim)
-	return owner != nil && owner.APIVersion == "v1" && owner.Kind == "Pod"
-}
-
 // ProviderOf returns the cluster ID of the provider of a virtual node, empty for a node of this cluster.
 func ProviderOf(node *corev1.Node) string {
 	if node.Labels[api.LabelType] != api.TypeVirtualNode {

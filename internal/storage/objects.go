@@ -159,9 +159,15 @@ func restricted(affinity *corev1.VolumeNodeAffinity, further corev1.NodeSelector
 	return out
 }
 
-// grow enlarges the backing claim if the claim requests a larger size. Then it writes the new size to the claim and its volume.
+// grow enlarges the backing claim if the claim requests a larger size. Then it writes the new size to the claim and its volume. If an expansion does not succeed,
+// users lower the request of the claim, and grow lowers that of the backing claim (KEP-1790). The request stays above the size that the backing claim has.
 func (s *State) grow(volume *corev1.PersistentVolume) Step {
 	wanted := s.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if s.lowers(wanted) {
+		lower := s.Backing.DeepCopy()
+		lower.Spec.Resources.Requests[corev1.ResourceStorage] = wanted.DeepCopy()
+		return Step{Action: PatchBacking, Object: lower, Old: s.Backing, Why: "the claim requests only " + wanted.String() + ", and the expansion is not done", Confirm: true}
+	}
 	if requested := s.Backing.Spec.Resources.Requests[corev1.ResourceStorage]; requested.Cmp(wanted) < 0 {
 		if class := ClassOf(s.Backing, s.Classes); s.Place.Cluster == "" && (class == nil || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
 			return refuse("spec.resources.requests.storage %s is more than the volume has, and StorageClass %s behind it does not allow expansion: "+
@@ -188,6 +194,12 @@ func (s *State) grow(volume *corev1.PersistentVolume) Step {
 		return Step{Action: PatchClaimStatus, Object: larger, Old: s.Claim, Why: "the backing claim has " + usable.String()}
 	}
 	return Step{Why: "the claim has its volume"}
+}
+
+// lowers reports whether the backing claim waits for an expansion to more than wanted, which Kubernetes lets it give up.
+func (s *State) lowers(wanted resource.Quantity) bool {
+	requested, has := s.Backing.Spec.Resources.Requests[corev1.ResourceStorage], s.Backing.Status.Capacity[corev1.ResourceStorage]
+	return s.Backing.Status.Phase == corev1.ClaimBound && !has.IsZero() && requested.Cmp(wanted) > 0 && has.Cmp(requested) < 0 && has.Cmp(wanted) <= 0
 }
 
 // size returns the size of the backing volume. If the volume is unknown, it returns the size in the status of the backing claim.

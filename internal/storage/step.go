@@ -57,6 +57,8 @@ type State struct {
 	Backing *corev1.PersistentVolumeClaim
 	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is always unknown for a provider.
 	BackingVolume *corev1.PersistentVolume
+	// ByName means that the owner of a claim that looks ephemeral has no such volume: its pods mount the claim by name.
+	ByName bool
 	// Mounted means that a pod on a node of Place mounts the claim. It is set only for a provider.
 	Mounted bool
 }
@@ -314,6 +316,10 @@ func (s *State) pending() Step {
 		return Step{Why: "the driver can't create the volume for the node"}
 	case node == "":
 		return s.orMisplaced(Step{Why: "waiting for the first pod of the claim to be scheduled"})
+	case s.Node == nil && s.mayReselect():
+		again := s.Claim.DeepCopy()
+		annotate(&again.ObjectMeta, AnnotationSelectedNode, "")
+		return Step{Action: PatchClaim, Object: again, Old: s.Claim, Why: "node " + node + " does not exist, so the scheduler selects another one", Confirm: true}
 	case s.Node == nil:
 		return Step{Why: "node " + node + " does not exist"}
 	case ProviderOf(s.Node) != s.Place.Cluster:
@@ -345,6 +351,12 @@ func (s *State) pending() Step {
 	}
 }
 
+// mayReselect reports whether the selected node may be removed from the claim. Only the controller manager of this cluster does that, because other processes know
+// their own nodes only. A move selects its node itself.
+func (s *State) mayReselect() bool {
+	return s.Place.Cluster == "" && !s.ahead() && s.Claim.Annotations[AnnotationMove] == "" && s.Claim.DeletionTimestamp == nil
+}
+
 // stuck reports whether an unbound backing claim in a provider waits for a virtual volume that Liqo does not create now. Liqo creates no virtual volume for a
 // claim that is being deleted, and none during a move. Users can cause both at any time, with a finalizer or with AnnotationMove.
 func (s *State) stuck() bool {
@@ -360,8 +372,14 @@ func (s *State) disown() Step {
 	return Step{Action: PatchBacking, Object: empty, Old: s.Backing, Why: "it has no data, and gets no virtual volume for now", Confirm: true}
 }
 
-// backedByPod reports whether the data is in an ephemeral claim that Kubernetes created in the provider for the copy of the pod.
-func (s *State) backedByPod() bool { return s.Place.Cluster != "" && Ephemeral(s.Claim) }
+// backedByPod reports whether the data is in an ephemeral claim that Kubernetes created in the provider for the copy of the pod. Once the virtual volume exists, it
+// says so.
+func (s *State) backedByPod() bool {
+	if volume := s.virtual(); volume != nil && s.Place.Cluster != "" {
+		return volume.Annotations[annotationEphemeral] == api.True
+	}
+	return s.Place.Cluster != "" && api.Ephemeral(s.Claim) && !s.ByName && !s.ours()
+}
 
 func (s *State) createVolume(why string) Step {
 	if s.Volume != nil {

@@ -107,7 +107,8 @@ func TestVirtualVolumeOfAProvider(t *testing.T) {
 func TestEphemeralVolumesInAProvider(t *testing.T) {
 	yes := true
 	owned := claim("milan", func(c *corev1.PersistentVolumeClaim) {
-		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes}}
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes, BlockOwnerDeletion: &yes}}
+		c.Name = "web-scratch"
 	})
 	s := at(there(), owned)
 	step := Next(s)
@@ -126,6 +127,93 @@ func TestEphemeralVolumesInAProvider(t *testing.T) {
 	}
 	if backing := created(t, at(here(), claim("n1", func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = owned.OwnerReferences }))); backing.Name != "u1" {
 		t.Errorf("here: %+v", backing)
+	}
+}
+
+// TestASelectedNodeThatIsGone: backups, exports and nodes that were removed leave claims that name a node which does not exist. The controller manager of this
+// cluster removes it, so that the scheduler selects another one, as drivers of Kubernetes do.
+func TestASelectedNodeThatIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		place   Place
+		change  func(*corev1.PersistentVolumeClaim)
+		removed bool
+	}{
+		"here":                   {here(), nil, true},
+		"in a provider":          {there(), nil, false},
+		"the claim is deleted":   {here(), func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }, false},
+		"a move holds it":        {here(), func(c *corev1.PersistentVolumeClaim) { c.Annotations[AnnotationMove] = "pvc-u0" }, false},
+		"it is no class of ours": {here(), func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("standard") }, false},
+	} {
+		s := at(test.place, claim("n1"))
+		if s.Node = nil; test.change != nil {
+			test.change(s.Claim)
+		}
+		step := Next(s)
+		if removed := step.Action == PatchClaim; removed != test.removed {
+			t.Errorf("%s: %+v", name, step)
+		} else if removed && (step.Object.GetAnnotations()[AnnotationSelectedNode] != "" || !step.Confirm) {
+			t.Errorf("%s: %+v, confirmed: %v", name, step.Object.GetAnnotations(), step.Confirm)
+		}
+	}
+}
+
+// TestAnExpansionIsGivenUp: a user lowers the request of a claim while an expansion hangs. The backing claim follows, but not below the size that it has.
+func TestAnExpansionIsGivenUp(t *testing.T) {
+	for name, test := range map[string]struct{ requested, has, claim, want string }{
+		"the expansion hangs":                {"5Gi", "1Gi", "2Gi", "2Gi"},
+		"given up whole":                     {"5Gi", "1Gi", "1Gi", "1Gi"},
+		"the expansion is done":              {"5Gi", "5Gi", "2Gi", ""},
+		"less than it has":                   {"5Gi", "3Gi", "2Gi", ""},
+		"the driver made more than it asked": {"1Gi", "3Gi", "1Gi", ""},
+	} {
+		s := at(there(), claim("milan"))
+		s.Backing = created(t, s)
+		s.Backing.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(test.requested)
+		s.Backing.Status.Phase, s.Backing.Status.Capacity = corev1.ClaimBound, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(test.has)}
+		s.Volume = Next(s).Object.(*corev1.PersistentVolume)
+		s.Volume.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse(test.has)
+		s.Claim.Spec.VolumeName, s.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = s.Volume.Name, resource.MustParse(test.claim)
+		got := ""
+		if step := Next(s); step.Action == PatchBacking {
+			size := step.Object.(*corev1.PersistentVolumeClaim).Spec.Resources.Requests[corev1.ResourceStorage]
+			got = size.String()
+		}
+		if got != test.want {
+			t.Errorf("%s: the backing claim requests %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestClaimsThatOtherPodsOwn: a program may give a claim to a pod that does not mount it, or that mounts it by name. Such a claim has a backing claim as all others.
+func TestClaimsThatOtherPodsOwn(t *testing.T) {
+	yes := true
+	for name, change := range map[string]func(s *State){
+		"its name is not that of a volume of its owner": func(s *State) { s.Claim.OwnerReferences[0].Name = "driver" },
+		"its owner has no ephemeral volume":             func(s *State) { s.ByName = true },
+	} {
+		s := at(there(), claim("milan", func(c *corev1.PersistentVolumeClaim) {
+			c.Name = "job-exec-1"
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", Controller: &yes, BlockOwnerDeletion: &yes}}
+		}))
+		change(&s)
+		s.Backing = created(t, s)
+		s.ByName = false // a virtual kubelet that was restarted has not read the owner
+		step := Next(s)
+		if step.Action != CreateVolume {
+			t.Fatalf("%s: %+v", name, step)
+		}
+		s.Volume, _ = step.Object.(*corev1.PersistentVolume)
+		if !InProvider(s.Volume) {
+			t.Errorf("%s: the volume does not count as data in the provider: %+v", name, s.Volume)
+		}
+		s.Claim.Spec.VolumeName, s.Claim.Status.Phase = s.Volume.Name, corev1.ClaimBound
+		if step := Next(s); step.Action != Nothing || step.Refused != "" {
+			t.Errorf("%s, bound: %+v", name, step)
+		}
+		s.Backing = nil
+		if step := Next(s); step.Refused == "" {
+			t.Errorf("%s, without its backing claim: %+v", name, step)
+		}
 	}
 }
 
@@ -335,7 +423,8 @@ func TestClaimsOfOthersThatWorkAreNotRefused(t *testing.T) {
 			s.Backing = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: claimName}}
 		},
 		"ephemeral": func(s *State) {
-			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes}}
+			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", Controller: &yes, BlockOwnerDeletion: &yes}}
+			s.Claim.Name = "web-scratch"
 		},
 		"here": func(s *State) { s.Place = here() },
 	} {

@@ -113,8 +113,8 @@ func TestADeletedTenantKeepsTheData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProviderOfRome(authv1beta1.TenantActive)
 			controller := true
-			ephemeral := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "scratch", OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: "v1", Kind: "Pod", Name: "of-an-administrator", UID: "2", Controller: &controller},
+			ephemeral := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "of-an-administrator-scratch", OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: "of-an-administrator", UID: "2", Controller: &controller, BlockOwnerDeletion: &controller},
 			}}}
 			for _, err := range []error{p.Create(t.Context(), ephemeral), p.Delete(t.Context(), p.pod)} {
 				if err != nil {

@@ -57,11 +57,13 @@ type RemoteClaims struct {
 	mu sync.Mutex
 	// mounted maps each claim to the pods on virtual nodes that mount it.
 	mounted map[types.NamespacedName]map[types.NamespacedName]bool
+	// byName are the UIDs of claims that look ephemeral, and whose owner has no such volume; see storage.State.
+	byName map[types.NamespacedName]types.UID
 }
 
 // NewRemoteClaims returns RemoteClaims without pods.
 func NewRemoteClaims(opts RemoteOptions) *RemoteClaims {
-	return &RemoteClaims{opts: opts, mounted: map[types.NamespacedName]map[types.NamespacedName]bool{}}
+	return &RemoteClaims{opts: opts, mounted: map[types.NamespacedName]map[types.NamespacedName]bool{}, byName: map[types.NamespacedName]types.UID{}}
 }
 
 // RemoteFacts describe the objects with the name of one claim, in this cluster and in the provider.
@@ -218,7 +220,7 @@ func (r *RemoteClaims) DriverWarning(claim, backing *corev1.PersistentVolumeClai
 	if event.Type != corev1.EventTypeWarning || event.Reason != reasons.ProvisioningFailed {
 		return ""
 	}
-	if storage.Ephemeral(claim) {
+	if api.Ephemeral(claim) {
 		return r.ephemeral(claim, pod, event)
 	}
 	if backing == nil || event.InvolvedObject.UID != backing.UID || !slices.Contains(storage.UIDs(claim), storage.BackingUID(backing)) ||
@@ -277,7 +279,7 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	s := storage.State{UID: uid, Place: storage.Place{
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
 	}}
-	s.Classes = r.classes()
+	s.Classes, s.ByName = r.classes(), r.isByName(f)
 	owner := false
 	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {
 		s.Volume = volume // the UID in its claimRef is that of the claim
@@ -312,7 +314,7 @@ func (r *RemoteClaims) node(name string) *corev1.Node {
 	}}}
 }
 
-// Refresh reads the virtual volumes of the claims from the API server.
+// Refresh reads the virtual volumes of the claims, and the pod that owns the claim, from the API server.
 func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, f *RemoteFacts) error {
 	var problems []error
 	for _, uid := range r.uids(f) {
@@ -326,5 +328,32 @@ func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, f *Remot
 			r.opts.Virtual.Wrote(volume)
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, r.readOwner(ctx, here, f))...)
+}
+
+// readOwner reads the pod that owns a claim which looks ephemeral. If the pod is gone, Kubernetes deletes the claim as well.
+func (r *RemoteClaims) readOwner(ctx context.Context, here client.Reader, f *RemoteFacts) error {
+	byName := false
+	if f.Claim != nil && api.Ephemeral(f.Claim) {
+		owner := types.NamespacedName{Namespace: f.Claim.Namespace, Name: metav1.GetControllerOf(f.Claim).Name}
+		pod := &corev1.Pod{}
+		if err := here.Get(ctx, owner, pod); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading Pod %s, the owner of PersistentVolumeClaim %s: %w", owner, f.Key, err)
+		} else if err == nil {
+			byName = !api.EphemeralOf(f.Claim, pod)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.byName, f.Key); byName {
+		r.byName[f.Key] = f.Claim.UID
+	}
+	return nil
+}
+
+// isByName reports whether the last Refresh found that the owner of the claim has no ephemeral volume of that name.
+func (r *RemoteClaims) isByName(f *RemoteFacts) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return f.Claim != nil && r.byName[f.Key] == f.Claim.UID
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -223,6 +224,37 @@ func TestClaimsOfMovesAreVouchedFor(t *testing.T) {
 		f.Claim = said
 		if step := s.waits(f); there == stranger && !strings.Contains(step.Refused, "does not belong to this claim") {
 			t.Errorf("%+v", step)
+		}
+	}
+}
+
+// TestTheOwnerOfAClaimIsRead: a claim of a pod looks ephemeral. Only the pod shows whether it mounts the claim by name.
+func TestTheOwnerOfAClaimIsRead(t *testing.T) {
+	yes := true
+	for name, test := range map[string]struct {
+		volumes []corev1.Volume
+		want    storage.Action
+	}{
+		"ephemeral": {[]corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}, storage.CreateVolume},
+		"by name": {[]corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "job-scratch"},
+		}}}, storage.CreateBacking},
+	} {
+		s := newStoring(t)
+		claim := classClaim("milan-a")
+		claim.Name = "job-scratch"
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", UID: "p1", Controller: &yes, BlockOwnerDeletion: &yes}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job", UID: "p1"}, Spec: corev1.PodSpec{Volumes: test.volumes}}
+		f := remoteFacts(claim, nil, true)
+		f.Key.Name = claim.Name
+		if step := s.Next(f); !step.Confirm {
+			t.Fatalf("%s: the owner is not read before %s", name, step.Action)
+		}
+		if err := s.Refresh(t.Context(), fake.NewClientBuilder().WithObjects(pod).Build(), f); err != nil {
+			t.Fatal(err)
+		}
+		if step := s.Next(f); step.Action != test.want {
+			t.Errorf("%s: %s, want %s", name, step.Action, test.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -55,7 +56,7 @@ func (s *State) refusal() Step {
 	case s.volume(claim.Spec.VolumeName) == nil:
 		return fail("%s has volume %s, which is not one of StorageClass liqo (provisioner %s): only those can be moved",
 			called, claim.Spec.VolumeName, storage.Provisioner)
-	case storage.Ephemeral(claim):
+	case api.Ephemeral(claim):
 		return fail("%s belongs to an ephemeral volume, and ends with its pod: delete the pod and create it on node %s", called, s.Node)
 	case s.node(s.Node) == nil:
 		return fail("--target-node %s: there is no such node: name one of %s", s.Node, strings.Join(s.nodeNames(), ", "))

@@ -59,7 +59,8 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 		"of another": {func(s *State) { s.Volumes[0].Annotations = nil }, []string{"volume pvc-u1", "StorageClass liqo"}},
 		"ephemeral": {func(s *State) {
 			yes := true
-			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "db-0", Controller: &yes}}
+			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "db-0", Controller: &yes, BlockOwnerDeletion: &yes}}
+			s.Claim.Name = "db-0-data"
 		}, []string{"ephemeral volume", "delete the pod"}},
 		"no node":       {func(s *State) { s.Node = "milano" }, []string{"--target-node milano: there is no such node", "n1, n2, milan, milan-2, naples"}},
 		"being deleted": {func(s *State) { s.Claim.DeletionTimestamp = &metav1.Time{} }, []string{"is being deleted"}},
