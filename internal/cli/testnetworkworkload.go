@@ -25,6 +25,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // Names of the test's objects, and related constants:
@@ -222,12 +223,30 @@ func takesPods(node *corev1.Node) bool {
 	})
 }
 
+// unreachableLimit is how long a provider may be unreachable until the test ends. Providers are unreachable for seconds while a gateway is replaced.
+const unreachableLimit = 20 * time.Second
+
+// unreachableError says that a test server is not ready because its provider, or the network to it, is unreachable.
+type unreachableError struct{ pod, cluster string }
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("the network does not work everywhere: cluster %s, or the network to it, is unreachable, so pod %s there is not ready: liqoctl doctor says why", e.cluster, e.pod)
+}
+
 // settled waits until all pods run and all clusters know all addresses. It returns the facts for the checks.
 func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 	step := t.consumer.Start("Waiting for the test servers")
 	defer step.End()
+	var since time.Time // when the provider of a test server was first found unreachable
 	for {
 		world, why, err := t.gather(ctx)
+		if unreachable, is := errors.AsType[*unreachableError](err); !is {
+			since = time.Time{}
+		} else if why, err = unreachable.Error(), nil; since.IsZero() {
+			since = time.Now()
+		} else if time.Since(since) > unreachableLimit {
+			return nil, unreachable
+		}
 		if err == nil && why == "" {
 			step.Done("%d test servers run, and all clusters know them", len(world.replicas))
 			return world, nil
@@ -254,6 +273,9 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil {
 			world.replicas[pod.Name] = pod.Labels[testClusterLabel]
+		}
+		if pod.Labels[kinds.LabelRemoteUnavailable] == api.True {
+			return nil, "", &unreachableError{pod: pod.Name, cluster: pod.Labels[testClusterLabel]}
 		}
 		if !podReady(&pod) {
 			why = fmt.Sprintf("pod %s is not ready, %s", pod.Name, orDefault(podTrouble(&pod), "phase "+string(pod.Status.Phase)))

@@ -27,6 +27,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // fakeCluster is an API server in memory with these objects.
@@ -102,6 +103,19 @@ func TestTestedWorld(t *testing.T) {
 	create(service.DeepCopy())
 	missing("has 0 ready endpoints, and has to have 2")
 	create(testedSlice("m=10.1.0.1", "r=10.72.0.1"))
+
+	unavailable := testedPodObject("m", true, replica("milan"))
+	unavailable.Labels[kinds.LabelRemoteUnavailable] = "true"
+	if err := rome.Update(t.Context(), unavailable); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run.gather(t.Context()); err == nil || !strings.Contains(err.Error(), "the network does not work everywhere: cluster milan") {
+		t.Errorf("milan is unreachable: %v", err)
+	}
+	delete(unavailable.Labels, kinds.LabelRemoteUnavailable)
+	if err := rome.Update(t.Context(), unavailable); err != nil {
+		t.Fatal(err)
+	}
 
 	world, why, err := run.gather(t.Context())
 	if err != nil || why != "" {
