@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,8 +132,23 @@ func ServiceProblem(local *corev1.Service, o ServiceOptions) error {
 		_, err := externalName(local.Spec.ExternalName, o.Destination, o.RemoteNamespace)
 		return err
 	case corev1.ServiceTypeLoadBalancer:
-		return uncopied(resourceServices, local, o.CopyOptions)
+		return errors.Join(uncopied(resourceServices, local, o.CopyOptions), boundToNodes(&local.Spec, o.Destination))
 	default:
-		return nil
+		return boundToNodes(&local.Spec, o.Destination)
 	}
+}
+
+// boundToNodes returns an error about a field by which a Service leads clients only to pods on the node that receives the request. No node of this cluster runs a
+// pod of the provider, and no node there runs a pod of this cluster.
+func boundToNodes(s *corev1.ServiceSpec, destination string) error {
+	var problems []error
+	if s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && (s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer) {
+		problems = append(problems, fmt.Errorf("spec.externalTrafficPolicy Local leads clients outside of the clusters only to pods on the node that receives the request, so through "+
+			"this cluster they do not reach pods in cluster %[1]s, and through cluster %[1]s no pods here: set it to Cluster, or run pods of the Service in each cluster that receives requests", destination))
+	}
+	if s.InternalTrafficPolicy != nil && *s.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
+		problems = append(problems, fmt.Errorf("spec.internalTrafficPolicy Local leads each client only to pods on its own node, so clients here do not reach pods in cluster %[1]s, and "+
+			"clients there no pods here: set it to Cluster, or run pods of the Service on each node with clients", destination))
+	}
+	return errors.Join(problems...)
 }

@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -307,5 +308,31 @@ func TestMergeService(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestServicesThatAreBoundToNodes: a Warning names the field by which clients do not reach pods of the other cluster.
+func TestServicesThatAreBoundToNodes(t *testing.T) {
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	for name, test := range map[string]struct {
+		spec corev1.ServiceSpec
+		want []string
+	}{
+		"a load balancer":         {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: "Local"}, []string{"spec.externalTrafficPolicy Local", "cluster milan", "set it to Cluster"}},
+		"a node port":             {corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ExternalTrafficPolicy: "Local"}, []string{"spec.externalTrafficPolicy Local"}},
+		"clients inside":          {corev1.ServiceSpec{InternalTrafficPolicy: &local}, []string{"spec.internalTrafficPolicy Local", "set it to Cluster"}},
+		"both":                    {corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ExternalTrafficPolicy: "Local", InternalTrafficPolicy: &local}, []string{"spec.externalTrafficPolicy", "spec.internalTrafficPolicy"}},
+		"policy Cluster":          {corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: "Cluster"}, nil},
+		"no clients from outside": {corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}, nil},
+	} {
+		err := ServiceProblem(&corev1.Service{Spec: test.spec}, ServiceOptions{CopyOptions: CopyOptions{Destination: "milan"}})
+		if (err != nil) != (test.want != nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, part := range test.want {
+			if err != nil && !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v, want %q", name, err, part)
+			}
+		}
 	}
 }
