@@ -188,7 +188,7 @@ func setupNetwork(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupStorage(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return storagecontrollers.Setup(mgr, storagecontrollers.Options{
-		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace, Namespace: opts.StorageNamespace, RealClass: opts.RealStorageClass,
+		ClusterID: opts.ClusterID, Namespace: opts.StorageNamespace, RealClass: opts.RealStorageClass,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 	})
 }

@@ -1,10 +1,12 @@
 package offload
 
 import (
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 )
@@ -43,6 +45,38 @@ func KeepLocal(pod *corev1.Pod, runtimeClass string) bool {
 		return false
 	}
 	return restrict(pod, []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)})
+}
+
+// NodesOfDaemonSetPod returns the names of the nodes for which a pod of a DaemonSet was created. Their controller names the node of each pod in its affinity.
+func NodesOfDaemonSetPod(pod *corev1.Pod) []string {
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	var names []string
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn {
+				names = append(names, field.Values...)
+			}
+		}
+	}
+	return names
+}
+
+// RefuseDaemonSetPod returns why a new pod of a DaemonSet is kept off its node, empty if it is not. Pods of real nodes are never refused. A virtual node only
+// gets the pods that ask for virtual nodes, and none while it is cordoned: a drain would not end.
+func RefuseDaemonSetPod(pod *corev1.Pod, node *corev1.Node, runtimeClass string) string {
+	switch {
+	case node.Labels[api.LabelType] != api.TypeVirtualNode:
+		return ""
+	case !asksForVirtualNodes(pod, runtimeClass):
+		return fmt.Sprintf("pods of DaemonSets are kept off virtual node %s: exclude label %s=%s in the node affinity of the template (which also happens when it is "+
+			"applied again), or annotate the template with %s=%s", node.Name, api.LabelType, api.TypeVirtualNode, AnnotationRunOnVirtualNodes, api.True)
+	case node.Spec.Unschedulable:
+		return fmt.Sprintf("virtual node %s is cordoned: pods of DaemonSets do not come back to it", node.Name)
+	}
+	return ""
 }
 
 func asksForVirtualNodes(pod *corev1.Pod, runtimeClass string) bool {

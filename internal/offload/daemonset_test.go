@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,6 +87,34 @@ func TestPodsThatMustNotBeOffloadedStayLocal(t *testing.T) {
 		}
 		if KeepLocal(&test.pod, "liqo") {
 			t.Errorf("%s: twice is not once", name)
+		}
+	}
+}
+
+// TestDaemonSetPodsAreKeptOffVirtualNodes: a pod of a DaemonSet is refused for a virtual node, unless it asks for one and the node is not cordoned.
+func TestDaemonSetPodsAreKeptOffVirtualNodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		virtual, cordoned, asks bool
+		says                    string
+	}{
+		"real":                     {},
+		"real, cordoned":           {cordoned: true},
+		"virtual":                  {virtual: true, says: "kept off virtual node milan"},
+		"virtual, cordoned":        {virtual: true, cordoned: true, says: "kept off virtual node milan"},
+		"asked for":                {virtual: true, asks: true},
+		"asked for, and cordoned":  {virtual: true, cordoned: true, asks: true, says: "virtual node milan is cordoned"},
+		"asked for, and it is not": {asks: true},
+	} {
+		pod, node := &corev1.Pod{}, &corev1.Node{}
+		node.Name, node.Spec.Unschedulable = "milan", test.cordoned
+		if test.virtual {
+			node.Labels = map[string]string{api.LabelType: api.TypeVirtualNode}
+		}
+		if test.asks {
+			pod.Annotations = map[string]string{AnnotationRunOnVirtualNodes: api.True}
+		}
+		if got := RefuseDaemonSetPod(pod, node, "liqo"); (got == "") != (test.says == "") || !strings.Contains(got, test.says) {
+			t.Errorf("%s: %q, want %q", name, got, test.says)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"liqo.io/liqo/internal/install"
 )
 
 // TestConsumerRolesStayNarrow: the roles of peers are written by hand. This is the complete list of their write permissions.
@@ -372,5 +374,45 @@ func TestTokensTakeMoreRights(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rights with tokens and not without (-want +got):\n%s", diff)
+	}
+}
+
+// TestPoliciesHaveNoBuiltInParameterKind renders the chart with all values of testdata/samples.yaml, each that
+// is a boolean by itself. An API server stops the informer of a built-in parameter
+// kind with the last policy that uses it, and does not start it again. After an uninstallation, policies of that kind would deny everything until a restart.
+func TestPoliciesHaveNoBuiltInParameterKind(t *testing.T) {
+	chart, err := Chart("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := testdata(t, "base.yaml")
+	all, policies := []map[string]any{parse(t, minimal), base}, 0
+	set := base
+	for key, sample := range testdata(t, "samples.yaml") {
+		if given, _ := sample.(map[string]any); given["in"] != nil {
+			sample = given["value"]
+		}
+		if _, toggle := sample.(bool); toggle { // alone, because it may disable others
+			all = append(all, install.Merge(base, under(key, sample)))
+		} else {
+			set = install.Merge(set, under(key, sample))
+		}
+	}
+	all = append(all, set)
+	for _, values := range all {
+		for name, text := range templates(t, chart, values) {
+			for document := range strings.SplitSeq(text, "\n---\n") {
+				if !strings.Contains(document, "\nkind: ValidatingAdmissionPolicy\n") {
+					continue
+				}
+				policies++
+				if _, kind, found := strings.Cut(document, "paramKind:"); found && !strings.Contains(strings.SplitN(kind, "kind:", 2)[0], "liqo.io/") {
+					t.Errorf("%s: a policy has a built-in parameter kind:%.60s", name, kind)
+				}
+			}
+		}
+	}
+	if policies == 0 {
+		t.Error("the chart has no policy: this test checks nothing")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -23,18 +24,18 @@ import (
 func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 	config := apitest.APIServer(t)
 	admin := apitest.Client(t, config)
-	namespace(t, admin, "liqo", nil)
-	namespace(t, admin, "shop-rome", map[string]string{api.LabelRemoteClusterID: "rome"})
+	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop-rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}, Annotations: map[string]string{storage.AnnotationDefaultClass: "standard"},
+	}}
+	if err := admin.Create(t.Context(), remote); err != nil {
+		t.Fatal(err)
+	}
 	vals := values()
 	vals["offloading"] = map[string]any{"podPolicy": map[string]any{"storageClasses": []any{"fast"}}}
-	for _, object := range chart(t, vals, "ConfigMap", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
+	for _, object := range chart(t, vals, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole") {
 		if err := admin.Create(t.Context(), object); err != nil {
 			t.Fatalf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
 		}
-	}
-	classes := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-storage-classes"}}
-	if err := admin.Patch(t.Context(), classes, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"default":"standard"}}`))); err != nil {
-		t.Fatal(err)
 	}
 	ref, subjects := offload.RemoteNamespaceRights("rome")
 	twin := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "twin"}, RoleRef: ref, Subjects: subjects}
@@ -69,7 +70,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		if err := rome.Create(t.Context(), stray, client.DryRunAll); err == nil {
 			return errors.New("not yet")
 		}
-		return rome.Create(t.Context(), right, client.DryRunAll) // fails until the policy knows the accepted classes
+		return rome.Create(t.Context(), right, client.DryRunAll)
 	})
 	for what, row := range map[string]struct {
 		claim *pvc
@@ -129,6 +130,20 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 			t.Errorf("the life of a claim: %v", err)
 		}
 	}
+	// A consumer can't grant itself a class by the annotation of its namespace.
+	if err := rome.Patch(t.Context(), remote.DeepCopy(), annotate(storage.AnnotationDefaultClass, `"manual"`)); !apierrors.IsForbidden(err) {
+		t.Errorf("a consumer changes the default class: %v", err)
+	}
+	// The API server follows the annotation.
+	if err := admin.Patch(t.Context(), remote, annotate(storage.AnnotationDefaultClass, `""`)); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, within, "the former default class to be refused", func() error {
+		if err := rome.Create(t.Context(), claim("standard", nil), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the claim: %v", err)
+		}
+		return rome.Create(t.Context(), claim("fast", nil), client.DryRunAll)
+	})
 	// The fields that no claim may be created with can't be set later either, and marks of the provider stay.
 	for what, row := range map[string]struct{ patch, says string }{
 		"a volume":    {`{"spec":{"volumeName":"pv-0"}}`, "spec.volumeName of a claim is refused"},

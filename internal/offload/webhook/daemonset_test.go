@@ -2,11 +2,15 @@ package webhook
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,21 +49,35 @@ func TestDaemonSetReviews(t *testing.T) {
 	}
 }
 
-// TestDaemonSetPolicyOnAPIServer creates pods as the DaemonSet controller does.
-func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
+// TestDaemonSetPodsOnAPIServer creates pods as the DaemonSet controller does.
+func TestDaemonSetPodsOnAPIServer(t *testing.T) {
 	c := apitest.Client(t, apitest.APIServer(t))
-	each := func(do func(policy client.Object) error) {
+	handler := daemonSetPods{live: c, decoder: admission.NewDecoder(kube.NewScheme()), runtimeClass: "liqo"}
+	install := func() *admissionregistrationv1.MutatingWebhookConfiguration {
 		t.Helper()
-		for _, policy := range chart(t, values(), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") {
-			if strings.HasPrefix(policy.GetName(), "liqo-daemonset") {
-				if err := do(policy); err != nil {
-					t.Fatal(err)
-				}
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		for _, object := range chart(t, values(), "MutatingWebhookConfiguration") {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, configuration); err != nil {
+				t.Fatal(err)
 			}
 		}
+		configuration.Webhooks = slices.DeleteFunc(configuration.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+			return *w.ClientConfig.Service.Path != PathDaemonSetPod
+		})
+		if len(configuration.Webhooks) != 1 {
+			t.Fatalf("%d webhooks have the path %s", len(configuration.Webhooks), PathDaemonSetPod)
+		}
+		server := httptest.NewTLSServer(&admission.Webhook{Handler: handler})
+		t.Cleanup(server.Close)
+		configuration.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{
+			URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}
+		if err := c.Create(t.Context(), configuration); err != nil {
+			t.Fatal(err)
+		}
+		return configuration
 	}
-	install := func(policy client.Object) error { return c.Create(t.Context(), policy) }
-	each(install)
+	installed := install()
 	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
 	for _, node := range []*corev1.Node{virtual, {ObjectMeta: metav1.ObjectMeta{Name: "real"}}} {
 		if err := c.Create(t.Context(), node); err != nil {
@@ -73,6 +91,7 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 				{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: &yes},
 			}},
 			Spec: corev1.PodSpec{
+				Tolerations:                  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 				AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "agent", Image: "agent:1"}},
 				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}},
@@ -85,7 +104,7 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 		return c.Create(t.Context(), pod)
 	}
 	asking := func(p *corev1.Pod) { p.Annotations = map[string]string{"liqo.io/run-on-virtual-nodes": "true"} }
-	apitest.Eventually(t, within, "the policy to be in force", func() error {
+	apitest.Eventually(t, within, "the webhook to be called", func() error {
 		if attempt("milan", nil) == nil {
 			return errors.New("not yet")
 		}
@@ -106,19 +125,19 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
 		}
 	}
+	if err := attempt("no-such-node", nil); err != nil {
+		t.Errorf("on a node that does not exist: %v", err)
+	}
 	before := virtual.DeepCopy()
 	virtual.Spec.Unschedulable = true
 	if err := c.Patch(t.Context(), virtual, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
-	apitest.Eventually(t, within, "the cordon to count", func() error {
-		if err := attempt("milan", asking); err == nil || !strings.Contains(err.Error(), "is cordoned") {
-			return errors.Join(errors.New("not yet"), err)
-		}
-		return nil
-	})
+	if err := attempt("milan", asking); err == nil || !strings.Contains(err.Error(), "is cordoned") {
+		t.Errorf("on a cordoned virtual node: %v", err)
+	}
 	kept := func(node string) error {
-		// The policy never affects pods of real nodes, whatever state the virtual node is in.
+		// The webhook never affects pods of real nodes, whatever state the virtual node is in.
 		if err := attempt("real", nil); err != nil {
 			t.Fatalf("on a real node: %v", err)
 		}
@@ -127,24 +146,16 @@ func TestDaemonSetPolicyOnAPIServer(t *testing.T) {
 		}
 		return nil
 	}
-	again := func(name string) {
-		t.Helper()
-		virtual = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
-		if err := c.Create(t.Context(), virtual); err != nil {
+	// The virtual Node and the installation are deleted, another virtual Node is created, and the installation is back.
+	for _, object := range []client.Object{virtual, installed} {
+		if err := c.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The virtual Node is deleted and recreated.
-	if err := c.Delete(t.Context(), virtual); err != nil {
+	apitest.Eventually(t, within, "the webhook not to be called", func() error { return errors.Join(attempt("real", nil), attempt("milan", nil)) })
+	if err := c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "naples", Labels: virtual.Labels}}); err != nil {
 		t.Fatal(err)
 	}
-	apitest.Eventually(t, within, "the node not to count", func() error { return errors.Join(attempt("real", nil), attempt("milan", nil)) })
-	again("milan")
-	apitest.Eventually(t, within, "the node that came back to count", func() error { return kept("milan") })
-	// The policies are deleted, another virtual Node is created, and the policies are recreated: the API server has to start watching nodes for them again.
-	each(func(policy client.Object) error { return c.Delete(t.Context(), policy) })
-	apitest.Eventually(t, within, "no policy to be in force", func() error { return attempt("milan", nil) })
-	again("naples")
-	each(install)
-	apitest.Eventually(t, within, "the policy that came back to know the new node", func() error { return kept("naples") })
+	install()
+	apitest.Eventually(t, within, "the installation that is back to know the new node", func() error { return kept("naples") })
 }

@@ -2,7 +2,7 @@
 // and a serving certificate, stores them in a Secret, and writes the CA to the webhook configurations of the chart. It renews them well before they
 // expire, without a restart.
 //
-// There are only four webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
+// There are only five webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
 //
 // The controllers of the certificate and of rejected workloads run in each replica, as the webhooks do. They do not use kube.Reconciler: the
 // certificate depends on several objects, and the waker on how long this process has known a NamespaceOffloading.
@@ -35,6 +35,8 @@ const (
 	PathStray = "/mutate/strays"
 	// PathDaemonSet handles new and changed templates of DaemonSets that tolerate virtual nodes.
 	PathDaemonSet = "/mutate/daemonsets"
+	// PathDaemonSetPod handles new pods of DaemonSets that tolerate virtual nodes and do not exclude them.
+	PathDaemonSetPod = "/mutate/daemonset-pods"
 )
 
 // Options configure the webhooks.
@@ -103,6 +105,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	server.Register(PathShadowPod, &admission.Webhook{Handler: shadows})
 	server.Register(PathStray, &admission.Webhook{Handler: strays{decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	server.Register(PathDaemonSet, &admission.Webhook{Handler: daemonSets{decoder: decoder, runtimeClass: opts.RuntimeClass}})
+	server.Register(PathDaemonSetPod, &admission.Webhook{Handler: daemonSetPods{live: mgr.GetAPIReader(), decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	if err := certificates.setup(mgr); err != nil {
 		return err
 	}

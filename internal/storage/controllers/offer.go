@@ -14,14 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
-)
-
-// The ConfigMap with the classes that consumers may name. The chart creates it, and its admission policy liqo-copies-claim reads it.
-const (
-	offeredClasses = "liqo-storage-classes"
-	defaultKey     = "default"
 )
 
 // Offered returns the StorageClasses that this cluster offers to its consumers. configured is the configured class of backing claims, accepted are the names of
@@ -34,27 +29,45 @@ func Offered(ctx context.Context, c client.Reader, configured string, accepted [
 	return storage.Offer(configured, accepted, classes.Items), nil
 }
 
-// offers writes the default offered class to the ConfigMap of the admission policy.
+// offers keeps the name of the default offered class in an annotation of each remote namespace of this cluster, for admission policy liqo-copies-claim.
 type offers struct {
 	client client.Client
-	// live reads from the API server, because the cache has no ConfigMaps.
-	live client.Reader
-	opts Options
+	opts   Options
 }
 
 func (o *offers) setup(mgr ctrl.Manager) error {
-	all := func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.opts.LiqoNamespace, Name: offeredClasses}}}
-	}
 	return kube.NewController(mgr, "storage-classes").
-		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(all)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, namespace client.Object) []reconcile.Request {
+			return ofRemoteNamespace(namespace)
+		})).
+		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(o.remoteNamespaces)).
 		Complete(o)
 }
 
-// Reconcile updates the ConfigMap. If there is none, the admission policy is not installed.
+// ofRemoteNamespace returns the request of a namespace that was created for a consumer, none for other namespaces.
+func ofRemoteNamespace(namespace client.Object) []reconcile.Request {
+	if namespace.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap] == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(namespace)}}
+}
+
+func (o *offers) remoteNamespaces(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list corev1.NamespaceList
+	if err := o.client.List(ctx, &list); err != nil {
+		return nil // can't fail after the start: the cache holds this kind
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, ofRemoteNamespace(&list.Items[i])...)
+	}
+	return out
+}
+
+// Reconcile updates the annotation of one namespace.
 func (o *offers) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	config, err := get(ctx, o.live, &corev1.ConfigMap{}, req.NamespacedName)
-	if err != nil || config == nil {
+	namespace, err := get(ctx, o.client, &corev1.Namespace{}, req.NamespacedName)
+	if err != nil || namespace == nil || len(ofRemoteNamespace(namespace)) == 0 {
 		return reconcile.Result{}, err
 	}
 	offered, err := Offered(ctx, o.client, o.opts.RealClass, nil)
@@ -67,15 +80,15 @@ func (o *offers) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 			standard = class.StorageClassName
 		}
 	}
-	if config.Data[defaultKey] == standard {
+	if namespace.Annotations[storage.AnnotationDefaultClass] == standard {
 		return reconcile.Result{}, nil
 	}
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{defaultKey: standard}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{storage.AnnotationDefaultClass: standard}}})
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("marshalling a patch of ConfigMap %s: %w", req.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("marshalling a patch of namespace %s: %w", req.Name, err)
 	}
-	if err := o.client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("writing the default class to ConfigMap %s: %w", req.NamespacedName, err)
+	if err := o.client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldOwner)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the default class to annotation %s of namespace %s: %w", storage.AnnotationDefaultClass, req.Name, err)
 	}
 	return reconcile.Result{}, nil
 }

@@ -1,8 +1,8 @@
 // Package controllers executes the decisions of package storage for nodes of this cluster. It creates the backing claims and the virtual volumes of claims
 // whose pods are scheduled here, and deletes both according to the reclaim policy. RemoteClaims and Refusals run in virtual kubelets.
 //
-// No controller uses kube.Reconciler, which reconciles one object. A claim is reconciled by its UID, because its volumes may outlive it. And one ConfigMap
-// describes all StorageClasses.
+// No controller uses kube.Reconciler, which reconciles one object and its status. A claim is reconciled by its UID, because its volumes may outlive it. And a
+// remote namespace only gets an annotation.
 package controllers
 
 import (
@@ -36,8 +36,6 @@ import (
 type Options struct {
 	// ClusterID is the ID of this cluster.
 	ClusterID string
-	// LiqoNamespace is the namespace of the installation.
-	LiqoNamespace string
 	// Namespace is the namespace of the backing claims.
 	Namespace string
 	// RealClass is the StorageClass of the backing claims; empty means the default class of the cluster.
@@ -89,7 +87,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, uidIndex, byUID); err != nil {
 		return fmt.Errorf("indexing claims by UID: %w", err)
 	}
-	if err := (&offers{client: mgr.GetClient(), live: mgr.GetAPIReader(), opts: opts}).setup(mgr); err != nil {
+	if err := (&offers{client: mgr.GetClient(), opts: opts}).setup(mgr); err != nil {
 		return err
 	}
 	p := newProvisioner(mgr.GetClient(), mgr.GetAPIReader(), kube.EventRecorder(mgr, "storage"), opts)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 )
@@ -310,21 +311,32 @@ func TestTheWarningOfADriverIsReported(t *testing.T) {
 	}
 }
 
-// TestTheDefaultClassIsOffered: the admission policy learns the default class, and follows it.
+// TestTheDefaultClassIsOffered: each remote namespace gets the default class for the admission policy, and follows it. Other namespaces get nothing.
 func TestTheDefaultClassIsOffered(t *testing.T) {
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: offeredClasses}, Data: map[string]string{"accepted": "fast"}}
-	w := newWorld(t, append(cluster(), config)...)
-	o := &offers{client: w, live: w, opts: Options{LiqoNamespace: "liqo"}}
+	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop-rome", Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/rome", "note": "kept"},
+	}}
+	local := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	w := newWorld(t, append(cluster(), remote, local)...)
+	o := &offers{client: w}
 	offered := func() string {
 		t.Helper()
-		if _, err := o.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(config)}); err != nil {
-			t.Fatal(err)
+		if got := o.remoteNamespaces(t.Context(), nil); len(got) != 1 || got[0].Name != remote.Name {
+			t.Errorf("a StorageClass leads to %v", got)
 		}
-		data := read(w, &corev1.ConfigMap{}, "liqo", offeredClasses).Data
-		return data["accepted"] + " " + data["default"]
+		for _, name := range []string{remote.Name, local.Name} {
+			if _, err := o.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := read(w, &corev1.Namespace{}, "", local.Name).Annotations; len(got) != 0 {
+			t.Errorf("namespace shop has annotations %v", got)
+		}
+		annotations := read(w, &corev1.Namespace{}, "", remote.Name).Annotations
+		return annotations["note"] + " " + annotations[storage.AnnotationDefaultClass]
 	}
 	for range 2 {
-		if got := offered(); got != "fast standard" {
+		if got := offered(); got != "kept standard" {
 			t.Errorf("%q", got)
 		}
 	}
@@ -334,7 +346,7 @@ func TestTheDefaultClassIsOffered(t *testing.T) {
 	standard := read(w, &storagev1.StorageClass{}, "", "standard")
 	standard.Annotations = nil
 	w.change(standard)
-	if got := offered(); got != "fast " {
+	if got := offered(); got != "kept " {
 		t.Errorf("without a default class: %q", got)
 	}
 }
