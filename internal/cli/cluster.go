@@ -311,6 +311,8 @@ type pair struct {
 	// here and there are the tenant namespaces of the peering in the local and in the remote cluster. They are empty until findNamespaces or
 	// ensureNamespaces has found them.
 	here, there string
+	// endsBoth means that the command ends the peerings in both directions, so neither of them keeps what both share.
+	endsBoth bool
 }
 
 // reversed returns the pair for a peering in the other direction.

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/peering"
 )
 
 // answerWithin is how long a provider may take for its first response to a NetworkRequest. A provider with a network responds within
@@ -180,6 +181,22 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 		return nil
 	}
 	return c.allGone(ctx, made, c.Verbose)
+}
+
+// networkStays reports whether the network with a provider has to stay, because the provider uses the local cluster through it and did not request it. It
+// then says so.
+func (c *cluster) networkStays(ctx context.Context, namespace, provider string) (bool, error) {
+	used, err := c.usedBy(ctx, provider)
+	if err != nil || namespace == "" {
+		return false, err
+	}
+	requests, err := c.networkRequests(ctx, namespace)
+	if err != nil || !peering.NetworkStays(used, requests) {
+		return false, err
+	}
+	c.Warn("The network and the identity in cluster %[1]s stay: %[1]s uses resources of %[2]s through the network, which only %[2]s requested. "+
+		"To delete them, run the command again when cluster %[1]s has ended that peering", provider, c.id)
+	return true, nil
 }
 
 // networkRequests returns all NetworkRequests of a tenant namespace, those of the other cluster included.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
@@ -55,6 +56,37 @@ func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
 	for _, request := range []client.Object{first, second} {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); !apierrors.IsNotFound(err) {
 			t.Errorf("NetworkRequest %s is left: %v", request.GetName(), err)
+		}
+	}
+}
+
+// TestNetworkInUseStays: a network that only this cluster requested stays while the other cluster uses this one, and with it the identity.
+func TestNetworkInUseStays(t *testing.T) {
+	request := func(name string, labels map[string]string) client.Object {
+		labels[api.LabelRemoteClusterID] = "milan"
+		return &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: name, Labels: labels}}
+	}
+	ours := request("milan", map[string]string{api.LabelRemoteID: "milan"})
+	theirs := request("copy", map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: "milan"})
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}
+	for name, row := range map[string]struct {
+		objects []client.Object
+		stays   bool
+	}{
+		"the other cluster is no consumer":   {[]client.Object{ours}, false},
+		"the other cluster is a consumer":    {[]client.Object{ours, tenant}, true},
+		"it requested the network, too":      {[]client.Object{ours, theirs, tenant}, false},
+		"only the other cluster requests it": {[]client.Object{theirs, tenant}, false},
+		"an administrator connected it":      {[]client.Object{tenant}, false},
+	} {
+		var said bytes.Buffer
+		c := &cluster{
+			Console: console.New(io.Discard, &said, false), id: "rome",
+			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(row.objects...).Build(),
+		}
+		stays, err := c.networkStays(t.Context(), "tenant-of-milan", "milan")
+		if err != nil || stays != row.stays || stays != strings.Contains(said.String(), "only rome requested") {
+			t.Errorf("%s: it stays: %t, %v, want %t: %s", name, stays, err, row.stays, said.String())
 		}
 	}
 }

@@ -93,6 +93,11 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 			return err
 		}
 	}
+	if !p.endsBoth {
+		if stays, err := p.local.networkStays(ctx, namespace, p.remote.id); err != nil || stays {
+			return err
+		}
+	}
 	// The controllers of both clusters would create a network that was requested again. The withdrawal needs the identity, which unauthenticate deletes.
 	if err := p.withdraw(ctx); err != nil {
 		return err

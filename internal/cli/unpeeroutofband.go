@@ -91,6 +91,7 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 		}
 		if bothWays {
 			back := p.reversed()
+			back.endsBoth = true
 			// Problems in either direction are found before the first change.
 			for _, direction := range []*pair{p, back} {
 				namespace, err := direction.local.findTenantNamespace(ctx, direction.remote.id)
@@ -154,6 +155,9 @@ func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 // resign returns all resources to the provider. Then it lets the local control plane notify the provider that the peering is over.
 func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions, purge string) error {
 	if err := c.releaseResources(ctx, provider, namespace); err != nil {
+		return err
+	}
+	if stays, err := c.networkStays(ctx, namespace, provider); err != nil || stays {
 		return err
 	}
 	if err := c.withdrawNetwork(ctx, namespace, provider); err != nil {

@@ -349,7 +349,7 @@ func (f *NetworkFacts) requested() Object {
 }
 
 // unpeer returns the next step to end the peering. The order lets the peer clean up: resources, network, identity. Nothing is deleted while the peer
-// does not answer. Its pods could not be stopped, and would run twice once they are replaced.
+// does not answer. Its pods could not be stopped, and would run twice once they are replaced. What the peer needs to use this cluster stays until its use ends.
 func (f *Facts) unpeer() Plan {
 	w, plan := f.Wish, Plan{Held: true}
 	id := w.ForeignCluster.Spec.ClusterID
@@ -373,11 +373,16 @@ func (f *Facts) unpeer() Plan {
 	}
 	// A ResourceSlice is deleted as soon as the deletion of its VirtualNode has begun. But the pods have left the peer only when the VirtualNode no
 	// longer exists.
+	stays := !w.lost() && NetworkStays(f.Tenant != nil, f.Network.Requests)
+	requests := objects(w.Requests)
+	if stays {
+		requests = nil
+	}
 	for _, stage := range []struct {
 		kind string
 		all  []Object
 	}{
-		{"ResourceSlice", objects(f.Asked)}, {"VirtualNode", objects(f.VirtualNodes)}, {"NetworkRequest", objects(w.Requests)},
+		{"ResourceSlice", objects(f.Asked)}, {"VirtualNode", objects(f.VirtualNodes)}, {"NetworkRequest", requests},
 	} {
 		if len(stage.all) == 0 {
 			continue
@@ -392,6 +397,9 @@ func (f *Facts) unpeer() Plan {
 	switch {
 	case w.Mapped:
 		return leaving(reasons.ReleasingResources, "waiting for the remote namespaces in cluster %s to be deleted", id)
+	case stays:
+		return leaving(reasons.NetworkInUse, "the resources of cluster %[1]s are released. The network and the Identity stay as long as cluster %[1]s uses resources of this "+
+			"cluster, because only this cluster requested the network", id)
 	case f.Identity == nil || f.Identity.DeletionTimestamp != nil:
 		return leaving(reasons.Resigning, "waiting for the Tenant of this cluster in cluster %s to be deleted", id)
 	}

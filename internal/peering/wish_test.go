@@ -238,6 +238,101 @@ func TestTheNetworkGoesToo(t *testing.T) {
 	}
 }
 
+// side is one of two clusters that may use each other.
+type side struct {
+	*Facts
+	id string
+	// unrequested means that the peering did not request a network: it was established while there was one, or without networking.
+	unrequested bool
+}
+
+// exchange shows each cluster what the other one has: the Tenant of a cluster with an Identity, and the copies of its NetworkRequests.
+func exchange(a, b *side) {
+	for _, pair := range [][2]*side{{a, b}, {b, a}} {
+		provider, consumer := pair[0], pair[1]
+		provider.Tenant = nil
+		provider.Network.Requests = slices.Clone(provider.Wish.Requests)
+		if consumer.Identity == nil && consumer.Wish.Kubeconfig == nil {
+			continue
+		}
+		provider.Tenant = &authv1beta1.Tenant{}
+		for _, request := range consumer.Wish.Requests {
+			request.Labels = map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: consumer.id}
+			provider.Network.Requests = append(provider.Network.Requests, request)
+		}
+	}
+}
+
+// active reports whether the cluster uses resources of the other one, and no step that ends this was taken.
+func (s *side) active() bool {
+	return len(s.VirtualNodes) > 0 && s.VirtualNodes[0].DeletionTimestamp == nil && s.Identity != nil && s.Identity.DeletionTimestamp == nil
+}
+
+// connectedBy reports whether one of the clusters requests the network and has the identity that carries the request to the other one.
+func connectedBy(sides ...*side) bool {
+	return slices.ContainsFunc(sides, func(s *side) bool {
+		live := slices.ContainsFunc(s.Wish.Requests, func(q networkingv1beta1.NetworkRequest) bool { return q.DeletionTimestamp == nil })
+		return live && s.Identity != nil && s.Identity.DeletionTimestamp == nil
+	})
+}
+
+// TestDirectionsKeepTheirNetwork: two clusters use each other, end that and begin again at random moments. While a direction is active, no step of either
+// cluster deletes the last request for the network, or the identity that carries it. When both have ended, nothing is left.
+func TestDirectionsKeepTheirNetwork(t *testing.T) {
+	crt := newHolder(t, Ed25519).certificate(t, ControlPlaneSubject("rome"), time.Hour)
+	kept := 0
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // reproducible worlds
+		var sides []*side
+		for _, id := range []string{"rome", "milan"} {
+			s := &side{Facts: wishing(corev1beta1.PeeringYes), id: id, unrequested: random.IntN(2) == 0}
+			s.Wish.Connectable = !s.unrequested
+			sides = append(sides, s)
+		}
+		turn := func() {
+			t.Helper()
+			s := sides[random.IntN(2)]
+			exchange(sides[0], sides[1])
+			steps := others(crt)
+			if i := random.IntN(2 * len(steps)); i < len(steps) {
+				steps[i](s.Facts)
+				return
+			}
+			before := connectedBy(sides...)
+			plan := PlanWish(s.Facts)
+			obey(s.Facts, &plan)
+			used := sides[0].active() || sides[1].active()
+			if before && used && !connectedBy(sides...) {
+				t.Fatalf("seed %d: %s cuts the network that is in use: %+v", seed, s.id, plan.Condition)
+			}
+			if plan.Condition != nil && plan.Condition.Reason == "NetworkInUse" {
+				kept++
+			}
+		}
+		for range 6 {
+			wish := []corev1beta1.PeeringWish{corev1beta1.PeeringYes, corev1beta1.PeeringNo}[random.IntN(2)]
+			sides[random.IntN(2)].Wish.ForeignCluster.Spec.OutgoingPeeringEnabled = wish
+			for range random.IntN(300) {
+				turn()
+			}
+		}
+		for _, s := range sides {
+			s.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringNo
+		}
+		for range 3000 {
+			turn()
+		}
+		for _, s := range sides {
+			if objects := len(s.Asked) + len(s.VirtualNodes) + len(s.Wish.Requests) + len(s.Wish.ForeignCluster.Finalizers); s.Identity != nil || s.Wish.Kubeconfig != nil || objects > 0 {
+				t.Fatalf("seed %d: %s still has %+v %+v", seed, s.id, s.Facts, s.Wish)
+			}
+		}
+	}
+	if kept == 0 {
+		t.Error("in no world a network had to stay: this test checks nothing")
+	}
+}
+
 // TestAutoTouchesNothing: a ForeignCluster that asks for nothing changes no peering, and shows no condition about one.
 func TestAutoTouchesNothing(t *testing.T) {
 	for _, wish := range []corev1beta1.PeeringWish{"", corev1beta1.PeeringAuto} {

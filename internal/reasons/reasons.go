@@ -174,6 +174,7 @@ const (
 	PeeringEstablished      = "PeeringEstablished"
 	ReleasingResources      = "ReleasingResources"
 	ReleasingNetwork        = "ReleasingNetwork"
+	NetworkInUse            = "NetworkInUse"
 	Resigning               = "Resigning"
 	NotPeered               = "NotPeered"
 )

@@ -178,6 +178,7 @@ func outgoingPeering() []Reason {
 		{PeeringEstablished, cluster, outgoing, "The clusters are peered, and the virtual node is ready."},
 		{ReleasingResources, cluster, outgoing, "The peering ends: the object in the message, or a remote namespace, is being deleted."},
 		{ReleasingNetwork, cluster, outgoing, "The peering ends: the network that was negotiated for it is being deleted."},
+		{NetworkInUse, cluster, outgoing, "The resources are released. The network and the Identity stay until the other cluster no longer uses this one."},
 		{Resigning, cluster, outgoing, "The peering ends: the consumer deletes its Identity, and its Tenant in the provider."},
 		{NotPeered, cluster, outgoing, "This cluster uses no resources of the other cluster."},
 	}
