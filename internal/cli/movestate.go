@@ -45,6 +45,9 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 		return nil, err
 	}
 	v.first = s
+	if err := v.readProtection(ctx, s); err != nil {
+		return nil, err
+	}
 	if s.NeedsOwners() {
 		if err := v.readOwners(ctx, s); err != nil {
 			return nil, err

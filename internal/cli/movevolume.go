@@ -47,6 +47,8 @@ type volumeMove struct {
 	unheard int
 	// first holds the result of the first read, nil before that. Later reads only get the objects that may have changed, by name.
 	first *move.State
+	// protection is what the command knows about the protection of the claim's name while the claim is replaced.
+	protection protection
 }
 
 // moveVolume moves a volume. lines prints the progress as JSON instead of text.

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,6 +60,8 @@ type movedWorld struct {
 	earlier bool
 	// foreign is how many more times the virtual kubelet finds a claim of somebody else in milan.
 	foreign int
+	// ignored means that the API server does not enforce policy liqo-moving-claims.
+	ignored bool
 	// dryRun has the command run with --dry-run.
 	dryRun bool
 	// listed counts the lists of all objects of a kind in the cluster. mu guards it and writes: the command sends several requests at the same time.
@@ -84,7 +87,9 @@ func newMovedWorld(t *testing.T) *movedWorld {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName},
 			Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.PodsLocalAndRemote},
 		},
-		mapOf("milan", "shop"), volume,
+		mapOf("milan", "shop"), volume, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u1", Labels: map[string]string{"app": "db"}},
 			Spec: corev1.PersistentVolumeClaimSpec{
@@ -213,6 +218,19 @@ func (w *movedWorld) bind(ctx context.Context, claim *corev1.PersistentVolumeCla
 	w.must(w.client.Update(ctx, claim))
 }
 
+// refuse refuses a claim as policy liqo-moving-claims does, if it is installed.
+func (w *movedWorld) refuse(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	home := &corev1.Namespace{}
+	w.must(w.client.Get(ctx, client.ObjectKey{Name: claim.Namespace}, home))
+	_, entry, found := strings.Cut(home.Annotations[storage.AnnotationMovingClaims], claim.Name+"=")
+	volume, _, _ := strings.Cut(entry, "/")
+	if !found || w.ignored || claim.Annotations[storage.AnnotationMove] == volume || claim.Spec.VolumeName == volume {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), claim.Name,
+		errors.New("ValidatingAdmissionPolicy 'liqo-moving-claims' with binding 'liqo-moving-claims' denied request"))
+}
+
 // allow counts a write of the command, and fails it if the command is to be dead by now.
 func (w *movedWorld) allow(ctx context.Context) error {
 	w.mu.Lock()
@@ -235,6 +253,14 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 		w.writes, w.limit, w.cancel, w.listed = 0, limit, cancel, map[string]int{}
 		c := interceptor.NewClient(w.client, interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
+					if err := w.refuse(ctx, claim); err != nil {
+						return err
+					}
+				}
+				if len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0 && !w.dryRun {
+					return c.Create(ctx, obj, opts...)
+				}
 				if err := w.allow(ctx); err != nil {
 					return err
 				}
@@ -327,6 +353,11 @@ func (w *movedWorld) at(provider string, volumes int) {
 		if volume.Annotations[storage.AnnotationMove] != "" {
 			w.t.Errorf("volume %s has a record of the move", volume.Name)
 		}
+	}
+	home := &corev1.Namespace{}
+	w.must(w.client.Get(ctx, client.ObjectKey{Name: "shop"}, home))
+	if text := home.Annotations[storage.AnnotationMovingClaims]; text != "" {
+		w.t.Errorf("the namespace has a record of the move: %s", text)
 	}
 	if len(all.Items) != volumes {
 		w.t.Errorf("%d volumes, want %d", len(all.Items), volumes)

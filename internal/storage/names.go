@@ -61,6 +61,14 @@ const AnnotationAhead = "storage.liqo.io/move-ahead"
 // AnnotationDefaultClass, on a remote namespace of a consumer, is the class that this cluster offers as the default. Admission policy liqo-copies-claim reads it.
 const AnnotationDefaultClass = "storage.liqo.io/default-class"
 
+// AnnotationMovingClaims on a namespace lists the claims whose data is being moved, as CLAIM=VOLUME/NODE separated by commas: the volume that has the data, and
+// the target node. Policy PolicyMovingClaims refuses every other new claim of these names. Otherwise the owner of a claim, such as a StatefulSet, would create an
+// empty claim while the move replaces it.
+const (
+	AnnotationMovingClaims = "storage.liqo.io/moving-claims"
+	PolicyMovingClaims     = "liqo-moving-claims"
+)
+
 // retainedCopy is a value of AnnotationRetained.
 const retainedCopy = "copy"
 

@@ -20,6 +20,11 @@ func (w *world) settle(rounds int) {
 		if w.quiet {
 			w.strangersLeave()
 		}
+		if w.quiet || w.r.IntN(2) == 0 {
+			w.seen = w.home
+		}
+		w.recreate()
+		w.replace()
 		w.control()
 		w.bind()
 		w.finish()
@@ -48,6 +53,7 @@ func (w *world) bind() {
 			ref.UID, v.Status.Phase = c.UID, corev1.VolumeBound
 			c.Spec.VolumeName, c.Status.Phase = v.Name, corev1.ClaimBound
 			w.note("claim %s (%s) is bound to %s", c.Name, c.UID, v.Name)
+			w.bound(c, v.Name)
 			w.changed(v)
 			w.changed(c)
 		}

@@ -75,7 +75,7 @@ func (m *move) withoutVolume() (step Step, due bool) {
 		return Step{}, false
 	}
 	if c := m.Claim; c != nil && c.Spec.VolumeName == m.copyName() && c.DeletionTimestamp == nil {
-		return Step{Action: Delete, Object: c, Phase: Preparing, Why: "removing the claim whose volume is gone"}, true
+		return m.remove(Preparing, "removing the claim whose volume is gone"), true
 	}
 	record, live := *m.record, *m.record.Live
 	live.UID, record.Live = "", &live

@@ -355,6 +355,7 @@ func TestErrorsDuringTheStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Volumes[0] = *volume
+		s.protect()
 		s.Deployments[0].UID, s.Deployments[0].Spec.Replicas = "d1", &replicas
 		s.Deployments[0].Annotations = map[string]string{AnnotationStopped: `{"claim":"data","replicas":3}`}
 		return s

@@ -68,6 +68,15 @@ func (s *State) next() Step {
 // forward replaces the claim by one that waits for its data, and then copies the data.
 func (m *move) forward(target *corev1.Node) Step {
 	claim := m.Claim
+	waits := claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name
+	if step, due := m.reserveName(Preparing); due {
+		return step
+	}
+	if claim != nil && claim.DeletionTimestamp == nil && !waits { // before the application is stopped
+		if step, due := m.awaitRefusal(Preparing); due {
+			return step
+		}
+	}
 	if step, due := m.live(target); due {
 		return step
 	}
@@ -116,8 +125,13 @@ func (m *move) unfit(differs []string) Step {
 
 // anew returns the error about a claim that a user recreated during the move. differs lists its wrong fields.
 func (m *move) anew(cannot string, differs []string) Step {
-	return fail("PersistentVolumeClaim %s in namespace %s was recreated during the move and %s: %s. Delete it (kubectl -n %[2]s delete pvc %[1]s), create it "+
-		"again with these values or not at all, and run the command again: the data is kept", m.Name, m.Namespace, cannot, strings.Join(differs, "; "))
+	cure := fmt.Sprintf("It has no volume, so no data depends on it. Delete it (kubectl -n %s delete pvc %s)", m.Namespace, m.Name)
+	if volume := m.Claim.Spec.VolumeName; volume != "" {
+		cure = fmt.Sprintf(`It has volume %s, which may have new data. To keep that, first run kubectl patch pv %[1]s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'. Then stop `+
+			"its pods and remove the claim", volume)
+	}
+	return fail("PersistentVolumeClaim %s in namespace %s (UID %s) was recreated during the move and %s: %s. The data of the move is kept in PersistentVolume %s. %s, and run the command "+
+		"again", m.Name, m.Namespace, m.Claim.UID, cannot, strings.Join(differs, "; "), m.source.Name, cure)
 }
 
 // misfits returns the fields that prevent Kubernetes from binding a claim, which a user recreated during the move, to the old volume.
@@ -164,7 +178,7 @@ func (m *move) withdraw(target *corev1.Node) Step {
 	if step, due := m.sourceUnproven(); due && !m.ahead() { // for the pods of a live move, this was confirmed when they were created
 		return step
 	}
-	return Step{Action: Delete, Object: m.Claim, Phase: Preparing, Why: "replacing the claim"}
+	return m.remove(Preparing, "replacing the claim")
 }
 
 // ending waits until a claim is deleted. Each scheduled pod that mounts the claim delays that, even if the pod has ended. So ending deletes the pods of the
@@ -389,6 +403,9 @@ func (m *move) finish() Step {
 	if step, due := m.copyLost(usable); due {
 		return step
 	}
+	if step, due := m.releaseName(Finishing); due {
+		return step
+	}
 	step := m.note(nil, "keeping the old data in PersistentVolume "+m.source.Name)
 	if next, ok := step.Object.(*corev1.PersistentVolume); ok && !m.record.KeepSource && !m.KeepSource {
 		next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
@@ -412,12 +429,20 @@ func (m *move) back() Step {
 	if step, due := m.tidy(Returning); due {
 		return step
 	}
+	if !m.restored(claim) {
+		if step, due := m.reserveName(Returning); due {
+			return step
+		}
+	}
 	ref := m.source.Spec.ClaimRef
 	switch {
 	case claim != nil && claim.DeletionTimestamp != nil:
 		return m.ending(Returning)
 	case m.restored(claim):
 		if step, due := m.discard(); due {
+			return step
+		}
+		if step, due := m.releaseName(Returning); due {
 			return step
 		}
 		step := m.note(nil, "the claim has its old volume")
@@ -427,7 +452,7 @@ func (m *move) back() Step {
 		step.Phase = Returning
 		return step
 	case claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name && (claim.Spec.VolumeName == "" || m.expects(claim.Spec.VolumeName)):
-		return Step{Action: Delete, Object: claim, Phase: Returning, Why: "removing the claim that waits for its data"}
+		return m.remove(Returning, "removing the claim that waits for its data")
 	case claim != nil && claim.Spec.VolumeName != m.source.Name && len(m.misfits(claim)) > 0:
 		return m.unfit(m.misfits(claim))
 	case ref != nil && ref.UID != "" && (claim == nil || ref.UID != claim.UID):

@@ -90,8 +90,8 @@ func (m *move) missing(node, problem string) Step {
 
 // occupied returns the error about a claim in the target that is not the one of the move.
 func (m *move) occupied(problem string) Step {
-	return m.rejected(problem, fmt.Errorf("--target-node %s: the data of PersistentVolumeClaim %s in namespace %s can't be copied: %s. It stays as it is. Copy what is still "+
-		"needed, delete it there, and run the command again, or cancel the move by moving the claim to the node that has the data", m.record.Node, m.Name, m.Namespace, problem))
+	return m.rejected(problem, fmt.Errorf("--target-node %s: the data of PersistentVolumeClaim %s in namespace %s can't be copied: %s. It stays as it is, because "+
+		"it may have data that is needed. Find out whose it is. Run the command again once no claim there has this name, or cancel the move by moving the claim to the node that has the data", m.record.Node, m.Name, m.Namespace, problem))
 }
 
 // taken reports whether the provider of the target already has another claim of that name. In that case, the move must not replace the claim. With confirmed,
@@ -164,6 +164,8 @@ func (m *move) copyLost(usable bool) (step Step, due bool) {
 		record.Copy, record.Checksum, record.Backing = "", "", ""
 		return m.note(&record, "PersistentVolumeClaim "+m.Name+" in cluster "+m.record.Provider+" is not the one with the copy any more: the data is copied again"), true
 	}
-	return fail("PersistentVolumeClaim %s in cluster %s is not the one with the copy any more, so the old data is kept in PersistentVolume %s. To copy it once more, stop the pods "+
-		"of the claim, delete the claim (kubectl delete pvc %[1]s --namespace %[4]s), and run the command again", m.Name, m.record.Provider, m.source.Name, m.Namespace), true
+	return fail("PersistentVolumeClaim %s in cluster %s is not the one with the copy any more, so the old data is kept in PersistentVolume %s. The claim has "+
+		"PersistentVolume %[4]s, which may have new data. To copy the old data once more, first keep the new one: "+
+		`kubectl patch pv %[4]s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'. Then stop the pods of the claim, remove the claim, and run the command again`, m.Name,
+		m.record.Provider, m.source.Name, m.Claim.Spec.VolumeName), true
 }

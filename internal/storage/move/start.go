@@ -11,6 +11,9 @@ import (
 
 // start returns the first step of a move: it rejects claims that cannot be moved, and writes the record of the move.
 func (s *State) start() Step {
+	if step, due := s.leftover(); due {
+		return step
+	}
 	if step := s.refusal(); step.Err != nil {
 		return step
 	}
@@ -57,7 +60,7 @@ func (s *State) refusal() Step {
 		return fail("%s has volume %s, which is not one of StorageClass liqo (provisioner %s): only those can be moved",
 			called, claim.Spec.VolumeName, storage.Provisioner)
 	case api.Ephemeral(claim):
-		return fail("%s belongs to an ephemeral volume, and ends with its pod: delete the pod and create it on node %s", called, s.Node)
+		return fail("%s belongs to an ephemeral volume, whose data ends with its pod, so it can't be moved: copy what is needed to a claim of its own", called)
 	case s.node(s.Node) == nil:
 		return fail("--target-node %s: there is no such node: name one of %s", s.Node, strings.Join(s.nodeNames(), ", "))
 	case claim.DeletionTimestamp != nil:
@@ -78,11 +81,14 @@ func (s *State) obstacle(node *corev1.Node) Step {
 		return fail("--target-node %s: the node is not Ready: choose another one, or wait", s.Node)
 	case s.Obstacle != "":
 		return fail("--target-node %s: %s", s.Node, s.Obstacle)
+	case s.Unprotected != "":
+		return fail("PersistentVolumeClaim %s in namespace %s can't be moved: %s", s.Name, s.Namespace, s.Unprotected)
 	}
 	for i := range s.Volumes {
 		if v := &s.Volumes[i]; provider != "" && providerOf(v) == provider && storage.VolumeUID(v) != "" && v.Name != s.Claim.Spec.VolumeName {
-			return fail("--target-node %s: cluster %s has older data of a claim of this name, in PersistentVolume %s: release it first, with %s",
-				s.Node, provider, v.Name, storage.Discard(v))
+			return fail("--target-node %s: cluster %s has data of an earlier claim of this name, in PersistentVolume %s: it may be the only copy, so read it first, and copy what is "+
+				"needed. The guide to storage says how to release such a volume",
+				s.Node, provider, v.Name)
 		}
 	}
 	return Step{}

@@ -21,11 +21,23 @@ func bound(changes ...func(*State)) State {
 	s := State{
 		Request: Request{Namespace: shop, Name: claimName, Node: "milan", StorageNamespace: storageNS},
 		Claim:   claim, Nodes: nodes(), Classes: classes(), Volumes: []corev1.PersistentVolume{virtual("pvc-u1", "")},
+		Home: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}, Enforced: true,
 	}
 	for _, change := range changes {
 		change(&s)
 	}
+	s.protect()
 	return s
+}
+
+// protect has the namespace name the move of the state, if there is one.
+func (s *State) protect() {
+	if source := s.underway(); source != nil {
+		if record, err := recordOf(source); err == nil {
+			m := &move{State: s, source: source, record: record}
+			s.Home = m.withEntry(m.entry())
+		}
+	}
 }
 
 func virtual(name, provider string) corev1.PersistentVolume {
@@ -61,7 +73,7 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 			yes := true
 			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "db-0", Controller: &yes, BlockOwnerDeletion: &yes}}
 			s.Claim.Name = "db-0-data"
-		}, []string{"ephemeral volume", "delete the pod"}},
+		}, []string{"ephemeral volume", "can't be moved"}},
 		"no node":       {func(s *State) { s.Node = "milano" }, []string{"--target-node milano: there is no such node", "n1, n2, milan, milan-2, naples"}},
 		"being deleted": {func(s *State) { s.Claim.DeletionTimestamp = &metav1.Time{} }, []string{"is being deleted"}},
 		"mounted":       {mounting(corev1.PodRunning, "n1"), []string{"mounted by pods db-0", "kubectl scale --replicas=0"}},
@@ -69,7 +81,7 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 		"ended":         {mounting(corev1.PodSucceeded, "n1"), []string{"mounted by pods db-0", "delete those that have ended"}},
 		"not ready":     {func(s *State) { s.Nodes[2].Status.Conditions = nil }, []string{"--target-node milan: the node is not Ready"}},
 		"not offloaded": {func(s *State) { s.Obstacle = "no such namespace" }, []string{"--target-node milan: no such namespace"}},
-		"older data":    {func(s *State) { s.Volumes = append(s.Volumes, virtual("pvc-u0", "milan")) }, []string{"older data", "kubectl patch pv pvc-u0"}},
+		"older data":    {func(s *State) { s.Volumes = append(s.Volumes, virtual("pvc-u0", "milan")) }, []string{"data of an earlier claim", "PersistentVolume pvc-u0", "may be the only copy"}},
 		"no record":     {func(s *State) { s.Volumes[0].Annotations[storage.AnnotationMove] = "x" }, []string{"annotation " + storage.AnnotationMove, "pvc-u1"}},
 		"to another node": {func(s *State) {
 			s.Volumes[0].Annotations[storage.AnnotationMove] = `{"node":"naples"}`
@@ -184,6 +196,7 @@ func TestAClaimThatIsDeletedKeepsTheOldData(t *testing.T) {
 	pod.Status.Phase = corev1.PodSucceeded
 	s.Volumes, s.Pods = []corev1.PersistentVolume{*source}, []corev1.Pod{*pod}
 	s.Claim.Spec.VolumeName = ""
+	s.protect()
 	if step := Next(s); step.Action != Delete || step.Object.GetName() != pod.Name {
 		t.Errorf("%+v", step)
 	}
@@ -218,25 +231,25 @@ func TestClaimsCreatedDuringAMove(t *testing.T) {
 		want   string
 	}{
 		"forward, another class": {"milan", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &other },
-			`can't get the data: spec.storageClassName is "fast", and must be "liqo". Delete it`},
+			`can't get the data: spec.storageClassName is "fast", and must be "liqo". The data of the move is kept in PersistentVolume pvc-u1. It has no volume, so no data depends on it. Delete it`},
 		"forward, a volume": {"milan", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "mine" },
-			"can't get the data: spec.volumeName is mine, and must be empty. Delete it"},
+			"It has volume mine, which may have new data. To keep that, first run kubectl patch pv mine"},
 		"back, another class": {"n1", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &other },
-			`can't get its old volume pvc-u1: spec.storageClassName is "fast", and must be "liqo". Delete it`},
+			`can't get its old volume pvc-u1: spec.storageClassName is "fast", and must be "liqo". The data of the move is kept in PersistentVolume pvc-u1. It has no volume, so no data depends on it. Delete it`},
 		"back, too large": {"n1", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
-		}, "can't get its old volume pvc-u1: spec.resources.requests.storage is 2Gi, and must be at most 1Gi. Delete it"},
+		}, "can't get its old volume pvc-u1: spec.resources.requests.storage is 2Gi, and must be at most 1Gi. The data of the move is kept in PersistentVolume pvc-u1. It has no volume"},
 		"back, another access mode and another volume mode": {"n1", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.AccessModes, c.Spec.VolumeMode = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, &block
-		}, "spec.accessModes is [ReadWriteMany], and must be of [ReadWriteOnce]; spec.volumeMode is Block, and must be Filesystem. Delete it"},
-		"back, a volume": {"n1", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "mine" }, "spec.volumeName is mine, and must be empty. Delete it"},
+		}, "spec.accessModes is [ReadWriteMany], and must be of [ReadWriteOnce]; spec.volumeMode is Block, and must be Filesystem. The data of the move is kept in PersistentVolume pvc-u1. It has no volume"},
+		"back, a volume": {"n1", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "mine" }, "It has volume mine, which may have new data. To keep that, first run kubectl patch pv mine"},
 	} {
 		step := Next(anew(row.target, row.change))
 		if step.Err == nil || step.Action != Nothing {
 			t.Errorf("%s: %+v", name, step)
 			continue
 		}
-		for _, part := range []string{"PersistentVolumeClaim data in namespace shop", row.want, "kubectl -n shop delete pvc data"} {
+		for _, part := range []string{"PersistentVolumeClaim data in namespace shop", row.want} {
 			if !strings.Contains(step.Err.Error(), part) {
 				t.Errorf("%s: no %q in: %v", name, part, step.Err)
 			}

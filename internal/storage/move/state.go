@@ -44,6 +44,12 @@ type State struct {
 	Request
 	// Claim is the claim with that name, nil if there is none.
 	Claim *corev1.PersistentVolumeClaim
+	// Home is the namespace of the claim.
+	Home *corev1.Namespace
+	// Enforced means that the API server was seen to refuse claims with that name, except those of the move that the namespace names. Unprotected, if not empty,
+	// says why that is not so, and what to do.
+	Enforced    bool
+	Unprotected string
 	// Volumes are all volumes whose claimRef has, or had, that name.
 	Volumes []corev1.PersistentVolume
 	// Classes are the StorageClasses of this cluster.

@@ -54,6 +54,8 @@ type world struct {
 	deployments  objects[*appsv1.Deployment]
 	statefulSets objects[*appsv1.StatefulSet]
 	acked        string
+	// home is the namespace of the claim. seen is what the API server knows of it when it admits objects, because its cache lags behind.
+	home, seen *corev1.Namespace
 	// told are the pods that were told to finish.
 	told map[types.UID]bool
 	// quiet worlds have no faults.
@@ -69,11 +71,12 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, r: rand.New(rand.NewPCG(seed, 3)), claims: objects[*corev1.PersistentVolumeClaim]{}, volumes: objects[*corev1.PersistentVolume]{},
 		pods: objects[*corev1.Pod]{}, secrets: objects[*corev1.Secret]{}, services: objects[*corev1.Service]{},
 		backing: map[string]map[string]*corev1.PersistentVolumeClaim{}, content: map[types.UID]string{}, quiet: true,
-		deployments: objects[*appsv1.Deployment]{}, statefulSets: objects[*appsv1.StatefulSet]{}, acked: precious, told: map[types.UID]bool{},
+		deployments: objects[*appsv1.Deployment]{}, statefulSets: objects[*appsv1.StatefulSet]{}, told: map[types.UID]bool{},
 	}
 	for _, c := range clusters {
 		w.backing[c] = map[string]*corev1.PersistentVolumeClaim{}
 	}
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}})
 	w.create(userClaim(w.someNode()))
 	w.settle(20)
 	claim := w.claim()
@@ -81,7 +84,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.fatal("the claim is not bound: %+v", claim)
 	}
 	backing := w.backingOf(claim.Spec.VolumeName)
-	w.content[backing.UID] = precious
+	w.content[backing.UID], w.acked = precious, precious
 	mount(backing)
 	w.quiet = false
 	return w
@@ -155,6 +158,8 @@ func (w *world) create(obj storage.Object) {
 	case *corev1.Pod:
 		obj.Status.Phase = corev1.PodPending
 		w.pods[key(obj)] = obj
+	case *corev1.Namespace:
+		w.home, w.seen = obj, obj
 	case *corev1.Secret:
 		w.secrets[key(obj)] = obj
 	case *corev1.Service:
@@ -177,6 +182,8 @@ func (w *world) changed(obj storage.Object) {
 func (w *world) have(obj storage.Object) storage.Object {
 	var out storage.Object
 	switch obj := obj.(type) {
+	case *corev1.Namespace:
+		out = w.home
 	case *corev1.PersistentVolumeClaim:
 		if have := w.claims[key(obj)]; have != nil {
 			out = have
@@ -231,6 +238,8 @@ func (w *world) obey(step Step) {
 	case step.Action == Patch && have != nil && have.GetResourceVersion() == step.Old.GetResourceVersion():
 		w.changed(step.Object)
 		switch obj := step.Object.(type) {
+		case *corev1.Namespace:
+			w.home = obj
 		case *corev1.PersistentVolumeClaim:
 			w.claims[key(obj)] = obj
 		case *corev1.PersistentVolume:
@@ -263,11 +272,12 @@ func (w *world) remove(obj storage.Object) {
 }
 
 // state is what the command reads.
-func (w *world) state(request Request) State {
-	s := State{Request: request, Nodes: nodes(), Classes: classes()}
+func (w *world) state(request Request) (s State) {
+	s = State{Request: request, Nodes: nodes(), Classes: classes(), Home: w.home.DeepCopy()}
 	if c := w.claim(); c != nil {
 		s.Claim = c.DeepCopy()
 	}
+	defer func() { s.Enforced = w.enforces(s) }()
 	for _, v := range sorted(w.volumes) {
 		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == shop && ref.Name == claimName {
 			s.Volumes = append(s.Volumes, *v.DeepCopy())
