@@ -120,7 +120,7 @@ func objectStates(w *doctorWorld) []brokenState {
 				create(w.t, w.client, mapped)
 			},
 			first:    "PersistentVolume pvc-1 of deleted claim db in namespace shop is a retained volume of Liqo, 1Gi in cluster turin",
-			cure:     "copy the data with a pod in namespace shop that has nodeName turin and mounts claim db, unless nobody needs it; then delete it: " + discard,
+			cure:     "read the data with a pod in namespace shop that has nodeName turin and mounts claim db, and copy what is needed; only then release it: " + discard,
 			changing: discard,
 			after:    func() { w.remove(mapped) },
 		},

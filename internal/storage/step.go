@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/excerpt"
 )
 
 // Place is the cluster in which a process creates backing claims.
@@ -218,7 +219,7 @@ func (s *State) foreign(why string) Step {
 // lost decides about a claim whose virtual volume was deleted, or whose volume Liqo did not create. The backing claim may hold data, so it is kept.
 func (s *State) lost() Step {
 	if s.Volume == nil && s.ours() {
-		return refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim, and delete this one",
+		return refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim",
 			VolumeName(s.UID), s.backingName(), s.where())
 	}
 	return Step{Why: "the claim is bound to a volume that Liqo did not create"}
@@ -288,7 +289,7 @@ func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 	case s.backedByPod():
 		return Step{Why: "the claim has its volume"}
 	case !s.ours():
-		return refuse("the backing claim of volume %s, PersistentVolumeClaim %s in %s, was deleted: restore it from a backup, or delete this claim",
+		return refuse("the backing claim of volume %s, PersistentVolumeClaim %s in %s, was deleted or replaced by another one: restore its data from a backup to a new claim",
 			volume.Name, s.backingName(), s.where())
 	case s.Backing.Annotations[AnnotationRetained] == retainedCopy:
 		used := s.Backing.DeepCopy()
@@ -337,10 +338,10 @@ func (s *State) pending() Step {
 	case s.Backing.DeletionTimestamp != nil:
 		return Step{Why: "waiting for the deletion of claim " + s.backingName()}
 	case !s.ours():
-		return refuse("PersistentVolumeClaim %s exists in %s and does not belong to this claim: delete it there, or delete this claim and create it under another name",
-			s.backingName(), s.where())
+		return s.foreignBacking()
 	case s.Backing.Status.Phase == corev1.ClaimLost:
-		return refuse("the volume of PersistentVolumeClaim %s in %s is lost: delete this claim and create it again", s.backingName(), s.where())
+		return refuse("PersistentVolume %s of PersistentVolumeClaim %s in %s does not exist any more: restore it, if it had data that is needed, or use a claim with another name",
+			s.Backing.Spec.VolumeName, s.backingName(), s.where())
 	case s.Place.Cluster == "" && !s.bound():
 		return s.reselect(node)
 	case s.Claim.Annotations[AnnotationMove] != "":
@@ -364,6 +365,20 @@ func (s *State) stuck() bool {
 		(s.Claim.DeletionTimestamp != nil || s.Claim.Annotations[AnnotationMove] != "")
 }
 
+// foreignBacking refuses a claim because the claim at Place with the name of its backing claim was not created for it. That claim may have the data of an earlier
+// claim, so the message names it by its UIDs, and does not advise to delete it. A provider may write any text as UID.
+func (s *State) foreignBacking() Step {
+	whose := "was not created by Liqo"
+	if uid := BackingUID(s.Backing); uid != "" {
+		whose = fmt.Sprintf("was created for an earlier claim (UID %s)", excerpt.Line(string(uid), longestUID))
+	}
+	return refuse("PersistentVolumeClaim %s exists in %s (UID %s) and %s: it may have data that is needed, so it stays as it is. Use a claim with another name. If this claim is to "+
+		"have that data, find out how it was replaced: liqoctl doctor names unfinished moves and retained volumes", s.backingName(), s.where(), excerpt.Line(string(s.Backing.UID), longestUID), whose)
+}
+
+// longestUID is the length of a UID that Kubernetes creates.
+const longestUID = 36
+
 // disown marks a backing claim without data, so that unused deletes it even if it is bound later. Otherwise its storage would stay allocated without a user,
 // and the quota of the claim's namespace would not count it.
 func (s *State) disown() Step {
@@ -383,7 +398,8 @@ func (s *State) backedByPod() bool {
 
 func (s *State) createVolume(why string) Step {
 	if s.Volume != nil {
-		return refuse("PersistentVolume %s exists and was not created by Liqo: delete it", s.Volume.Name)
+		return refuse("PersistentVolume %s exists and was not created by Liqo, so it stays as it is, and the claim gets no volume: find out who created it and which data it has, or "+
+			"use a claim with another name", s.Volume.Name)
 	}
 	return Step{Action: CreateVolume, Object: s.newVolume(), Why: why, Confirm: true}
 }

@@ -350,7 +350,7 @@ func TestRefusals(t *testing.T) {
 			s.Backing.Status.Phase, s.Backing.Spec.VolumeName = corev1.ClaimBound, "real"
 			s.BackingVolume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "real"}}
 			s.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1"}}
-		}), []string{"PersistentVolume pvc-u1 exists", "delete it"}},
+		}), []string{"PersistentVolume pvc-u1 exists", "it stays as it is"}},
 		"lost data": {on(here(), claim("n1"), bound), []string{"PersistentVolumeClaim u1 in namespace liqo-storage", "restore"}},
 		"lost volume": {on(here(), claim("n1"), func(s *State) {
 			s.Backing = created(t, *s)

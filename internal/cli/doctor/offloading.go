@@ -104,7 +104,7 @@ func retained(r *report) {
 		if at := slices.IndexFunc(r.VirtualNodes, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == provider }); at >= 0 {
 			node = r.VirtualNodes[at].Name
 		}
-		r.warn(fmt.Sprintf("copy the data with a pod in namespace %s that has nodeName %s and mounts claim %s, unless nobody needs it; then delete it: %s",
+		r.warn(fmt.Sprintf("read the data with a pod in namespace %s that has nodeName %s and mounts claim %s, and copy what is needed; only then release it: %s",
 			claim.Namespace, node, claim.Name, storage.Discard(volume)), "%s in cluster %s", storage.Describe(volume, nil), provider)
 	}
 }

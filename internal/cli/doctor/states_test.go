@@ -185,7 +185,7 @@ func TestStatesAndCures(t *testing.T) {
 				}}
 			},
 			"warn rome, retained volumes: PersistentVolume pvc-1 of deleted claim data in namespace shop is a retained volume of Liqo, 0 in cluster milan\n",
-			"copy the data with a pod in namespace shop that has nodeName milan and mounts claim data, unless nobody needs it; then delete it: " +
+			"read the data with a pod in namespace shop that has nodeName milan and mounts claim data, and copy what is needed; only then release it: " +
 				`kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
 			func(c *Cluster) { c.Retained = nil },
 		},

@@ -83,7 +83,7 @@ func unprovided(backing *corev1.PersistentVolumeClaim, cluster, message, another
 	if cluster != "" {
 		cluster = " of cluster " + cluster
 	}
-	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: cure the driver, or delete this claim and create it again with accessModes, "+
+	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: cure the driver, or use a new claim with accessModes, "+
 		"a volumeMode and a size that the class has. For another class, %s", excerpt.Line(ptr.Deref(backing.Spec.StorageClassName, ""), longestWarning), cluster, excerpt.Line(message, longestWarning), another)
 }
 

@@ -222,7 +222,7 @@ func TestClaimsOfMovesAreVouchedFor(t *testing.T) {
 			t.Errorf("%s: %q, %q", there.UID, uid, problem)
 		}
 		f.Claim = said
-		if step := s.waits(f); there == stranger && !strings.Contains(step.Refused, "does not belong to this claim") {
+		if step := s.waits(f); there == stranger && !strings.Contains(step.Refused, "it may have data that is needed, so it stays as it is") {
 			t.Errorf("%+v", step)
 		}
 	}
