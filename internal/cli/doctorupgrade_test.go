@@ -70,7 +70,7 @@ func upgradeStates() []upgradeState {
 		{
 			"a process was killed while it changed the installation",
 			func(u *upgradeWorld) {
-				holder, lasts, then := "liqoctl-on-a-laptop", int32(60), metav1.NewMicroTime(time.Now().Add(-time.Hour))
+				holder, lasts, then := "liqoctl-on-a-laptop", int32(1), metav1.NewMicroTime(time.Now().Add(-time.Hour))
 				create(u.t, u.c, &coordinationv1.Lease{ObjectMeta: in(install.LockName), Spec: coordinationv1.LeaseSpec{
 					HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &then, RenewTime: &then,
 				}})
