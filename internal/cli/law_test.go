@@ -74,7 +74,9 @@ func (w *world) in(t *testing.T, at worldSnapshot, command string, prepare func(
 				}
 			}
 		}()
+		began := time.Now()
 		ran.code, ran.out, ran.said = w.run(ctx, command)
+		ran.took = time.Since(began)
 		cancel()
 		<-done
 		ran.seen, ran.wrote, ran.changes, ran.left = w.seen, w.wrote, w.changes, w.snapshot()
@@ -85,6 +87,7 @@ func (w *world) in(t *testing.T, at worldSnapshot, command string, prepare func(
 type ranCommand struct {
 	code      int
 	out, said string
+	took      time.Duration
 	seen      []string
 	wrote     int      // changes that a server made
 	changes   []string // as the command's journal has them

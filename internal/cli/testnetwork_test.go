@@ -13,11 +13,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
 )
 
 // TestReportOfChecks: a check is repeated until it succeeds. A check that never succeeds is named, and is the last one with fail-fast.
@@ -186,5 +189,20 @@ func TestRemovedServersAreNotLeft(t *testing.T) {
 		if ran.code != 1 || ran.wrote == 0 || strings.Contains(ran.said, "Applied before the failure") != left || stays != left {
 			t.Errorf("with %q: code %d, %d changes, something is left: %t, in %s", flag, ran.code, ran.wrote, stays, ran.said)
 		}
+	}
+}
+
+// TestTheTimeoutEndsTestNetwork: test network ends exactly after its timeout if the test servers do not start, and the error says what it waited for.
+func TestTheTimeoutEndsTestNetwork(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
+	ran := w.in(t, peered, "test network --basic --image none:1 --timeout 15s --remote-kubeconfigs %milan --kubeconfig %rome", func() {
+		create(t, w.clusters["milan"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: testNamespaceOf("rome"), Labels: map[string]string{api.LabelRemoteClusterID: "rome"}, // created for the NamespaceOffloading
+		}})
+	})
+	if ran.code != 1 || ran.took != 15*time.Second || !strings.Contains(ran.said, "the test servers: timed out (--timeout), last seen: cluster rome has no pod in the host network") {
+		t.Errorf("it ended with code %d after %v: %s", ran.code, ran.took, ran.said)
 	}
 }

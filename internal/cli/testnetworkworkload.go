@@ -238,7 +238,7 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 	step := t.consumer.Start("Waiting for the test servers")
 	defer step.End()
 	var since time.Time // when the provider of a test server was first found unreachable
-	for {
+	for last := ""; ; {
 		world, why, err := t.gather(ctx)
 		if unreachable, is := errors.AsType[*unreachableError](err); !is {
 			since = time.Time{}
@@ -254,10 +254,16 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 		if err != nil && ctx.Err() == nil && !transient(err) {
 			return nil, err
 		}
-		step.Update("Waiting for the test servers: %s", why)
+		switch { // a read that the end of ctx interrupted has no news
+		case why != "":
+			last = why
+		case ctx.Err() == nil:
+			last = err.Error()
+		}
+		step.Update("Waiting for the test servers: %s", last)
 		select {
 		case <-ctx.Done():
-			return nil, t.consumer.waited(ctx.Err(), ctx.Err(), "the test servers", why)
+			return nil, t.consumer.waited(ctx.Err(), ctx.Err(), "the test servers", last)
 		case <-time.After(retryPause):
 		}
 	}
