@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -239,12 +240,13 @@ func (p *collector) workloads() {
 
 // retained reads the volumes of deleted claims whose data is in a provider. Without a remote namespace there is no data.
 func (p *collector) retained() {
-	if len(p.VirtualNodes) == 0 {
-		return
-	}
 	var volumes corev1.PersistentVolumeList
 	p.read("PersistentVolumes of Liqo", &volumes, client.MatchingLabels{storage.LabelVirtual: api.True})
 	all := volumes.Items
+	p.moves(all)
+	if len(p.VirtualNodes) == 0 {
+		return
+	}
 	kept := slices.DeleteFunc(slices.Clone(all), func(v corev1.PersistentVolume) bool { return !storage.Retained(&v, all) })
 	if len(kept) == 0 {
 		return
@@ -254,6 +256,18 @@ func (p *collector) retained() {
 	p.Retained = slices.DeleteFunc(kept, func(v corev1.PersistentVolume) bool {
 		return !offload.HasRemoteNamespace(maps.Items, v.Labels[api.LabelRemoteClusterID], storage.ReservedFor(&v).Namespace)
 	})
+}
+
+// moves collects the volumes with the data of unfinished moves, and reads their claims.
+func (p *collector) moves(volumes []corev1.PersistentVolume) {
+	p.Claims = map[types.NamespacedName]bool{}
+	for i := range volumes {
+		if _, moves := storage.MoveTarget(&volumes[i]); moves {
+			p.Moves = append(p.Moves, volumes[i])
+			key := storage.ReservedFor(&volumes[i])
+			p.Claims[key] = p.get("PersistentVolumeClaim", key, &corev1.PersistentVolumeClaim{})
+		}
+	}
 }
 
 // parts reads the workloads of the installation and of its peerings, and their leases.

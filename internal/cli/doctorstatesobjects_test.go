@@ -10,6 +10,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/storage"
 )
 
 // objectStates are the faults of objects that people created: one too many, or one that points nowhere.
@@ -22,6 +23,7 @@ func objectStates(w *doctorWorld) []brokenState {
 	mapped := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: inTurin("turin"), Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop"}},
 	}
+	moved := volumeOf("2", "shop", "moved", "turin").(*corev1.PersistentVolume)
 	const discard = `kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`
 	return []brokenState{
 		{
@@ -108,6 +110,19 @@ func objectStates(w *doctorWorld) []brokenState {
 			},
 			first: "IP cache in namespace shop: OfPeer, 10.60.0.9 is an address of cluster turin",
 			cure:  "kubectl -n shop delete ips.ipam.liqo.io cache",
+		},
+		{
+			name: "a move of a volume is unfinished",
+			how:  "a volume has the record of a move, and its claim does not exist",
+			begin: func() {
+				moved.Annotations[storage.AnnotationMove] = `{"node":"turin"}`
+				create(w.t, w.client, moved)
+			},
+			first: "the move of PersistentVolumeClaim moved in namespace shop is unfinished: its data is in PersistentVolume pvc-2, and the claim does not exist",
+			cure:  "liqoctl move volume moved --namespace shop --target-node turin",
+			cured: func() { // the command needs the pods of the move, which no kubelet runs here; in the end it removes the record
+				w.change(moved, func() { delete(moved.Annotations, storage.AnnotationMove) })
+			},
 		},
 		{
 			name: "a deleted claim left its data in a provider",

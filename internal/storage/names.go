@@ -206,6 +206,20 @@ func InMove(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) bool
 	})
 }
 
+// MoveTarget returns the target node of the unfinished move of a volume's data. moves is false if there is no such move. The node is empty if the record of the
+// move can't be read.
+func MoveTarget(volume *corev1.PersistentVolume) (node string, moves bool) {
+	text := volume.Annotations[AnnotationMove]
+	if text == "" || VolumeUID(volume) == "" {
+		return "", false
+	}
+	var record moving
+	if json.Unmarshal([]byte(text), &record) != nil {
+		return "", true
+	}
+	return record.Node, true
+}
+
 // Discard returns the command that has Liqo delete a retained volume with its data.
 func Discard(volume *corev1.PersistentVolume) string {
 	return fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, volume.Name)

@@ -42,6 +42,7 @@ const (
 	partOffloading
 	partWaiting
 	partRetained
+	partMove
 	partClass
 	partWebhook
 	partLease
@@ -149,7 +150,7 @@ func explains(cause, of *Finding) bool {
 		return same && (is(partNode, partOffloading, partWaiting) || of.part == partLease && of.module == offloading || condition(offloading))
 	case partOffloading:
 		return same && is(partWaiting)
-	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partRetained, partClass, partWebhook, partLease, partCondition, partVersion:
+	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partRetained, partMove, partClass, partWebhook, partLease, partCondition, partVersion:
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -117,6 +118,9 @@ type Cluster struct {
 	Offloadings     []offloadingv1beta1.NamespaceOffloading
 	// Retained are the volumes of deleted claims whose data is in a remote namespace.
 	Retained []corev1.PersistentVolume
+	// Moves are the volumes with the data of unfinished moves. Claims has those of their claims that exist.
+	Moves  []corev1.PersistentVolume
+	Claims map[types.NamespacedName]bool
 	// Waiting are the pods of offloaded namespaces that are Pending.
 	Waiting []corev1.Pod
 	// StorageClasses are all storage classes of the cluster.
@@ -213,6 +217,7 @@ func Examine(f *Facts) []Finding {
 			{"virtual nodes", partVirtualNode, virtualNodes},
 			{"namespaces", partOffloading, namespaces},
 			{"retained volumes", partRetained, retained},
+			{"moving volumes", partMove, moves},
 			{"waiting pods", partWaiting, waiting},
 			{"default classes", partClass, classes},
 		} {

@@ -169,3 +169,23 @@ func unreadyRemoteNamespaces(o *offloadingv1beta1.NamespaceOffloading) string {
 	}
 	return " (" + strings.Join(out, "; ") + ")"
 }
+
+// moves names the claims whose data is being moved. An unfinished move that no liqoctl continues keeps the pods of its claim from starting.
+func moves(r *report) {
+	for i := range r.Moves {
+		volume := &r.Moves[i]
+		claim := storage.ReservedFor(volume)
+		node, _ := storage.MoveTarget(volume)
+		if node == "" {
+			node = "NODE"
+		}
+		absent := ""
+		if !r.Claims[claim] {
+			absent = ", and the claim does not exist, so its pods can't start"
+		}
+		r.about(partMove, "")
+		r.warn(fmt.Sprintf("if no liqoctl runs it now, continue it: liqoctl move volume %s --namespace %s --target-node %s; or cancel it: the same command with a node of the cluster that has the data",
+			claim.Name, claim.Namespace, node),
+			"the move of PersistentVolumeClaim %s in namespace %s is unfinished: its data is in PersistentVolume %s%s", claim.Name, claim.Namespace, volume.Name, absent)
+	}
+}

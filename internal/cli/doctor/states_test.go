@@ -189,6 +189,19 @@ func TestStatesAndCures(t *testing.T) {
 				`kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
 			func(c *Cluster) { c.Retained = nil },
 		},
+		"an unfinished move": {
+			func(c *Cluster) {
+				c.Moves = []corev1.PersistentVolume{{
+					ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{
+						"pv.kubernetes.io/provisioned-by": storage.Provisioner, storage.AnnotationMove: `{"node":"milan"}`,
+					}},
+					Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
+				}}
+			},
+			"warn rome, moving volumes: the move of PersistentVolumeClaim data in namespace shop is unfinished: its data is in PersistentVolume pvc-1, and the claim does not exist, so its pods can't start\n",
+			"if no liqoctl runs it now, continue it: liqoctl move volume data --namespace shop --target-node milan; or cancel it: the same command with a node of the cluster that has the data",
+			func(c *Cluster) { c.Moves = nil },
+		},
 		"pods that wait since a moment, or end": {
 			func(c *Cluster) {
 				c.Waiting = []corev1.Pod{pending("a", used), pending("b", used)}
