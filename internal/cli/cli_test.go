@@ -167,10 +167,12 @@ func TestRefusals(t *testing.T) {
 	for command, want := range map[string]string{
 		"frobnicate":                            `unknown command "frobnicate"`,
 		"unper":                                 "Did you mean unpeer?",
+		"delete peer":                           "Did you mean liqoctl unpeer?",
 		"create resourceslce":                   "Did you mean resourceslice?",
 		"install --cluster-di rome":             "Did you mean --cluster-id?",
 		"peer --gw-server-service-type nodeprt": "Did you mean NodePort?",
 		"version -o jsno":                       "want json or yaml\n       Did you mean json?",
+		"info":                                  "/none, which does not exist: correct it, or give the path of a kubeconfig with --kubeconfig",
 		"offload":                               "needs a subcommand",
 		"offload namespace":                     "no namespace is named",
 		"offload namespace a --ns-selector b=c": "use one of them",

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -120,6 +124,11 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 type noKubeconfigError struct{ scope, flag string }
 
 func (e *noKubeconfigError) Error() string {
+	if named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); named != "" && e.scope == "local" {
+		if missing := slices.DeleteFunc(filepath.SplitList(named), func(path string) bool { _, err := os.Stat(path); return err == nil }); len(missing) > 0 {
+			return fmt.Sprintf("KUBECONFIG names %s, which does not exist: correct it, or give the path of a kubeconfig with %s", strings.Join(missing, ", "), e.flag)
+		}
+	}
 	return fmt.Sprintf("there is no kubeconfig of the %s cluster, or it names no cluster: give its path with %s or in KUBECONFIG", e.scope, e.flag)
 }
 

@@ -62,7 +62,14 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 			known = append(known, child.Name())
 		}
 	}
-	return didYouMean(fmt.Errorf("%w (%s --help lists the commands)", err, cmd.CommandPath()), args[0], known)
+	err = fmt.Errorf("%w (%s --help lists the commands)", err, cmd.CommandPath())
+	typed := strings.Join(append(strings.Fields(cmd.CommandPath())[1:], args[0]), " ")
+	for _, other := range cmd.Root().Commands() {
+		if slices.Contains(other.SuggestFor, typed) {
+			return fmt.Errorf("%w\nDid you mean %s?", err, other.CommandPath())
+		}
+	}
+	return didYouMean(err, args[0], known)
 }
 
 // unknownFlag appends similar flags of the command to the error about an unknown flag.

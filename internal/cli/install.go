@@ -60,7 +60,7 @@ func (a *app) installCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "install",
 		Aliases: []string{"upgrade"},
-		Short:   "Install or upgrade Liqo in a cluster",
+		Short:   "Install or upgrade Liqo in a cluster; upgrade is the same command for an existing installation",
 		Long: "Install Liqo in the cluster, or upgrade the installation. The command detects the distribution and the address ranges and shows\n" +
 			"them; flags override them. A subcommand selects the distribution. An upgrade keeps the settings of the installation unless flags\n" +
 			"change them. If a step fails or takes too long, the command rolls back: it removes a new installation, and restores the previous\n" +

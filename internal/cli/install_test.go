@@ -348,9 +348,9 @@ func TestCloudNeedsTheClusterName(t *testing.T) {
 		"install gke": `required flag(s) "cluster-id", "project-id" not set`,
 		"install gke --project-id a --cluster-id b":                     "at least one of the flags in the group [zone region] is required",
 		"install gke --project-id a --cluster-id b --zone c --region d": "[region zone] were all set",
-		"install eks --eks-cluster-name a --eks-cluster-region b --user-name u --policy-name p --access-key-id k --secret-access-key hidden --cluster-name c":                      "there is no kubeconfig",
-		"install aks --resource-group-name a --resource-name b --subscription-name c --fqdn d --private-link --vnet-resource-group-name e --pod-cidr 10.1.0.0/16 --cluster-name f": "there is no kubeconfig",
-		"install gke --project-id a --zone b --cluster-id c --credentials-path d --cluster-name e":                                                                                 "there is no kubeconfig",
+		"install eks --eks-cluster-name a --eks-cluster-region b --user-name u --policy-name p --access-key-id k --secret-access-key hidden --cluster-name c":                      "KUBECONFIG names ",
+		"install aks --resource-group-name a --resource-name b --subscription-name c --fqdn d --private-link --vnet-resource-group-name e --pod-cidr 10.1.0.0/16 --cluster-name f": "KUBECONFIG names ",
+		"install gke --project-id a --zone b --cluster-id c --credentials-path d --cluster-name e":                                                                                 "KUBECONFIG names ",
 	} {
 		code, out, errOut := run(t, strings.Fields(command)...)
 		if code != 1 || out != "" || !strings.HasPrefix(errOut, " ERRO  ") || !strings.Contains(errOut, want) || strings.Contains(errOut, "hidden") {

@@ -22,8 +22,9 @@ func (a *app) unpeerCommand() *cobra.Command {
 	var timeout time.Duration
 	var wait, deleteNamespaces bool
 	command := &cobra.Command{
-		Use:   "unpeer [NAME]",
-		Short: "Undo a peering and release the resources of the provider",
+		Use:        "unpeer [NAME]",
+		Short:      "Undo a peering and release the resources of the provider",
+		SuggestFor: []string{"delete peer", "delete peering", "delete foreigncluster"},
 		Long: "Undo peer: drain and remove the virtual nodes of the remote cluster, delete the objects of the peering in both clusters, and remove\n" +
 			"the network between them. Pods that ran there are created again where their namespace and selectors allow it. If the command was\n" +
 			"interrupted, run it again: it resumes where it stopped.\n\n" +
