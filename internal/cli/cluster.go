@@ -64,6 +64,8 @@ type cluster struct {
 	// unmanaged means that no pod of the controller manager is available, so that the status of objects is not updated.
 	unmanaged           bool
 	labels, annotations map[string]string
+	// began is the start of the command.
+	began time.Time
 	// commandLimit is how long a command in a pod may take; 0 for maxCommandTime. Tests set it.
 	commandLimit time.Duration
 }
@@ -104,7 +106,7 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 	out := &cluster{
 		Console: a.scoped(scope), config: config, getter: flags, scope: scope,
 		namespace: orDefault(*flags.Namespace, api.Namespace), labels: a.labels, annotations: a.annotations,
-		deleteVolumes: a.deleteVolumes,
+		deleteVolumes: a.deleteVolumes, began: time.Now(),
 		// The flag of the remote cluster has a default, which is not a choice of the user.
 		named: *flags.Namespace != "" && (scope != "remote" || *flags.Namespace != api.Namespace),
 	}

@@ -25,8 +25,8 @@ func TestDeletingAgain(t *testing.T) {
 		code    int
 		says    string
 	}{
-		{"delete virtualnode milan --timeout 5s", true, 1, "waiting for VirtualNode milan in namespace liqo-tenant-milan to be gone: timed out (--timeout), last seen: it is being deleted, held by finalizers liqo.io/held"},
-		{"delete virtualnode milan --timeout 5s", true, 1, "to be gone: timed out"},
+		{"delete virtualnode milan --timeout 45s", true, 1, "waiting for VirtualNode milan in namespace liqo-tenant-milan to be gone: timed out (--timeout), last seen: it is being deleted, held by finalizers liqo.io/held"},
+		{"delete virtualnode milan --timeout 45s", true, 1, "to be gone: timed out"},
 		{"delete virtualnode milan", false, 0, "VirtualNode milan in namespace liqo-tenant-milan correctly deleted"},
 		{"delete virtualnode milan", false, 1, "(known: none)\n       There is nothing to delete, or it was deleted meanwhile (with --ignore-not-found this is no error)"},
 		{"delete virtualnode milan --ignore-not-found", false, 0, "INFO  there is no virtualnode milan in any namespace (known: none)"},

@@ -29,8 +29,8 @@ func (a *app) unpeerCommand() *cobra.Command {
 			"the network between them. Pods that ran there are created again where their namespace and selectors allow it. If the command was\n" +
 			"interrupted, run it again: it resumes where it stopped.\n\n" +
 			"The command changes nothing while the local cluster does not reach the API server of the remote one, because pods there would keep\n" +
-			"running while new ones start here. Right after the loss of a tunnel, it waits up to 30 seconds until the control plane has checked\n" +
-			"whether that API server responds. It fails while no pod of the local controller manager is available, because then nothing checks\n" +
+			"running while new ones start here. So it first waits 30 seconds: within this time the control plane detects that this API server does\n" +
+			"not respond. It fails while no pod of the local controller manager is available, because then nothing checks\n" +
 			"it. If the remote cluster is gone for good, run force unpeer instead.\n\n" +
 			"Without remote kubeconfig, the control plane of the local cluster reports the end of the peering to the provider: see\n" +
 			"unpeer out-of-band. NAME is optional if there is only one provider.",

@@ -23,14 +23,15 @@ import (
 // plane does not run. The pods in the provider could not be stopped, and would run at the same time as their local replacements. The check passes
 // for a peering without resources or an identity of the provider. checkUnpeer also fails if data in the provider would be lost.
 func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
+	if namespace == "" {
+		return nil
+	}
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
 	if client.IgnoreNotFound(err) != nil {
 		return c.error(fmt.Errorf("reading ForeignCluster %s: %w", provider, err))
 	}
-	if err != nil || namespace == "" {
-		return nil
-	}
+	foreign.Name = provider
 	uses, begun, err := c.usesOf(ctx, provider, namespace)
 	if err != nil || uses == 0 {
 		return err
@@ -39,16 +40,24 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 	if err != nil {
 		return c.error(err)
 	}
-	if err := c.awaitVerdict(ctx, foreign, namespace); err != nil {
-		return err
+	if !c.unmanaged {
+		if err := c.awaitVerdict(ctx, foreign); err != nil {
+			return err
+		}
 	}
-	lost := unreachableSince(foreign)
-	if lost == nil && !c.unmanaged {
+	lost, exists := unreachableSince(foreign), foreign.ResourceVersion != ""
+	if lost == nil && exists && !c.unmanaged {
 		return nil
 	}
 	state := "Nothing was changed: the pods in " + provider + " can not be stopped now, and would run twice once they are replaced elsewhere"
 	if begun != "" {
 		state = "An earlier unpeer is half done: " + begun + ". It continues when " + provider + " can be reached; what is not deleted yet stays until then"
+	}
+	if lost == nil && !c.unmanaged {
+		return c.error(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: ForeignCluster %s does not exist, and no controller manager has created it again "+
+			"for the Identity, the ResourceSlices and the VirtualNodes of that cluster\n%s\n"+
+			"Run the command again when it exists (liqoctl doctor shows what keeps the controller manager from creating it). If cluster %s is gone for good, run: "+
+			"liqoctl force unpeer %s: pods in a cluster that still runs then run twice", c.id, provider, provider, state, provider, provider))
 	}
 	if lost == nil {
 		return c.error(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
 )
@@ -41,26 +42,27 @@ func (w *world) loseTunnel(t *testing.T, of, to string, at time.Time) {
 	}
 }
 
-// TestUnpeerRightAfterACut: right after the loss of a tunnel, the condition of the API server counts only once it had time to change. A lost tunnel
-// alone blocks no command.
+// TestUnpeerRightAfterACut: the condition of the API server counts only once the control plane had time to change it after the start of the command, with and
+// without a tunnel. A lost tunnel alone blocks no command.
 func TestUnpeerRightAfterACut(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	w := installedWorld(t)
 	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
 	for name, test := range map[string]struct {
-		// ago is when the tunnel was lost, noticed is when the control plane notices that the API server does not respond; 0: it does respond.
-		ago, noticed time.Duration
-		// after and before limit when the first object is deleted, where one is.
-		after, before time.Duration
+		tunnel bool // its loss was detected
+		// noticed is when the control plane notices that the API server does not respond; 0: it does respond.
+		noticed time.Duration
 	}{
-		"a cut":                            {ago: 3 * time.Second, noticed: 20 * time.Second},
-		"a cut, and clocks that differ":    {ago: -time.Hour, noticed: 20 * time.Second},
-		"only the tunnel":                  {ago: 3 * time.Second, after: judgedWithin - 3*time.Second, before: judgedWithin + 10*time.Second},
-		"only the tunnel, since some time": {ago: judgedWithin, before: 10 * time.Second},
+		"a cut, and a lost tunnel": {tunnel: true, noticed: 20 * time.Second},
+		"a cut":                    {noticed: 20 * time.Second},
+		"only the tunnel":          {tunnel: true},
+		"no cut":                   {},
 	} {
 		w.begin(peered)
 		w.partition(t, "rome", "milan", false)
-		w.loseTunnel(t, "rome", "milan", firstMoment.Add(-test.ago))
+		if test.tunnel {
+			w.loseTunnel(t, "rome", "milan", firstMoment.Add(-3*time.Second))
+		}
 		at := w.snapshot()
 		for _, command := range []string{"unpeer" + lawBoth, "unpeer milan" + lawOne} {
 			var deleted time.Time
@@ -84,10 +86,24 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				}
 				continue
 			}
-			if since := deleted.Sub(firstMoment); ran.code != 0 || since < test.after || since > test.before {
-				t.Errorf("%s, %s: code %d, the first object is deleted after %s, want %s to %s: %s", name, command, ran.code, since, test.after, test.before, ran.said)
+			if since := deleted.Sub(firstMoment); ran.code != 0 || since < judgedWithin || since > judgedWithin+10*time.Second {
+				t.Errorf("%s, %s: code %d, the first object is deleted after %s, want %s: %s", name, command, ran.code, since, judgedWithin, ran.said)
 			}
 		}
+	}
+}
+
+// TestUnpeerWithoutAForeignCluster: without a ForeignCluster, it is unknown whether the provider responds, so nothing is changed.
+func TestUnpeerWithoutAForeignCluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	w := installedWorld(t)
+	w.begin(w.in(t, w.snapshot(), "peer"+lawBoth, nil).left)
+	if err := w.clusters["rome"].client.Delete(t.Context(), &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}); err != nil {
+		t.Fatal(err)
+	}
+	at := w.snapshot()
+	for _, command := range []string{"unpeer" + lawBoth, "unpeer milan" + lawOne} {
+		w.refuses(t, at, command, []string{"ForeignCluster milan does not exist", "Nothing was changed", "liqoctl force unpeer milan: pods in a cluster that still runs then run twice"})
 	}
 }
 
