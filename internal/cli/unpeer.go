@@ -29,8 +29,8 @@ func (a *app) unpeerCommand() *cobra.Command {
 			"the network between them. Pods that ran there are created again where their namespace and selectors allow it. If the command was\n" +
 			"interrupted, run it again: it resumes where it stopped.\n\n" +
 			"The command changes nothing while the local cluster does not reach the API server of the remote one, because pods there would keep\n" +
-			"running while new ones start here. So it first waits 30 seconds: within this time the control plane detects that this API server does\n" +
-			"not respond. It fails while no pod of the local controller manager is available, because then nothing checks\n" +
+			"running while new ones start here. So it first asks the virtual nodes whether this API server responds. Without an answer it waits 30\n" +
+			"seconds, within which the control plane detects that. It fails while no pod of the local controller manager is available, because then nothing checks\n" +
 			"it. If the remote cluster is gone for good, run force unpeer instead.\n\n" +
 			"Without remote kubeconfig, the control plane of the local cluster reports the end of the peering to the provider: see\n" +
 			"unpeer out-of-band. NAME is optional if there is only one provider.",

@@ -4,7 +4,11 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -13,16 +17,20 @@ var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 
 // awaitVerdict waits until the condition of the API server in foreign is newer than the start of the command. The control plane detects a cut of the network
 // within judgedWithin, and writes the condition only when it changes. So the condition holds for the start of the command once that time has passed since then.
-// A request of liqoctl itself proves less: liqoctl may reach a provider that the control plane does not reach.
+// A request of liqoctl itself proves less: liqoctl may reach a provider that the control plane does not reach. So it asks the virtual kubelets, and does not
+// wait if the provider responds to them now.
 //
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
-func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.ForeignCluster) error {
+func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.ForeignCluster, namespace string) error {
 	left := judgedWithin - time.Since(c.began)
 	if unreachableSince(foreign) != nil || left <= 0 {
 		return nil
 	}
 	if c.isDryRun() {
 		c.plan.waitsFor(c.name(foreign) + " to tell whether its API server still responds")
+		return nil
+	}
+	if exists := foreign.ResourceVersion != ""; exists && c.respondsToNodes(ctx, foreign.Name, namespace) {
 		return nil
 	}
 	step := c.Start("Waiting until it is known whether the API server of %s responds: a cut of the network is detected within %s", foreign.Name, judgedWithin)
@@ -34,4 +42,26 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 		return nil
 	}
 	return c.waited(ctx.Err(), err, c.name(foreign), "its API server responds")
+}
+
+// respondsToNodes reports whether the API server of a provider responds to all virtual kubelets of this cluster. It is false if there is none, and if one of them
+// can't be asked.
+func (c *cluster) respondsToNodes(ctx context.Context, provider, namespace string) bool {
+	var nodes offloadingv1beta1.VirtualNodeList
+	if err := c.listOfPeer(ctx, &nodes, namespace, provider); err != nil || len(nodes.Items) == 0 {
+		return false
+	}
+	set, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, judgedWithin)
+	defer cancel()
+	for i := range nodes.Items {
+		path := set.CoreV1().RESTClient().Get().Resource("nodes").Name(nodes.Items[i].Name).SubResource("proxy").Suffix(offload.PathProviderHealth)
+		if said, err := path.Do(ctx).Raw(); err != nil || string(said) != "ok" {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/offload"
 )
 
 // firstMoment is when the clock of each command in a world begins, see synctest.
@@ -52,11 +54,14 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 		tunnel bool // its loss was detected
 		// noticed is when the control plane notices that the API server does not respond; 0: it does respond.
 		noticed time.Duration
+		// responds means that the API server of milan responds to the virtual kubelet.
+		responds bool
 	}{
 		"a cut, and a lost tunnel": {tunnel: true, noticed: 20 * time.Second},
 		"a cut":                    {noticed: 20 * time.Second},
 		"only the tunnel":          {tunnel: true},
 		"no cut":                   {},
+		"the node reaches milan":   {responds: true},
 	} {
 		w.begin(peered)
 		w.partition(t, "rome", "milan", false)
@@ -70,7 +75,10 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				if test.noticed > 0 {
 					time.AfterFunc(test.noticed, func() { w.partition(t, "rome", "milan", true) })
 				}
-				w.answer = func(request string, _ *http.Request) (*http.Response, error) {
+				w.answer = func(request string, r *http.Request) (*http.Response, error) {
+					if test.responds && strings.HasSuffix(r.URL.Path, "/nodes/milan/proxy"+offload.PathProviderHealth) {
+						return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+					}
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					if deleted.IsZero() && strings.Contains(request, " DELETE ") {
@@ -86,8 +94,12 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				}
 				continue
 			}
-			if since := deleted.Sub(firstMoment); ran.code != 0 || since < judgedWithin || since > judgedWithin+10*time.Second {
-				t.Errorf("%s, %s: code %d, the first object is deleted after %s, want %s: %s", name, command, ran.code, since, judgedWithin, ran.said)
+			wait := judgedWithin
+			if test.responds {
+				wait = 0
+			}
+			if since := deleted.Sub(firstMoment); ran.code != 0 || since < wait || since > wait+10*time.Second {
+				t.Errorf("%s, %s: code %d, the first object is deleted after %s, want %s: %s", name, command, ran.code, since, wait, ran.said)
 			}
 		}
 	}

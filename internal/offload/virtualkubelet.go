@@ -21,6 +21,9 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
+// PathProviderHealth is the path of a virtual node's kubelet API that reports whether the API server of its provider responds now: with status 200 if so.
+const PathProviderHealth = "/healthz/provider"
+
 // AnnotationIdentityHash changes with the identity, the kubeconfig for the provider. It is set on the Deployment of a virtual kubelet and on its
 // pods, but not in the pod template, so that the pods do not restart. A changed pod annotation makes the kubelet refresh the mounted Secret at once;
 // otherwise that takes about a minute.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/metrics"
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -152,8 +153,34 @@ func (s *Server) Handler() http.Handler {
 	for _, path := range []string{"/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop"} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	}
+	mux.HandleFunc("GET "+offload.PathProviderHealth, s.provider)
 	mux.HandleFunc("GET /configz", s.configuration)
 	return mux
+}
+
+// providerTimeout is how long the API server of the provider may take to respond.
+const providerTimeout = 5 * time.Second
+
+// provider asks the API server of the provider whether it is alive. It responds with status 200 if so, else with 503 and the reason.
+func (s *Server) provider(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("livez").String(), nil)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	response, err := s.stats.http.Do(request)
+	if err != nil {
+		http.Error(w, "the API server of the provider does not respond: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		http.Error(w, "the API server of the provider is not alive: status "+response.Status, http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ok")
 }
 
 // streams translates the query parameters of exec and attach from the kubelet's names to those of the API server.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -277,4 +278,35 @@ func TestSilentProvidersEnd(t *testing.T) {
 			t.Errorf("%q, %v after %s", output, err, took)
 		}
 	})
+}
+
+// TestHealthOfTheProvider: the node says whether the provider responds now, not whether it did before.
+func TestHealthOfTheProvider(t *testing.T) {
+	status := atomic.Int32{}
+	node := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(int(status.Load()))
+	})
+	for provider, want := range map[int32]int{http.StatusOK: http.StatusOK, http.StatusInternalServerError: http.StatusServiceUnavailable, http.StatusUnauthorized: http.StatusServiceUnavailable} {
+		status.Store(provider)
+		resp, err := http.Get(node.URL + offload.PathProviderHealth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("the provider responds with %d: %d, want %d", provider, resp.StatusCode, want)
+		}
+	}
+	s, err := NewServer(remote.IdentityOf(&rest.Config{Host: "http://127.0.0.1:1"}), onePod{}, "milan", "Pod", StatsAge, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	s.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, offload.PathProviderHealth, nil))
+	if answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("the provider is gone: %d %s", answer.Code, answer.Body)
+	}
 }
