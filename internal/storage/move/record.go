@@ -70,11 +70,11 @@ func CopyOf(volume *corev1.PersistentVolume) string {
 	return storage.VolumeName(record.Live.UID)
 }
 
-// NeedsOwners reports whether the next step depends on the owners of pods.
+// NeedsOwners reports whether the next step depends on Deployments and StatefulSets: the first one does, and all of a live move.
 func (s *State) NeedsOwners() bool {
 	source := s.underway()
 	if source == nil {
-		return s.Live
+		return true
 	}
 	record, err := recordOf(source)
 	return err == nil && record.Live != nil

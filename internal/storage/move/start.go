@@ -1,8 +1,10 @@
 package move
 
 import (
+	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/api"
@@ -74,6 +76,10 @@ func (s *State) obstacle(node *corev1.Node) Step {
 	provider := storage.ProviderOf(node)
 	users := s.users(anywhere)
 	switch {
+	case s.scalesAway() != nil:
+		return fail("PersistentVolumeClaim %s in namespace %s can't be moved: StatefulSet %s deletes it, with its data, when it has fewer replicas "+
+			"(spec.persistentVolumeClaimRetentionPolicy.whenScaled is Delete), and its pods have to stop for the move. Keep the claims first: kubectl patch statefulset %[3]s --namespace %[2]s "+
+			`--patch '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}'`, s.Name, s.Namespace, s.scalesAway().Name)
 	case len(users) > 0 && !s.Live:
 		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, delete those "+
 			"that have ended, and then run the command again, or let --live stop them", s.Name, s.Namespace, strings.Join(users, ", "))
@@ -92,6 +98,24 @@ func (s *State) obstacle(node *corev1.Node) Step {
 		}
 	}
 	return Step{}
+}
+
+// scalesAway returns the StatefulSet that created the claim and deletes it when it is scaled down, nil if there is none.
+func (s *State) scalesAway() *appsv1.StatefulSet {
+	for i := range s.StatefulSets {
+		set := &s.StatefulSets[i]
+		policy := set.Spec.PersistentVolumeClaimRetentionPolicy
+		if policy == nil || policy.WhenScaled != appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
+			continue
+		}
+		for j := range set.Spec.VolumeClaimTemplates {
+			ordinal, of := strings.CutPrefix(s.Name, set.Spec.VolumeClaimTemplates[j].Name+"-"+set.Name+"-")
+			if _, err := strconv.Atoi(ordinal); of && err == nil {
+				return set
+			}
+		}
+	}
+	return nil
 }
 
 // arrived waits until the old data of a finished move is deleted.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +75,15 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 			s.Claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "db-0", Controller: &yes, BlockOwnerDeletion: &yes}}
 			s.Claim.Name = "db-0-data"
 		}, []string{"ephemeral volume", "can't be moved"}},
-		"no node":       {func(s *State) { s.Node = "milano" }, []string{"--target-node milano: there is no such node", "n1, n2, milan, milan-2, naples"}},
+		"no node": {func(s *State) { s.Node = "milano" }, []string{"--target-node milano: there is no such node", "n1, n2, milan, milan-2, naples"}},
+		"deleted by its StatefulSet": {func(s *State) {
+			mounting(corev1.PodRunning, "n1")(s)
+			s.Claim.Name, s.Name = "data-db-0", "data-db-0"
+			s.StatefulSets = []appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "db"}, Spec: appsv1.StatefulSetSpec{
+				VolumeClaimTemplates:                 []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}, {ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
+				PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType},
+			}}}
+		}, []string{"StatefulSet db deletes it, with its data", `kubectl patch statefulset db --namespace shop`, `{"whenScaled":"Retain"}`}},
 		"being deleted": {func(s *State) { s.Claim.DeletionTimestamp = &metav1.Time{} }, []string{"is being deleted"}},
 		"mounted":       {mounting(corev1.PodRunning, "n1"), []string{"mounted by pods db-0", "kubectl scale --replicas=0"}},
 		"soon mounted":  {mounting(corev1.PodPending, ""), []string{"mounted by pods db-0"}},
