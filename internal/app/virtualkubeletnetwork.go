@@ -303,7 +303,7 @@ func (p *provider) endpointSlices() reflection.EndpointSliceOptions {
 	s := p.state.Load()
 	o := reflection.EndpointSliceOptions{Translate: s.configured}
 	o.CopyOptions = p.copyOptions(s, "endpointslice")
-	o.Service = kinds.CopyOptions{Type: p.opts.reflection["service"].reflectionType}
+	o.ServiceType = p.opts.reflection["service"].reflectionType
 	switch {
 	case o.Waiting != "":
 	case p.opts.workers("service") == 0:

@@ -18,8 +18,8 @@ import (
 // EndpointSliceOptions are the inputs of decisions about EndpointSlices, apart from the objects in their namespace.
 type EndpointSliceOptions struct {
 	kinds.EndpointSliceOptions
-	// Service are the options of the Services to which the slices belong.
-	Service kinds.CopyOptions
+	// ServiceType decides which Services are reflected. The slices of the others are not.
+	ServiceType offloadingv1beta1.ReflectionType
 	// Translate enables address translation: an address stays unchanged if Native returns true, otherwise an IP object of the namespace gives the
 	// remote address.
 	Translate bool
@@ -105,7 +105,7 @@ func (o EndpointSliceOptions) copy(slice *discoveryv1.EndpointSlice, namespace s
 	if service == nil {
 		return offload.Copy{Why: "it belongs to no service"}
 	}
-	if why := kinds.Kept(service.Annotations, o.Service); why != "" {
+	if why := kinds.Kept(service.Annotations, kinds.CopyOptions{Type: o.ServiceType, Destination: o.Destination}); why != "" {
 		return offload.Copy{Why: "of its service: " + why}
 	}
 	if service.Namespace == "default" && service.Name == "kubernetes" {
