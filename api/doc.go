@@ -58,7 +58,7 @@ const (
 	AnnotationRemoteAccessModes = "liqo.io/remote-access-modes"
 )
 
-// AnnotationReflectTo, on an object of an offloaded namespace, lists the IDs of the clusters to which it is reflected, separated by commas. Other clusters of the
+// AnnotationReflectTo lists, on an object of an offloaded namespace, the IDs of the clusters to which it is reflected, separated by commas. Other clusters of the
 // namespace do not receive it; with an empty list no cluster does. It also includes the object where only annotated objects are reflected (type AllowList).
 const AnnotationReflectTo = "liqo.io/reflect-to"
 

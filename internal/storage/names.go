@@ -58,7 +58,7 @@ const AnnotationMove = "storage.liqo.io/move"
 // this annotation. So Liqo ignores it unless the record of a move has the same node and UID (see Owns).
 const AnnotationAhead = "storage.liqo.io/move-ahead"
 
-// AnnotationDefaultClass, on a remote namespace of a consumer, is the class that this cluster offers as the default. Admission policy liqo-copies-claim reads it.
+// AnnotationDefaultClass is, on a remote namespace of a consumer, the class that this cluster offers as the default. Admission policy liqo-copies-claim reads it.
 const AnnotationDefaultClass = "storage.liqo.io/default-class"
 
 // AnnotationMovingClaims on a namespace lists the claims whose data is being moved, as CLAIM=VOLUME/NODE separated by commas: the volume that has the data, and

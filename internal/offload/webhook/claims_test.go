@@ -140,7 +140,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 	}
 	apitest.Eventually(t, within, "the former default class to be refused", func() error {
 		if err := rome.Create(t.Context(), claim("standard", nil), client.DryRunAll); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("the claim: %v", err)
+			return fmt.Errorf("the claim: %w", err)
 		}
 		return rome.Create(t.Context(), claim("fast", nil), client.DryRunAll)
 	})
