@@ -281,7 +281,7 @@ func TestADriverThatCreatesNoEphemeralVolume(t *testing.T) {
 		yes, began := true, metav1.Unix(1000, 0)
 		claim := claimOn("milan-a")
 		claim.Name, claim.CreationTimestamp = "web-data", began
-		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "web-1", Controller: &yes}}
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "web-1", Controller: &yes, BlockOwnerDeletion: &yes}}
 		if err := s.local.Create(t.Context(), claim.DeepCopy()); err != nil {
 			t.Fatal(err)
 		}
