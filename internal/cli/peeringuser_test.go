@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/pki"
@@ -146,6 +147,10 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 		"--load-balancer-classes lb --labels a=b --node-selector c=d --runtime-class-name kata --vk-options-template ns/t --resource x/y=1 -o yaml"))
 	if code, _, errOut := liqoctl("create virtualnode v --remote-cluster-id turin --kubeconfig-secret-name kubeconfig-x --create-node=false"); code != 0 || !strings.Contains(errOut, "gets no Node") {
 		t.Errorf("code %d: %s", code, errOut)
+	}
+	// The controller manager creates it for the Identity. It says that turin is reachable.
+	if err := c.Create(t.Context(), &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}}); err != nil {
+		t.Fatal(err)
 	}
 	if code, _, errOut := liqoctl("delete virtualnode v --wait=false"); code != 0 || !strings.Contains(errOut, "VirtualNode v in namespace tenant-of-turin deleted") {
 		t.Errorf("code %d: %s", code, errOut)
