@@ -79,7 +79,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-webhook"}, configuration); err != nil {
 				return err
 			}
-			if len(configuration.Webhooks) != 4 {
+			if len(configuration.Webhooks) != 5 {
 				return fmt.Errorf("%d webhooks", len(configuration.Webhooks))
 			}
 			roots := x509.NewCertPool()
