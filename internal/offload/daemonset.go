@@ -47,25 +47,31 @@ func KeepLocal(pod *corev1.Pod, runtimeClass string) bool {
 	return restrict(pod, []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)})
 }
 
-// NodesOfDaemonSetPod returns the names of the nodes for which a pod of a DaemonSet was created. Their controller names the node of each pod in its affinity.
-func NodesOfDaemonSetPod(pod *corev1.Pod) []string {
+// NodeOfDaemonSetPod returns the name of the node for which a pod of a DaemonSet was created. The DaemonSet controller names exactly one in the affinity of each
+// pod. A pod that names none or several was created by something else, and NodeOfDaemonSetPod returns no name.
+func NodeOfDaemonSetPod(pod *corev1.Pod) string {
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
+		return ""
 	}
-	var names []string
+	var node string
 	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		for _, field := range term.MatchFields {
-			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn {
-				names = append(names, field.Values...)
+			if field.Key != metav1.ObjectNameField || field.Operator != corev1.NodeSelectorOpIn {
+				continue
 			}
+			if len(field.Values) != 1 || node != "" && node != field.Values[0] {
+				return ""
+			}
+			node = field.Values[0]
 		}
 	}
-	return names
+	return node
 }
 
 // RefuseDaemonSetPod returns why a new pod of a DaemonSet is kept off its node, empty if it is not. Pods of real nodes are never refused. A virtual node only
-// gets the pods that ask for virtual nodes, and none while it is cordoned: a drain would not end.
+// gets the pods that ask for virtual nodes. It gets none while it is cordoned, so that kubectl drain ends: DaemonSet controllers replace evicted pods at once,
+// on cordoned nodes, too.
 func RefuseDaemonSetPod(pod *corev1.Pod, node *corev1.Node, runtimeClass string) string {
 	switch {
 	case node.Labels[api.LabelType] != api.TypeVirtualNode:

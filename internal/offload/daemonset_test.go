@@ -118,3 +118,33 @@ func TestDaemonSetPodsAreKeptOffVirtualNodes(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeOfDaemonSetPod(t *testing.T) {
+	term := func(names ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: names}}}
+	}
+	elsewhere := term("rome-1")
+	elsewhere.MatchFields[0].Operator = corev1.NodeSelectorOpNotIn
+	for _, row := range []struct {
+		terms []corev1.NodeSelectorTerm
+		want  string
+	}{
+		{nil, ""},
+		{[]corev1.NodeSelectorTerm{term("rome-1")}, "rome-1"},
+		{[]corev1.NodeSelectorTerm{term("rome-1"), term("rome-1")}, "rome-1"},
+		{[]corev1.NodeSelectorTerm{elsewhere}, ""},
+		// Whoever forges such a pod causes no read for each of the names.
+		{[]corev1.NodeSelectorTerm{term("rome-1", "rome-2")}, ""},
+		{[]corev1.NodeSelectorTerm{term("rome-1"), term("rome-2")}, ""},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: row.terms},
+		}}}}
+		if got := NodeOfDaemonSetPod(pod); got != row.want {
+			t.Errorf("terms %v: node %q, want %q", row.terms, got, row.want)
+		}
+	}
+	if got := NodeOfDaemonSetPod(&corev1.Pod{}); got != "" {
+		t.Errorf("a pod without affinity: node %q", got)
+	}
+}

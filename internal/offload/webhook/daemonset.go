@@ -51,19 +51,20 @@ func (h daemonSetPods) Handle(ctx context.Context, req admission.Request) admiss
 	if err := h.decoder.Decode(req, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
 	}
-	response := admission.Allowed("")
-	for _, name := range offload.NodesOfDaemonSetPod(pod) {
-		node := &corev1.Node{}
-		err := h.live.Get(ctx, client.ObjectKey{Name: name}, node)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			response = response.WithWarnings(fmt.Sprintf("whether Node %s is virtual is unknown, the pod is admitted: %v", name, err))
-		default:
-			if why := offload.RefuseDaemonSetPod(pod, node, h.runtimeClass); why != "" {
-				return admission.Denied(why)
-			}
-		}
+	name := offload.NodeOfDaemonSetPod(pod)
+	if name == "" {
+		return admission.Allowed("")
 	}
-	return response
+	node := &corev1.Node{}
+	err := h.live.Get(ctx, client.ObjectKey{Name: name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return admission.Allowed("")
+	case err != nil:
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("whether Node %s is virtual is unknown, the pod is admitted: %v", name, err))
+	}
+	if why := offload.RefuseDaemonSetPod(pod, node, h.runtimeClass); why != "" {
+		return admission.Denied(why)
+	}
+	return admission.Allowed("")
 }
