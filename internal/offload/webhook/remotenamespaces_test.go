@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -115,5 +116,31 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 	// The policy for copies decides on it, with another reason.
 	if err := create(rome, "Secret", nil); err == nil || strings.Contains(err.Error(), "share-with-consumer") {
 		t.Errorf("a Secret of the consumer without labels: %v", err)
+	}
+
+	// Quotas count the pods with this label as those of a consumer.
+	counted := func(namespace, label string) func(client.Object) {
+		return func(o client.Object) {
+			o.SetNamespace(namespace)
+			o.SetLabels(map[string]string{offloadingv1beta1.LabelManagedBy: label, offloadingv1beta1.LabelCreatorUser: "pool-0a1b2c3d4e5f"})
+		}
+	}
+	if err := create(flux, "Pod", counted("local", offloadingv1beta1.ManagedByShadowPod)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Namespace local is not a remote namespace") {
+		t.Errorf("a pod of this cluster that would count as one of a consumer: %v", err)
+	}
+	if err := create(flux, "Pod", counted("local", "another")); err != nil {
+		t.Errorf("a pod with another value of the label: %v", err)
+	}
+	if err := create(manager, "Pod", counted("prod", offloadingv1beta1.ManagedByShadowPod)); err != nil {
+		t.Errorf("a pod of a ShadowPod with its labels: %v", err)
+	}
+	plain := kinds["Pod"].DeepCopyObject().(*corev1.Pod)
+	plain.Namespace = "local"
+	if err := flux.Create(t.Context(), plain); err != nil {
+		t.Fatal(err)
+	}
+	counted("local", offloadingv1beta1.ManagedByShadowPod)(plain)
+	if err := flux.Update(t.Context(), plain); !apierrors.IsForbidden(err) {
+		t.Errorf("a pod of this cluster gets the label later: %v", err)
 	}
 }
