@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,7 +37,7 @@ const claimOption = "persistentvolumeclaim"
 type volumes struct {
 	opts  *virtualKubeletOptions
 	there *provider
-	// virtual are the virtual volumes of all clusters, indexed by the name of their claim. classes are the StorageClasses of this cluster.
+	// virtual are the virtual volumes of all clusters, indexed by the names of their claims. classes are the StorageClasses of this cluster.
 	virtual, classes *reflection.View
 
 	claims   *storagecontrollers.RemoteClaims
@@ -55,10 +56,16 @@ func newVolumes(
 	v.refusals = storagecontrollers.NewRefusals(refusals)
 	v.virtual = reflection.NewObservedView(reflection.Resource{
 		Object: &corev1.PersistentVolume{}, Labels: storage.LabelVirtual + "=" + api.True,
-		Index: func(obj client.Object) []string { return []string{claimOf(obj).String()} },
+		Index: func(obj client.Object) []string {
+			names := make([]string, 0, 1)
+			for _, key := range claimsOf(obj) {
+				names = append(names, key.String())
+			}
+			return names
+		},
 	}, func(before, now client.Object) {
 		for _, obj := range []client.Object{before, now} {
-			if key := claimOf(obj); key.Name != "" {
+			for _, key := range claimsOf(obj) {
 				enqueue(key)
 			}
 		}
@@ -71,13 +78,14 @@ func newVolumes(
 	return v
 }
 
-// claimOf returns the name of the claim that a volume is reserved for, empty if there is none.
-func claimOf(obj client.Object) types.NamespacedName {
+// claimsOf returns the names of the claim for which a volume was created, and of the claim that it is reserved for now.
+func claimsOf(obj client.Object) []types.NamespacedName {
 	volume, ok := obj.(*corev1.PersistentVolume)
 	if !ok {
-		return types.NamespacedName{}
+		return nil
 	}
-	return storage.ReservedFor(volume)
+	keys := []types.NamespacedName{storage.DataOf(volume), storage.ReservedFor(volume)}
+	return slices.DeleteFunc(slices.Compact(keys), func(key types.NamespacedName) bool { return key.Name == "" })
 }
 
 // run keeps the views up to date until ctx ends.

@@ -131,6 +131,10 @@ func SelectedNode(claim *corev1.PersistentVolumeClaim, uid types.UID) string {
 // annotationEphemeral ("true") marks a virtual volume whose data is deleted together with a pod.
 const annotationEphemeral = "storage.liqo.io/ephemeral"
 
+// annotationDataOf, on a virtual volume, is the claim for which the volume was created, as NAMESPACE/NAME. A provider has the data in a claim of that name. It stays when
+// another claim is bound to the volume.
+const annotationDataOf = "storage.liqo.io/data-of"
+
 // Annotations of Kubernetes.
 const (
 	// AnnotationSelectedNode, on a claim, is the node that the scheduler selected for its first pod.
@@ -185,8 +189,8 @@ func InProvider(volume *corev1.PersistentVolume) bool {
 
 // Retained reports whether a volume is a virtual volume that keeps the data of a deleted claim in a provider. all are all virtual volumes.
 func Retained(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) bool {
-	return InProvider(volume) && volume.Status.Phase == corev1.VolumeReleased && !InMove(volume, all) &&
-		volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+	unclaimed := volume.Status.Phase == corev1.VolumeReleased || volume.Spec.ClaimRef == nil
+	return InProvider(volume) && unclaimed && !InMove(volume, all) && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
 // InMove reports whether a volume is one of the two volumes of an unfinished move, whose claim is replaced meanwhile: the source, which has the record of the
@@ -220,9 +224,13 @@ func MoveTarget(volume *corev1.PersistentVolume) (node string, moves bool) {
 	return record.Node, true
 }
 
-// Discard returns the command that has Liqo delete a retained volume with its data.
+// Discard returns the command that has Liqo delete a retained volume with its data. Kubernetes and Liqo delete a volume without a claim (Available) only on request.
 func Discard(volume *corev1.PersistentVolume) string {
-	return fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, volume.Name)
+	command := fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, volume.Name)
+	if volume.Spec.ClaimRef == nil {
+		command += " && kubectl delete pv " + volume.Name
+	}
+	return command
 }
 
 // Provisioned reports whether Liqo's provisioner has to create the volume of a claim.
@@ -246,6 +254,20 @@ func ReservedFor(volume *corev1.PersistentVolume) types.NamespacedName {
 		return types.NamespacedName{}
 	}
 	return types.NamespacedName{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}
+}
+
+// DataOf returns the claim for which a virtual volume was created, which has the name of the backing claim in a provider. For a volume of a release that did not
+// record it, DataOf returns the claim that the volume is reserved for.
+func DataOf(volume *corev1.PersistentVolume) types.NamespacedName {
+	if namespace, name, found := strings.Cut(volume.Annotations[annotationDataOf], "/"); found {
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	return ReservedFor(volume)
+}
+
+// reused reports whether a claim of another name or namespace than that for which the volume was created is bound to the volume.
+func reused(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.ClaimRef != nil && volume.Status.Phase != corev1.VolumeReleased && ReservedFor(volume) != DataOf(volume)
 }
 
 // ClassOf returns the StorageClass of a claim. It is nil if the claim has none, or if the class does not exist.

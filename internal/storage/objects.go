@@ -91,7 +91,7 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 	out := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: VolumeName(s.UID), Finalizers: []string{Finalizer},
-			Annotations: map[string]string{annotationProvisionedBy: Provisioner},
+			Annotations: map[string]string{annotationProvisionedBy: Provisioner, annotationDataOf: in.Namespace + "/" + in.Name},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: *in.Spec.StorageClassName,

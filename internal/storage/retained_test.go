@@ -2,6 +2,7 @@ package storage
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +80,7 @@ func TestRetained(t *testing.T) {
 	}{
 		"released":        {func(*corev1.PersistentVolume) {}, true, nil},
 		"deleted by hand": {func(v *corev1.PersistentVolume) { v.DeletionTimestamp = &metav1.Time{} }, true, nil},
+		"made available":  {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }, true, nil},
 		"bound":           {func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound }, false, nil},
 		"to be deleted": {func(v *corev1.PersistentVolume) {
 			v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
@@ -96,6 +98,59 @@ func TestRetained(t *testing.T) {
 		volume.Status.Phase, volume.Spec.PersistentVolumeReclaimPolicy = corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain
 		if c.change(volume); Retained(volume, c.others) != c.want {
 			t.Errorf("%s: %t", name, !c.want)
+		}
+	}
+}
+
+// TestRetainedVolumesAreClaimedAgain: a user removes the claimRef of a retained volume and creates a claim with its name in spec.volumeName, as for any volume of
+// Kubernetes. Nothing that happens meanwhile deletes the data in the provider.
+func TestRetainedVolumesAreClaimedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim  string // of the name of the new claim, empty if there is none
+		phase  corev1.PersistentVolumePhase
+		change func(*State)
+		want   Action
+		says   []string
+	}{
+		"no claim yet":            {"", corev1.VolumeAvailable, nil, Nothing, nil},
+		"no claim, policy Delete": {"", corev1.VolumeAvailable, func(s *State) { s.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete }, Nothing, nil},
+		"deleted without a claim": {"", corev1.VolumeAvailable, func(s *State) { s.Volume.DeletionTimestamp = &metav1.Time{} }, Nothing, nil},
+		"the same name":           {claimName, corev1.VolumeBound, nil, Nothing, nil},
+		"another name":            {"other", corev1.VolumeBound, func(s *State) { s.Backing = nil }, Nothing, []string{"must be " + claimName + " in namespace shop", "to Retain"}},
+		"another name, elsewhere": {"other", corev1.VolumeBound, func(s *State) { s.Claim = nil }, Nothing, nil},
+		"another name, is deleted": {"other", corev1.VolumeBound, func(s *State) {
+			s.Claim, s.Volume.DeletionTimestamp, s.Volume.Spec.PersistentVolumeReclaimPolicy = nil, &metav1.Time{}, corev1.PersistentVolumeReclaimDelete
+		}, Nothing, nil},
+		"given up without a claim": {"", corev1.VolumeAvailable, func(s *State) {
+			s.Volume.DeletionTimestamp, s.Volume.Spec.PersistentVolumeReclaimPolicy = &metav1.Time{}, corev1.PersistentVolumeReclaimDelete
+		}, DeleteBacking, nil},
+		"another name, given up": {"other", corev1.VolumeReleased, func(s *State) {
+			s.Claim, s.Volume.Spec.PersistentVolumeReclaimPolicy = nil, corev1.PersistentVolumeReclaimDelete
+		}, DeleteBacking, nil},
+	} {
+		s := at(there(), claim("milan"))
+		s.Backing = created(t, s)
+		s.Backing.Spec.VolumeName, s.Backing.Status.Phase = "disk-7", corev1.ClaimBound
+		_, s.Volume = bound("milan")
+		annotate(&s.Volume.ObjectMeta, annotationDataOf, "shop/"+claimName)
+		s.Volume.Finalizers, s.Volume.Status.Phase, s.Volume.Spec.PersistentVolumeReclaimPolicy = []string{Finalizer}, c.phase, corev1.PersistentVolumeReclaimRetain
+		s.Claim, s.Volume.Spec.ClaimRef = nil, nil
+		if c.claim != "" {
+			s.Claim = claim("milan", func(c *corev1.PersistentVolumeClaim) { c.UID, c.Spec.VolumeName = "u2", s.Volume.Name })
+			s.Claim.Name = c.claim
+			s.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: c.claim, UID: "u2"}
+		}
+		if c.change != nil {
+			c.change(&s)
+		}
+		step := Next(s)
+		if step.Action != c.want || (step.Refused != "") != (c.says != nil) {
+			t.Errorf("%s: %s: %s, refused: %q", name, step.Action, step.Why, step.Refused)
+		}
+		for _, text := range c.says {
+			if !strings.Contains(step.Refused, text) {
+				t.Errorf("%s: %q does not say %q", name, step.Refused, text)
+			}
 		}
 	}
 }

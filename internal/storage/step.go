@@ -130,6 +130,8 @@ func Next(s State) Step {
 		return s.orMisplaced(s.unused("the volume of the claim is in another cluster"))
 	case volume != nil && !s.Abandoned && volume.Labels[LabelTenant] != s.Place.Tenant:
 		return Step{Why: "the volume belongs to another peering"}
+	case volume != nil && s.Place.Cluster != "" && reused(volume):
+		return s.reused(volume)
 	case volume != nil && s.free(volume):
 		return s.released(volume)
 	case s.Claim == nil:
@@ -223,6 +225,18 @@ func (s *State) lost() Step {
 			VolumeName(s.UID), s.backingName(), s.where())
 	}
 	return Step{Why: "the claim is bound to a volume that Liqo did not create"}
+}
+
+// reused decides about a virtual volume of a provider to which a claim of another name is bound. The copies of pods mount claims by name, so pods in the provider can't
+// mount it. The other claim uses the data nevertheless, so the data stays.
+func (s *State) reused(volume *corev1.PersistentVolume) Step {
+	data := DataOf(volume)
+	if s.Claim == nil {
+		return Step{Why: "claim " + ReservedFor(volume).String() + " uses the volume"}
+	}
+	return refuse("PersistentVolume %s has its data in PersistentVolumeClaim %s of cluster %s, and pods there mount claims by name: the claim of this volume must be %s in namespace %s. "+
+		"Set persistentVolumeReclaimPolicy of the volume to Retain, which keeps the data, before you delete this claim. Then remove spec.claimRef of the volume, and create that claim with "+
+		"spec.volumeName %s", volume.Name, data.Name, s.Place.Cluster, data.Name, data.Namespace, volume.Name)
 }
 
 // released decides about a virtual volume whose claim was deleted. If a person deletes the volume, released does not wait until Kubernetes releases it, because

@@ -71,7 +71,7 @@ func TestVirtualVolumeMirrorsTheBackingVolume(t *testing.T) {
 	want := s.BackingVolume.DeepCopy()
 	want.ObjectMeta = metav1.ObjectMeta{
 		Name: "pvc-u1", Labels: map[string]string{corev1.LabelTopologyZone: "a", LabelVirtual: "true"},
-		Annotations: map[string]string{annotationProvisionedBy: Provisioner}, Finalizers: []string{Finalizer},
+		Annotations: map[string]string{annotationProvisionedBy: Provisioner, annotationDataOf: "shop/" + claimName}, Finalizers: []string{Finalizer},
 	}
 	want.Spec.PersistentVolumeReclaimPolicy, want.Spec.StorageClassName = corev1.PersistentVolumeReclaimDelete, "liqo"
 	want.Spec.ClaimRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: claimName, UID: "u1"}

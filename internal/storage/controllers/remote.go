@@ -244,7 +244,8 @@ func (r *RemoteClaims) ephemeral(claim *corev1.PersistentVolumeClaim, pod *corev
 }
 
 // uids returns the UIDs of the claims to decide about, without duplicates. The UID of the claim in this cluster is the last one. Annotations with UIDs are not
-// trusted: users write those of claims, and the provider writes those of backing claims. So uids omits a UID whose volume is reserved for another claim.
+// trusted: users write those of claims, and the provider writes those of backing claims. So uids omits a UID whose volume was created for another claim, unless it
+// is bound to the claim in this cluster.
 func (r *RemoteClaims) uids(f *RemoteFacts) []types.UID {
 	var out []types.UID
 	seen := map[types.UID]bool{"": true}
@@ -254,7 +255,7 @@ func (r *RemoteClaims) uids(f *RemoteFacts) []types.UID {
 		}
 		seen[uid] = true
 		volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume)
-		if !ok || storage.ReservedFor(volume) == f.Key {
+		if !ok || storage.DataOf(volume) == f.Key || storage.ReservedFor(volume) == f.Key {
 			out = append(out, uid)
 		}
 	}
@@ -267,6 +268,9 @@ func (r *RemoteClaims) uids(f *RemoteFacts) []types.UID {
 		add(storage.BackingUID(f.Backing))
 	}
 	if f.Claim != nil {
+		if volume := r.volumeOf(f.Claim); volume != nil {
+			add(storage.VolumeUID(volume))
+		}
 		for _, uid := range slices.Backward(storage.UIDs(f.Claim)) {
 			add(uid)
 		}

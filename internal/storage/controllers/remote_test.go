@@ -181,6 +181,44 @@ func TestVolumesOfOtherClaimsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestReusedVolumesNameTheirClaim: a claim of another name is bound to a volume in the provider. Its user gets the name that the claim must have, and the claim with
+// the data stays.
+func TestReusedVolumesNameTheirClaim(t *testing.T) {
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-u1", Finalizers: []string{storage.Finalizer},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, "storage.liqo.io/data-of": "shop/data"},
+			Labels:      map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan", storage.LabelTenant: "liqo-tenant-milan"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "other", UID: "u2"}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	}
+	other := classClaim("milan-a")
+	other.Name, other.UID, other.Spec.VolumeName = "other", "u2", "pvc-u1"
+	data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: "data", Labels: map[string]string{api.LabelOrigin: "rome", api.LabelDestination: "milan"},
+		Annotations: map[string]string{storage.AnnotationClaimUID: "u1"},
+	}}
+	data.Spec.VolumeName, data.Status.Phase = "disk-7", corev1.ClaimBound
+	s := newStoring(t)
+	s.opts.Virtual = namedVolumes{volumes: map[string]*corev1.PersistentVolume{"pvc-u1": volume}}
+	f := remoteFacts(other, nil, true)
+	f.Key.Name = "other"
+	if step := s.waits(f); !strings.Contains(step.Refused, "must be data in namespace shop") {
+		t.Errorf("%+v", step)
+	}
+	s.waits(remoteFacts(nil, data, true))
+	volume.DeletionTimestamp = &metav1.Time{}
+	s.waits(remoteFacts(nil, data, true))
+	// Without a claim, the user's deletion counts.
+	volume.Spec.ClaimRef, volume.Status.Phase = nil, corev1.VolumeAvailable
+	if step := s.Next(remoteFacts(nil, data, true)); step.Action != storage.DeleteBacking {
+		t.Errorf("%s: %s, want to delete the backing claim", step.Action, step.Why)
+	}
+}
+
 // listedVolumes is a View whose index has these volumes under every name.
 type listedVolumes struct {
 	fixedView
