@@ -112,7 +112,9 @@ func podTargets(pods []corev1.Pod) []target {
 				if pod.Status.PodIP == "" {
 					continue
 				}
-				labels := map[string]string{"__meta_kubernetes_pod_name": pod.Name, "__meta_kubernetes_pod_container_port_name": port.Name}
+				labels := map[string]string{
+					"__meta_kubernetes_namespace": pod.Namespace, "__meta_kubernetes_pod_name": pod.Name, "__meta_kubernetes_pod_container_port_name": port.Name,
+				}
 				for name, value := range pod.Labels {
 					labels["__meta_kubernetes_pod_label_"+unfit.ReplaceAllString(name, "_")] = value
 				}
