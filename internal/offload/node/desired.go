@@ -263,24 +263,57 @@ func interruptionChange(have, want *corev1.Node) (kind, reason, message string) 
 	return "", "", ""
 }
 
+// statusFrequency is how often the conditions of a Node get a new heartbeat time if nothing changes: that of kubelets (nodeStatusReportFrequency of
+// KubeletConfiguration). Health checks of nodes, such as that of Cluster API, rely on it.
+const statusFrequency = 5 * time.Minute
+
+// untilHeartbeat returns the time until the conditions of a Node need a new heartbeat time. Our conditions have the same one.
+func untilHeartbeat(node *corev1.Node, now time.Time) time.Duration {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return max(statusFrequency-now.Sub(c.LastHeartbeatTime.Time), time.Second)
+		}
+	}
+	return statusFrequency
+}
+
+// withoutHeartbeats returns a status without the times of heartbeats.
+func withoutHeartbeats(status *corev1.NodeStatus) *corev1.NodeStatus {
+	out := status.DeepCopy()
+	for i := range out.Conditions {
+		out.Conditions[i].LastHeartbeatTime = metav1.Time{}
+	}
+	return out
+}
+
 // conditions merges want into have. A condition with the same status and reason keeps its times and its message, because error messages vary between
 // attempts although the state is the same. Only the message of ProviderNodesInterrupted is part of the state. Conditions of types that only others
 // set stay. NodeNetworkUnavailable is ours, so it is removed if want lacks it.
+//
+// All our conditions get a new heartbeat time together: when one of them changes, and when statusFrequency has passed.
 func conditions(have, want []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	out := make([]corev1.NodeCondition, 0, len(want))
+	beat := false
 	find := func(list []corev1.NodeCondition, t corev1.NodeConditionType) int {
 		return slices.IndexFunc(list, func(c corev1.NodeCondition) bool { return c.Type == t })
 	}
 	for _, c := range want {
 		if i := find(have, c.Type); i >= 0 && have[i].Status == c.Status && have[i].Reason == c.Reason && (!isInterruption(c) || have[i].Message == c.Message) {
 			out = append(out, have[i])
+			beat = beat || now.Sub(have[i].LastHeartbeatTime.Time) >= statusFrequency
 			continue
 		}
+		beat = true
 		c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 		if i := find(have, c.Type); i >= 0 && have[i].Status == c.Status {
 			c.LastTransitionTime = have[i].LastTransitionTime
 		}
 		out = append(out, c)
+	}
+	for i := range out {
+		if beat {
+			out[i].LastHeartbeatTime = metav1.NewTime(now)
+		}
 	}
 	for _, c := range have {
 		if find(want, c.Type) < 0 && c.Type != corev1.NodeNetworkUnavailable {

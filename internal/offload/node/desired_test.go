@@ -92,7 +92,7 @@ func TestNodeSettlesAndKeepsForeignFields(t *testing.T) {
 	n.Labels["theirs"], n.Annotations["theirs"], n.Spec.Unschedulable = "1", "1", true
 	n.Spec.Taints = append([]corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}}, n.Spec.Taints...)
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Theirs", Status: corev1.ConditionTrue})
-	f.now = f.now.Add(time.Hour)
+	f.now = f.now.Add(statusFrequency - time.Second)
 	if again := desired(n, f); !equality.Semantic.DeepEqual(n, again) {
 		t.Errorf("it never settles: %s", cmp.Diff(n, again))
 	}
@@ -110,6 +110,32 @@ func TestNodeSettlesAndKeepsForeignFields(t *testing.T) {
 	f.virtual.Spec.Taints = nil
 	if back := desired(changed, f); len(back.Spec.Taints) != 2 {
 		t.Errorf("taints %v", back.Spec.Taints)
+	}
+}
+
+// TestConditionsHaveHeartbeats: as those of a kubelet, conditions that do not change get a new heartbeat time every five minutes, all at once. Their transition
+// time stays.
+func TestConditionsHaveHeartbeats(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	f := someFacts()
+	f.now = began
+	node := desired(nil, f)
+	for _, after := range []time.Duration{statusFrequency - time.Second, statusFrequency, statusFrequency + time.Second, 2 * statusFrequency} {
+		now := began.Add(after)
+		beat := began
+		if after >= statusFrequency {
+			beat = began.Add(after.Truncate(statusFrequency))
+		}
+		if next := untilHeartbeat(node, now); next > statusFrequency || next <= 0 {
+			t.Errorf("after %s: the next heartbeat is due after %s", after, next)
+		}
+		f.now = now
+		node = desired(node, f)
+		for _, c := range node.Status.Conditions {
+			if !c.LastHeartbeatTime.Time.Equal(beat) || !c.LastTransitionTime.Time.Equal(began) {
+				t.Errorf("after %s: %s has heartbeat %s and transition %s, want %s and %s", after, c.Type, c.LastHeartbeatTime, c.LastTransitionTime, beat, began)
+			}
+		}
 	}
 }
 

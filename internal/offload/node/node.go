@@ -64,8 +64,8 @@ type Options struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 
-// Node keeps the Node object up to date with its VirtualNode and with the state of the provider. It writes only changes; a Lease serves as the
-// heartbeat. It never deletes the Node object: the controller that deletes the VirtualNode does.
+// Node keeps the Node object up to date with its VirtualNode and with the state of the provider. It writes changes, and the heartbeat
+// times of conditions as rarely as kubelets do; a Lease serves as the heartbeat. It never deletes the Node object: the controller that deletes the VirtualNode does.
 type Node struct {
 	opts    Options
 	port    int32
@@ -220,6 +220,9 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	}
 	want := desired(have, f)
 	n.judge(want)
+	if beat := untilHeartbeat(want, f.now); again == 0 || beat < again {
+		again = beat
+	}
 	if have == nil {
 		if err := n.opts.Local.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return 0, fmt.Errorf("creating node %s: %w", want.Name, err)
@@ -228,7 +231,7 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 			n.opts.Log.Info("Created the node", "node", want.Name, "ready", f.problem == nil)
 			n.seen()
 		}
-		return 0, nil
+		return again, nil
 	}
 	n.seen()
 	return again, n.update(ctx, have, want)
@@ -299,6 +302,9 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 	n.nodes.Wrote(patched)
 	if kind, reason, message := interruptionChange(have, patched); reason != "" && n.opts.Event != nil {
 		n.opts.Event(ctx, patched, kind, reason, message)
+	}
+	if equality.Semantic.DeepEqual(withoutHeartbeats(&have.Status), withoutHeartbeats(&want.Status)) {
+		return nil
 	}
 	n.opts.Log.Info("Updated the status of the node", "node", want.Name, "ready", want.Status.Conditions[0].Status, "message", want.Status.Conditions[0].Message)
 	return nil
