@@ -93,7 +93,7 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		local, within, err := a.installedWithin(ctx)
+		local, _, err := a.installedWithin(ctx)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,9 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 				local.Warn("--%s has no effect: the pods run one image of Liqo, see --image", name)
 			}
 		}
-		request.Namespace = orDefault(within, corev1.NamespaceDefault)
+		if request.Namespace, err = a.applicationNamespace(); err != nil {
+			return err
+		}
 		return local.moveVolume(ctx, request, o.output != "")
 	}
 	return command
@@ -167,10 +169,23 @@ func (o *moveVolumeOptions) request() (*move.Request, error) {
 	return out, nil
 }
 
-// claimNames returns the claims of the namespace of the flags.
+// applicationNamespace returns the namespace of an object of an application, as kubectl does: that of the flag, else that of the context, else default.
+func (a *app) applicationNamespace() (string, error) {
+	namespace, _, err := a.kubeconfig.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace of the context from the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// claimNames returns the claims of the namespace of the flags, or of the context.
 func (a *app) claimNames(ctx context.Context, c *cluster) ([]string, error) {
+	within, err := a.applicationNamespace()
+	if err != nil {
+		return nil, err
+	}
 	var list corev1.PersistentVolumeClaimList
-	err := c.List(ctx, &list, client.InNamespace(orDefault(*a.kubeconfig.Namespace, corev1.NamespaceDefault)))
+	err = c.List(ctx, &list, client.InNamespace(within))
 	return namesOf(list.Items, func(claim corev1.PersistentVolumeClaim) string { return claim.Name }), err
 }
 
