@@ -41,7 +41,7 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 		return c.error(err)
 	}
 	if !c.unmanaged {
-		if err := c.awaitVerdict(ctx, foreign, namespace); err != nil {
+		if err := c.awaitVerdict(ctx, foreign); err != nil {
 			return err
 		}
 	}

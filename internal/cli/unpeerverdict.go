@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -18,10 +20,10 @@ var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 // awaitVerdict waits until the condition of the API server in foreign is newer than the start of the command. The control plane detects a cut of the network
 // within judgedWithin, and writes the condition only when it changes. So the condition holds for the start of the command once that time has passed since then.
 // A request of liqoctl itself proves less: liqoctl may reach a provider that the control plane does not reach. So it asks the virtual kubelets, and does not
-// wait if the provider responds to them now.
+// wait if the provider responds to them now. It does not wait either if there is no virtual node, because then no pod can run twice.
 //
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
-func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.ForeignCluster, namespace string) error {
+func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.ForeignCluster) error {
 	left := judgedWithin - time.Since(c.began)
 	if unreachableSince(foreign) != nil || left <= 0 {
 		return nil
@@ -30,7 +32,13 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 		c.plan.waitsFor(c.name(foreign) + " to tell whether its API server still responds")
 		return nil
 	}
-	if exists := foreign.ResourceVersion != ""; exists && c.respondsToNodes(ctx, foreign.Name, namespace) {
+	var all offloadingv1beta1.VirtualNodeList
+	if err := c.List(ctx, &all); err != nil && !absent(err) {
+		return c.error(fmt.Errorf("listing the VirtualNodes: %w", err))
+	}
+	// One that a user created may lack the labels of the others, and may be in another namespace.
+	nodes := slices.DeleteFunc(all.Items, func(node offloadingv1beta1.VirtualNode) bool { return node.Spec.ClusterID != foreign.Name })
+	if exists := foreign.ResourceVersion != ""; len(nodes) == 0 || exists && c.respondsToNodes(ctx, nodes) {
 		return nil
 	}
 	step := c.Start("Waiting until it is known whether the API server of %s responds: a cut of the network is detected within %s", foreign.Name, judgedWithin)
@@ -44,21 +52,16 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 	return c.waited(ctx.Err(), err, c.name(foreign), "its API server responds")
 }
 
-// respondsToNodes reports whether the API server of a provider responds to all virtual kubelets of this cluster. It is false if there is none, and if one of them
-// can't be asked.
-func (c *cluster) respondsToNodes(ctx context.Context, provider, namespace string) bool {
-	var nodes offloadingv1beta1.VirtualNodeList
-	if err := c.listOfPeer(ctx, &nodes, namespace, provider); err != nil || len(nodes.Items) == 0 {
-		return false
-	}
+// respondsToNodes reports whether the API server of a provider responds to the virtual kubelets of all these nodes. It is false if one of them can't be asked.
+func (c *cluster) respondsToNodes(ctx context.Context, nodes []offloadingv1beta1.VirtualNode) bool {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgedWithin)
 	defer cancel()
-	for i := range nodes.Items {
-		path := set.CoreV1().RESTClient().Get().Resource("nodes").Name(nodes.Items[i].Name).SubResource("proxy").Suffix(offload.PathProviderHealth)
+	for i := range nodes {
+		path := set.CoreV1().RESTClient().Get().Resource("nodes").Name(nodes[i].Name).SubResource("proxy").Suffix(offload.PathProviderHealth)
 		if said, err := path.Do(ctx).Raw(); err != nil || string(said) != "ok" {
 			return false
 		}

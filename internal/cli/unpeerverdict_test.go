@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
@@ -56,14 +57,24 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 		noticed time.Duration
 		// responds means that the API server of milan responds to the virtual kubelet.
 		responds bool
+		// bare means that rome has no virtual node of milan, for example because it only authenticated.
+		bare bool
 	}{
 		"a cut, and a lost tunnel": {tunnel: true, noticed: 20 * time.Second},
 		"a cut":                    {noticed: 20 * time.Second},
 		"only the tunnel":          {tunnel: true},
 		"no cut":                   {},
 		"the node reaches milan":   {responds: true},
+		"there is no virtual node": {bare: true},
 	} {
 		w.begin(peered)
+		if test.bare {
+			rome := w.clusters["rome"].client
+			of := metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan"}
+			if err := rome.Delete(t.Context(), &authv1beta1.ResourceSlice{ObjectMeta: of}); err != nil { // which owns the virtual node
+				t.Fatal(err)
+			}
+		}
 		w.partition(t, "rome", "milan", false)
 		if test.tunnel {
 			w.loseTunnel(t, "rome", "milan", firstMoment.Add(-3*time.Second))
@@ -95,7 +106,7 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				continue
 			}
 			wait := judgedWithin
-			if test.responds {
+			if test.responds || test.bare {
 				wait = 0
 			}
 			if since := deleted.Sub(firstMoment); ran.code != 0 || since < wait || since > wait+10*time.Second {

@@ -53,10 +53,12 @@ func troubles(s *story.Story, o observers, d *delayed) {
 		for i := range refused {
 			s.Must(s.Rome.Create(s.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("refused-%d", i)}}))
 		}
-		pod := story.PodOn(s.Rome.Node(), ns, "old", playground.Shell, "sh", "-c", old)
+		// In another namespace, a pod with the labels of Liqo is not scraped.
+		pod := story.PodOn(s.Rome.Node(), api.Namespace, "old", playground.Shell, "sh", "-c", old)
 		pod.Labels["app.kubernetes.io/part-of"] = "liqo"
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9100}}
 		s.Must(s.Rome.Create(s.Context(), pod))
+		s.Cleanup(func() { _ = client.IgnoreNotFound(s.Rome.Delete(context.WithoutCancel(s.Context()), pod)) })
 		d.delay.Store(int64(slow))
 		s.Cleanup(func() { d.delay.Store(0) })
 	})
@@ -67,7 +69,7 @@ func troubles(s *story.Story, o observers, d *delayed) {
 	})
 	s.Step("no controller manager runs: its alert fires, and resolves", func() {
 		d.delay.Store(0)
-		s.Must(s.Rome.Delete(s.Context(), s.Pod(s.Rome, ns, "old")))
+		s.Must(s.Rome.Delete(s.Context(), s.Pod(s.Rome, api.Namespace, "old")))
 		scale := func(ctx context.Context, replicas int32) error {
 			deployments := s.Rome.Set.AppsV1().Deployments(api.Namespace)
 			present, err := deployments.GetScale(ctx, "liqo-controller-manager", metav1.GetOptions{})
