@@ -114,7 +114,7 @@ func key(t testing.TB, programs string) string {
 	}
 	definitions, err := filepath.Glob(filepath.Join(root(t), "charts", "liqo", "crds", "*"))
 	must(t, err)
-	code, err := filepath.Glob(filepath.Join(root(t), "internal", "testing", "*.go"))
+	code, err := filepath.Glob(filepath.Join(root(t), "test", "apitest", "*.go"))
 	must(t, err)
 	for _, path := range append(definitions, code...) {
 		content, err := os.ReadFile(path)

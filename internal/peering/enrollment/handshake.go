@@ -56,11 +56,19 @@ func (d *Service) admit(ctx context.Context, nonceRequest *peering.NonceRequest)
 }
 
 // token checks the token of a request. It returns the token, and the Secret with the record of used tokens.
+//
+// Clients without a token can send any number of requests. So it first checks the token with the key that it read a moment ago: a forged token causes no request.
 func (d *Service) token(ctx context.Context, nonceRequest *peering.NonceRequest) (*corev1.Secret, peering.Token, error) {
+	if key := d.key.recent(d.Now()); key != nil {
+		if _, err := peering.CheckToken(key, nonceRequest.Token, nonceRequest.Cluster, d.Now()); err != nil {
+			return nil, peering.Token{}, refuse(http.StatusUnauthorized, err)
+		}
+	}
 	secret, err := EnsureSecret(ctx, &d.Options)
 	if err != nil {
 		return nil, peering.Token{}, err
 	}
+	d.key.set(secret.Data[peering.EnrollmentSecretKey], d.Now())
 	token, err := peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], nonceRequest.Token, nonceRequest.Cluster, d.Now())
 	if err != nil {
 		return nil, peering.Token{}, refuse(http.StatusUnauthorized, err)

@@ -75,6 +75,48 @@ func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	}
 }
 
+// TestForgedTokensCauseNoRequests: clients without a token cause at most one request for the key in each second. A token of a new key is accepted a second later.
+func TestForgedTokensCauseNoRequests(t *testing.T) {
+	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentSecretKey: key}}
+	requests := 0
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			requests++
+			return c.Get(ctx, key, object, opts...)
+		},
+	}).Build()
+	now := time.Now()
+	d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Now: func() time.Time { return now }})
+	check := func(key string) error {
+		token := peering.Token{ID: "0123456789ab", Expires: now.Add(time.Hour)}
+		_, _, err := d.token(t.Context(), &peering.NonceRequest{Cluster: "rome", Token: token.Text([]byte(key))})
+		return err
+	}
+	for range 100 {
+		if check("another key") == nil {
+			t.Fatal("a forged token is accepted")
+		}
+	}
+	if requests != 1 {
+		t.Errorf("100 forged tokens caused %d requests", requests)
+	}
+	if err := check(string(key)); err != nil {
+		t.Errorf("a good token after forged ones: %v", err)
+	}
+	secret.Data[peering.EnrollmentSecretKey] = []byte("another key")
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(keyAge)
+	if err := check("another key"); err != nil {
+		t.Errorf("a token of the new key: %v", err)
+	}
+	if err := check(string(key)); err == nil {
+		t.Error("a token of the former key is accepted")
+	}
+}
+
 // TestSpentTokens: a token of an ended peering is refused, even if the Tenant is deleted between the check of the token and the list of Tenants.
 func TestSpentTokens(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")

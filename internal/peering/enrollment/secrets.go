@@ -121,6 +121,32 @@ func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Ti
 	return nil
 }
 
+// keyAge is how long the HMAC key of tokens is used to refuse tokens before the Secret is read again. A token of a new key may be refused for that long.
+const keyAge = time.Second
+
+// tokenKey is the HMAC key of tokens that was read last.
+type tokenKey struct {
+	mu    sync.Mutex
+	value []byte
+	read  time.Time
+}
+
+// recent returns the key, nil if it was read more than keyAge ago.
+func (k *tokenKey) recent(now time.Time) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now.Sub(k.read) >= keyAge {
+		return nil
+	}
+	return k.value
+}
+
+func (k *tokenKey) set(value []byte, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.value, k.read = value, now
+}
+
 // EnsureCertificate returns the serving certificate of the authentication service, and creates it if there is none.
 func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error) {
 	secret, err := ensure(ctx, o, peering.EnrollmentCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {

@@ -61,6 +61,7 @@ const (
 type Service struct {
 	Options
 	certificate *certificate
+	key         tokenKey
 	// requestLimits limit the rate of requests, for each source and for all sources together.
 	requestLimits *limits
 	// working limits the number of requests that are served at the same time. Each of them has an element in it.
