@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,8 +60,38 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 		}
 	}
 	var err error
-	s.Obstacle, err = v.obstacle(ctx, s.Nodes)
+	if s.Obstacle, err = v.obstacle(ctx, s.Nodes); err != nil {
+		return nil, err
+	}
+	s.Refusals, err = v.rehearse(ctx, s)
 	return s, err
+}
+
+// rehearse has the API server check, once and without a write, the objects that the move will create. It returns its refusals.
+func (v *volumeMove) rehearse(ctx context.Context, s *move.State) ([]move.Refusal, error) {
+	if v.rehearsed {
+		return v.refusals, nil
+	}
+	var dry client.Writer = client.NewDryRunClient(v.WithWatch)
+	if v.isDryRun() {
+		dry = v.plan.Client // it does not print these objects
+	}
+	v.refusals = nil
+	for _, part := range s.Rehearsed() {
+		object, ok := part.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("%T is not an object", part)
+		}
+		switch err := dry.Create(ctx, object); {
+		case err == nil, apierrors.IsAlreadyExists(err), strings.Contains(err.Error(), "does not support dry run"): // the last one is about a webhook
+		case transient(err):
+			return nil, fmt.Errorf("checking the creation of %s: %w", v.name(object), err)
+		default:
+			v.refusals = append(v.refusals, move.Refusal{Object: v.name(object), Namespace: object.GetNamespace(), Reason: err.Error()})
+		}
+	}
+	v.rehearsed = true
+	return v.refusals, nil
 }
 
 // readFirst reads the volumes of claims of the name, all nodes and all classes.

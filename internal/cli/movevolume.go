@@ -49,6 +49,9 @@ type volumeMove struct {
 	first *move.State
 	// protection is what the command knows about the protection of the claim's name while the claim is replaced.
 	protection protection
+	// rehearsed means that the API server has checked the objects that the move will create. refusals are those that it refuses.
+	rehearsed bool
+	refusals  []move.Refusal
 }
 
 // moveVolume moves a volume. lines prints the progress as JSON instead of text.
@@ -113,7 +116,7 @@ func (v *volumeMove) run(ctx context.Context) error {
 			var step move.Step
 			step, err = v.step(ctx, state)
 			if err == nil && v.isLate(&step) {
-				return v.error(step.Late)
+				return v.error(errors.Join(step.Late, v.discard(ctx, step.Unused)))
 			}
 			if pause = retryPause; step.Urgent {
 				pause = urgentBetween
@@ -144,6 +147,15 @@ func (v *volumeMove) run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// discard deletes an object that a move leaves unused.
+func (v *volumeMove) discard(ctx context.Context, unused any) error {
+	object, ok := unused.(client.Object)
+	if !ok {
+		return nil
+	}
+	return kube.Delete(ctx, v, object)
 }
 
 // endsDryRun reports whether a dry run ends with a step. It executes one step only, because later steps depend on pods that it does not create. A wait that

@@ -91,11 +91,48 @@ func TestMoveVolumeComparesChecksums(t *testing.T) {
 	}
 }
 
-// TestMoveVolumeThatAdmissionRefuses: a quota that refuses a pod ends the command with both ways on, and both of them work.
+// TestMoveVolumeIsRehearsed: what admission refuses is refused before the first change, with and without --dry-run.
+func TestMoveVolumeIsRehearsed(t *testing.T) {
+	for _, part := range []string{"-store", "-sender", "-receiver", "liqo-move-u1"} {
+		w := newMovedWorld(t)
+		w.refused = part
+		for _, w.dryRun = range []bool{true, false} {
+			err := w.run("milan", 0, nil)
+			if err == nil || !strings.Contains(err.Error(), "in a dry run, the API server refuses objects of the move") || !strings.Contains(err.Error(), part) || w.writes != 0 && !w.dryRun {
+				t.Errorf("%s: %d writes, %v", part, w.writes, err)
+			}
+		}
+		w.refused = ""
+		if err := w.run("milan", 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.at("milan", 1)
+	}
+}
+
+// TestMoveVolumeThatAProviderRefuses: a check that does not run in the provider ends the command before the first change, and leaves no pod.
+func TestMoveVolumeThatAProviderRefuses(t *testing.T) {
+	w := newMovedWorld(t)
+	w.stuck = "-check-target"
+	err := w.run("milan", 0, nil)
+	if err == nil || !strings.Contains(err.Error(), "does not run on node milan") || !strings.Contains(err.Error(), "Nothing was changed") {
+		t.Errorf("%v", err)
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if w.must(w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data"}, claim)); claim.UID != "u1" || claim.Status.Phase != corev1.ClaimBound {
+		t.Errorf("%+v", claim)
+	}
+	w.at("", 1)
+	w.stuck = ""
+	w.must(w.run("milan", 0, nil))
+	w.at("milan", 1)
+}
+
+// TestMoveVolumeThatAdmissionRefuses: a quota that refuses a pod after the move has begun ends the command with both ways on, and both of them work.
 func TestMoveVolumeThatAdmissionRefuses(t *testing.T) {
 	for target, provider := range map[string]string{"milan": "milan", "rome-1": ""} {
 		w := newMovedWorld(t)
-		w.refused = "-sender"
+		w.refused, w.midway = "-sender", true
 		err := w.run("milan", 0, nil)
 		for _, part := range []string{"liqo-move-u1-sender", "exceeded quota", "run the command again", "cancel the move"} {
 			if err == nil || !strings.Contains(err.Error(), part) {

@@ -44,8 +44,11 @@ type movedWorld struct {
 	out     bytes.Buffer
 	said    bytes.Buffer
 	created int
-	// refused, if not empty, is a part of the names of objects that an admission policy refuses.
+	// refused, if not empty, is a part of the names of objects that an admission policy refuses. midway means that it does so after the move has begun.
 	refused string
+	midway  bool
+	// stuck, if not empty, is a part of the names of pods that stay Pending.
+	stuck string
 	// unavailable, if not nil, is the answer to each request for a pod's creation.
 	unavailable error
 	// told are the pods that were told to finish. deaf is the answer to each request that tells one.
@@ -116,6 +119,9 @@ func (w *movedWorld) settle(ctx context.Context) {
 	w.must(w.client.List(ctx, &pods))
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if w.stuck != "" && strings.Contains(pod.Name, w.stuck) {
+			continue
+		}
 		if role := pod.Labels["storage.liqo.io/move-role"]; role == "store" {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		} else if role != "" && strings.HasSuffix(pod.Spec.Containers[0].Command[1], "-live") && !w.told[pod.UID] {
@@ -258,7 +264,11 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 						return err
 					}
 				}
-				if len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0 && !w.dryRun {
+				dry := len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0
+				if w.refused != "" && strings.Contains(obj.GetName(), w.refused) && dry == !w.midway {
+					return apierrors.NewForbidden(corev1.Resource("pods"), obj.GetName(), errors.New("exceeded quota"))
+				}
+				if dry && !w.dryRun {
 					return c.Create(ctx, obj, opts...)
 				}
 				if err := w.allow(ctx); err != nil {
@@ -266,9 +276,6 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 				}
 				if _, pod := obj.(*corev1.Pod); pod && w.unavailable != nil {
 					return w.unavailable
-				}
-				if w.refused != "" && strings.Contains(obj.GetName(), w.refused) {
-					return apierrors.NewForbidden(corev1.Resource("pods"), obj.GetName(), errors.New("exceeded quota"))
 				}
 				w.created++
 				obj.SetUID(types.UID(fmt.Sprint("n", w.created)))

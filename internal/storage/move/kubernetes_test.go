@@ -143,6 +143,9 @@ func (w *world) kubelet() {
 			w.runStore(pod)
 		case role == sender || role == receiver:
 			w.runMover(pod, role)
+		case role == checkSource || role == checkTarget:
+			pod.Status.Phase = corev1.PodSucceeded
+			w.changed(pod)
 		default:
 			w.runApplication(pod)
 		}
@@ -219,6 +222,9 @@ func (w *world) runMover(pod *corev1.Pod, role string) {
 
 // mounted returns the claim that a pod of the move mounts in its cluster.
 func mounted(pod *corev1.Pod) string {
+	if len(pod.Spec.Volumes) == 0 {
+		return ""
+	}
 	name := pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
 	if placeholder, claim, found := strings.Cut(pod.Annotations[api.AnnotationRemoteClaim], "="); found && placeholder == name {
 		return claim

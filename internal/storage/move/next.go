@@ -275,7 +275,7 @@ func (m *move) note(record *Record, why string) Step {
 
 // prepare creates the store and the objects that the other pods need. due is false once the store is ready; then repository is the UID of the store's claim.
 func (m *move) prepare(from, to end) (repository types.UID, step Step, due bool) {
-	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{m.Namespace, from.namespace, to.namespace}))) {
+	for _, namespace := range m.namespaces(from, to) {
 		if !slices.ContainsFunc(m.Secrets, func(s corev1.Secret) bool { return m.ours(&s) && s.Namespace == namespace }) {
 			return "", creating(m.credentials(namespace), "creating the credentials of the copy"), true
 		}

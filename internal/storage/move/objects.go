@@ -225,7 +225,8 @@ var (
 	}
 )
 
-// pod returns the common part of all pods of a move. It runs as root, because only root can read all files and set their owners.
+// pod returns the common part of all pods of a move. It runs as root with the default capabilities of the container runtime, because only root can read all files
+// and set their owners. Otherwise the pod is as Pod Security level restricted requires it, so level baseline admits it.
 func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 	root, no, yes := int64(0), false, true
 	meta := m.meta(namespace, role)
@@ -236,7 +237,10 @@ func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 		Containers: []corev1.Container{{
 			Name: Container, Image: m.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, Resources: m.Resources,
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			SecurityContext:          &corev1.SecurityContext{RunAsUser: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes},
+			SecurityContext: &corev1.SecurityContext{
+				RunAsUser: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes, AllowPrivilegeEscalation: &no,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
 		}},
 	}}
 }

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -19,15 +20,15 @@ func (s *State) start() Step {
 	if step := s.refusal(); step.Err != nil {
 		return step
 	}
-	claim, node := s.Claim, s.node(s.Node)
-	volume := s.volume(claim.Spec.VolumeName)
-	if admits(volume, node) {
+	node := s.node(s.Node)
+	m := s.begun()
+	if admits(m.source, node) {
+		if step, due := m.withoutChecks(); due { // an earlier command ended before the move began
+			return step
+		}
 		return s.arrived()
 	}
-	if step := s.obstacle(node); step.Err != nil {
-		return step
-	}
-	record := newRecord(claim, volume, node, &s.Request)
+	problems := m.obstacles(node)
 	if s.Live {
 		owner, err := s.owner()
 		if err == nil {
@@ -35,19 +36,26 @@ func (s *State) start() Step {
 		}
 		switch {
 		case err != nil:
-			return Step{Err: err}
+			problems = append(problems, err)
 		case owner == nil:
-			return fail("--live: no pod mounts PersistentVolumeClaim %s in namespace %s: move it without --live, or start its pods before", s.Name, s.Namespace)
+			problems = append(problems, fmt.Errorf("--live: no pod mounts PersistentVolumeClaim %s in namespace %s: move it without --live, or start its pods before", s.Name, s.Namespace))
+		default:
+			m.record.Live.Owner = *owner
 		}
-		record.Live = &Live{UID: s.NewUID, Owner: *owner}
 	}
-	next, err := noted(volume, record)
+	if err := joined(problems); err != nil {
+		return Step{Err: err}
+	}
+	if step, due := m.checked(node); due {
+		return step
+	}
+	next, err := noted(m.source, m.record)
 	if err != nil {
 		return Step{Err: err}
 	}
 	// From here on, the deletion of the claim does not delete its data.
 	next.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	return Step{Action: Patch, Object: next, Old: volume, Phase: Preparing, Why: "keeping the data while the claim is replaced"}
+	return Step{Action: Patch, Object: next, Old: m.source, Phase: Preparing, Why: "keeping the data while the claim is replaced"}
 }
 
 // refusal returns a step with an error if there is no data to move, or if the target node does not exist.
@@ -71,33 +79,32 @@ func (s *State) refusal() Step {
 	return Step{}
 }
 
-// obstacle returns a step with an error if the data can't be moved to the node now.
-func (s *State) obstacle(node *corev1.Node) Step {
-	provider := storage.ProviderOf(node)
-	users := s.users(anywhere)
-	switch {
-	case s.scalesAway() != nil:
-		return fail("PersistentVolumeClaim %s in namespace %s can't be moved: StatefulSet %s deletes it, with its data, when it has fewer replicas "+
+// obstacles returns everything that prevents a move to the node now, so that the command refuses it all at once, before the first change.
+func (m *move) obstacles(node *corev1.Node) (out []error) {
+	add := func(format string, args ...any) { out = append(out, fmt.Errorf(format, args...)) }
+	if set := m.scalesAway(); set != nil {
+		add("PersistentVolumeClaim %s in namespace %s can't be moved: StatefulSet %s deletes it, with its data, when it has fewer replicas "+
 			"(spec.persistentVolumeClaimRetentionPolicy.whenScaled is Delete), and its pods have to stop for the move. Keep the claims first: kubectl patch statefulset %[3]s --namespace %[2]s "+
-			`--patch '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}'`, s.Name, s.Namespace, s.scalesAway().Name)
-	case len(users) > 0 && !s.Live:
-		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, delete those "+
-			"that have ended, and then run the command again, or let --live stop them", s.Name, s.Namespace, strings.Join(users, ", "))
-	case !ready(node):
-		return fail("--target-node %s: the node is not Ready: choose another one, or wait", s.Node)
-	case s.Obstacle != "":
-		return fail("--target-node %s: %s", s.Node, s.Obstacle)
-	case s.Unprotected != "":
-		return fail("PersistentVolumeClaim %s in namespace %s can't be moved: %s", s.Name, s.Namespace, s.Unprotected)
+			`--patch '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}'`, m.Name, m.Namespace, set.Name)
+	} else if users := m.users(anywhere); len(users) > 0 && !m.Live { // with that policy, they must not be stopped yet
+		add("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, delete those "+
+			"that have ended, and then run the command again, or let --live stop them", m.Name, m.Namespace, strings.Join(users, ", "))
 	}
-	for i := range s.Volumes {
-		if v := &s.Volumes[i]; provider != "" && providerOf(v) == provider && storage.VolumeUID(v) != "" && v.Name != s.Claim.Spec.VolumeName {
-			return fail("--target-node %s: cluster %s has data of an earlier claim of this name, in PersistentVolume %s: it may be the only copy, so read it first, and copy what is "+
-				"needed. The guide to storage says how to release such a volume",
-				s.Node, provider, v.Name)
+	out = append(out, m.unreachable(node)...)
+	if m.Obstacle != "" {
+		add("--target-node %s: %s", m.Node, m.Obstacle)
+	}
+	if m.Unprotected != "" {
+		add("PersistentVolumeClaim %s in namespace %s can't be moved: %s", m.Name, m.Namespace, m.Unprotected)
+	}
+	provider := storage.ProviderOf(node)
+	for i := range m.Volumes {
+		if v := &m.Volumes[i]; provider != "" && providerOf(v) == provider && storage.VolumeUID(v) != "" && v.Name != m.Claim.Spec.VolumeName {
+			add("--target-node %s: cluster %s has data of an earlier claim of this name, in PersistentVolume %s: it may be the only copy, so read it first, and copy what is "+
+				"needed. The guide to storage says how to release such a volume", m.Node, provider, v.Name)
 		}
 	}
-	return Step{}
+	return append(out, m.refusals()...)
 }
 
 // scalesAway returns the StatefulSet that created the claim and deletes it when it is scaled down, nil if there is none.

@@ -28,7 +28,19 @@ func bound(changes ...func(*State)) State {
 		change(&s)
 	}
 	s.protect()
+	s.runChecks()
 	return s
+}
+
+// runChecks adds the checks of a move that has not begun, which have ended well.
+func (s *State) runChecks() {
+	if s.underway() != nil || s.refusal().Err != nil {
+		return
+	}
+	for _, pod := range s.begun().checks(s.node(s.Node)) {
+		pod.Status.Phase = corev1.PodSucceeded
+		s.Pods = append(s.Pods, *pod)
+	}
 }
 
 // protect has the namespace name the move of the state, if there is one.
@@ -88,7 +100,45 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 		"mounted":       {mounting(corev1.PodRunning, "n1"), []string{"mounted by pods db-0", "kubectl scale --replicas=0"}},
 		"soon mounted":  {mounting(corev1.PodPending, ""), []string{"mounted by pods db-0"}},
 		"ended":         {mounting(corev1.PodSucceeded, "n1"), []string{"mounted by pods db-0", "delete those that have ended"}},
-		"not ready":     {func(s *State) { s.Nodes[2].Status.Conditions = nil }, []string{"--target-node milan: the node is not Ready"}},
+		"not ready": {func(s *State) {
+			s.Nodes[2].Status.Conditions[0].Status, s.Nodes[2].Status.Conditions[0].Message = corev1.ConditionFalse, "the provider is unreachable"
+		}, []string{"--target-node milan: the node is not Ready (the provider is unreachable)"}},
+		"cordoned": {func(s *State) {
+			s.Nodes[2].Spec.Taints = []corev1.Taint{{Key: api.TaintVirtualNode, Effect: corev1.TaintEffectNoExecute}, {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+		}, []string{"--target-node milan: the node has taint node.kubernetes.io/unschedulable:NoSchedule", "kubectl uncordon"}},
+		"the source is not ready": {func(s *State) {
+			s.Nodes[0].Status.Conditions, s.Nodes[1].Status.Conditions = nil, nil
+		}, []string{"nodes n1, n2, which have the data of PersistentVolume pvc-u1, are not Ready"}},
+		"the source is gone": {func(s *State) {
+			s.Volumes[0].Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: onNode("n9").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms}}
+		}, []string{"no node of this cluster matches spec.nodeAffinity of PersistentVolume pvc-u1"}},
+		"the source is unreachable": {func(s *State) {
+			s.Node, s.Volumes = "n1", []corev1.PersistentVolume{virtual("pvc-u1", "naples")}
+			s.Nodes[4].Status.Conditions = nil
+		}, []string{"node naples of cluster naples, which has the data of PersistentVolume pvc-u1, is not Ready"}},
+		"the source has no node": {func(s *State) {
+			s.Node, s.Volumes = "n1", []corev1.PersistentVolume{virtual("pvc-u1", "turin")}
+		}, []string{"cluster turin, which has the data of PersistentVolume pvc-u1, has no virtual node", "restore the peering"}},
+		"Pod Security": {func(s *State) {
+			const reason = ` is forbidden: violates PodSecurity "restricted:v1.30": runAsNonRoot != true`
+			s.Refusals = []Refusal{
+				{Object: "Pod liqo-move-u1-store in namespace shop", Namespace: shop, Reason: `pods "liqo-move-u1-store"` + reason},
+				{Object: "Pod liqo-move-u1-receiver in namespace shop", Namespace: shop, Reason: `pods "liqo-move-u1-receiver"` + reason},
+			}
+		}, []string{"Pod liqo-move-u1-store in namespace shop, Pod liqo-move-u1-receiver in namespace shop: violates PodSecurity", "runAsNonRoot != true",
+			"kubectl label --overwrite namespace shop pod-security.kubernetes.io/enforce=baseline"}},
+		"a quota": {func(s *State) {
+			s.Refusals = []Refusal{{Object: "Pod x in namespace shop", Namespace: shop, Reason: `pods "x" is forbidden: failed quota: q: must specify limits.cpu for: mover`}}
+		}, []string{"Pod x in namespace shop: failed quota: q", "--containers-cpu-requests"}},
+		"a policy": {func(s *State) {
+			s.Refusals = []Refusal{{Object: "Service x in namespace shop", Namespace: shop, Reason: `admission webhook "no.example.org" denied the request: no`}}
+		}, []string{`Service x in namespace shop: admission webhook "no.example.org" denied the request: no. Change what refuses it`}},
+		"everything at once": {func(s *State) {
+			mounting(corev1.PodRunning, "n1")(s)
+			s.Nodes[2].Status.Conditions, s.Obstacle = nil, "no such namespace"
+			s.Refusals = []Refusal{{Object: "Pod x in namespace shop", Namespace: shop, Reason: "exceeded quota: q"}}
+		}, []string{"4 problems prevent the move. Nothing was changed\n- ", "mounted by pods db-0", "\n- --target-node milan: the node is not Ready", "\n- --target-node milan: no such namespace",
+			"\n- in a dry run, the API server refuses objects of the move: Pod x in namespace shop: exceeded quota: q"}},
 		"not offloaded": {func(s *State) { s.Obstacle = "no such namespace" }, []string{"--target-node milan: no such namespace"}},
 		"older data":    {func(s *State) { s.Volumes = append(s.Volumes, virtual("pvc-u0", "milan")) }, []string{"data of an earlier claim", "PersistentVolume pvc-u0", "may be the only copy"}},
 		"no record":     {func(s *State) { s.Volumes[0].Annotations[storage.AnnotationMove] = "x" }, []string{"annotation " + storage.AnnotationMove, "pvc-u1"}},
@@ -178,6 +228,7 @@ func TestPodsTakeOnlyTheirKeys(t *testing.T) {
 // TestAClaimThatIsDeletedKeepsTheOldData: the copy of a claim that is being deleted ends with it, so the old data stays. Pods of the move don't hold the claim.
 func TestAClaimThatIsDeletedKeepsTheOldData(t *testing.T) {
 	s := bound()
+	s.Pods = nil
 	record := newRecord(s.Claim, &s.Volumes[0], s.node(s.Node), &s.Request)
 	record.Copy = "u2"
 	source, err := noted(&s.Volumes[0], record)

@@ -69,6 +69,8 @@ type State struct {
 	Autoscalers  []autoscalingv2.HorizontalPodAutoscaler
 	// Obstacle, if not empty, says why pods of the namespace can't run on the target node, and what to do.
 	Obstacle string
+	// Refusals are the answers of the API server to the dry run of creating the objects in Rehearsed.
+	Refusals []Refusal
 }
 
 // Action is the write of a Step.
@@ -124,6 +126,8 @@ type Step struct {
 	// Late, if not nil, is the error that ends the command if it waits longer than Within for the same condition.
 	Late   error
 	Within time.Duration
+	// Unused, if not nil, is the object that the caller deletes before it ends with Late.
+	Unused storage.Object
 	// Err ends the command, after Action. The same command can resume the move later.
 	Err error
 }
