@@ -58,6 +58,10 @@ const AnnotationMove = "storage.liqo.io/move"
 // this annotation. So Liqo ignores it unless the record of a move has the same node and UID (see Owns).
 const AnnotationAhead = "storage.liqo.io/move-ahead"
 
+// AnnotationCapacity on a claim is the size of the volume that a move copies, if the claim requests less. The backing claim gets that size. Policy PolicyMovingClaims
+// lets only users who may write volumes write it, because quotas count what the claim requests.
+const AnnotationCapacity = "storage.liqo.io/move-capacity"
+
 // AnnotationDefaultClass is, on a remote namespace of a consumer, the class that this cluster offers as the default. Admission policy liqo-copies-claim reads it.
 const AnnotationDefaultClass = "storage.liqo.io/default-class"
 

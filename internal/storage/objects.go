@@ -39,7 +39,7 @@ func (s *State) createBacking(node string) Step {
 	return Step{Action: CreateBacking, Object: s.newBacking(class, node), Why: "the pod of the claim is scheduled on node " + node}
 }
 
-// newBacking returns the backing claim at Place. It has the size, the volume mode and the access modes of the claim.
+// newBacking returns the backing claim at Place. It has the volume mode and the access modes of the claim, and its size or that of the volume that is moved.
 func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 	in := s.Claim.DeepCopy()
 	out := &corev1.PersistentVolumeClaim{
@@ -51,7 +51,7 @@ func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 			},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: in.Spec.AccessModes, Resources: in.Spec.Resources, VolumeMode: in.Spec.VolumeMode, StorageClassName: &class,
+			AccessModes: in.Spec.AccessModes, Resources: requested(in), VolumeMode: in.Spec.VolumeMode, StorageClassName: &class,
 		},
 	}
 	if s.Place.Cluster == "" {
@@ -68,6 +68,20 @@ func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 		out.Spec.AccessModes = modes
 	}
 	return out
+}
+
+// requested returns what a backing claim requests: what the claim does, or the size in AnnotationCapacity if that is larger.
+func requested(claim *corev1.PersistentVolumeClaim) corev1.VolumeResourceRequirements {
+	out := claim.Spec.Resources.DeepCopy()
+	size, err := resource.ParseQuantity(claim.Annotations[AnnotationCapacity])
+	if err != nil || !less(out.Requests, size) {
+		return *out
+	}
+	out.Requests[corev1.ResourceStorage] = size
+	if _, limited := out.Limits[corev1.ResourceStorage]; limited && less(out.Limits, size) {
+		out.Limits[corev1.ResourceStorage] = size
+	}
+	return *out
 }
 
 func allAccessModes() []corev1.PersistentVolumeAccessMode {
@@ -118,6 +132,9 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 		annotate(&out.ObjectMeta, annotationEphemeral, api.True)
 	}
 	out.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: in.Spec.Resources.Requests[corev1.ResourceStorage]}
+	if s.Backing != nil && less(out.Spec.Capacity, s.size()) { // a pod has used the backing claim before, so its size is known
+		out.Spec.Capacity[corev1.ResourceStorage] = s.size()
+	}
 	out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.AccessModes, in.Spec.VolumeMode
 	out.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}
 	out.Spec.NodeAffinity = restricted(nil, corev1.NodeSelectorRequirement{
@@ -159,7 +176,8 @@ func restricted(affinity *corev1.VolumeNodeAffinity, further corev1.NodeSelector
 	return out
 }
 
-// grow enlarges the backing claim if the claim requests a larger size. Then it writes the new size to the claim and its volume. If an expansion does not succeed,
+// grow enlarges the backing claim if the claim requests more than it has. Then it writes the size that the backing claim has to the claim and its volume: it may be
+// more than the claim requests. If an expansion does not succeed,
 // users lower the request of the claim, and grow lowers that of the backing claim (KEP-1790). The request stays above the size that the backing claim has.
 func (s *State) grow(volume *corev1.PersistentVolume) Step {
 	wanted := s.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -168,7 +186,8 @@ func (s *State) grow(volume *corev1.PersistentVolume) Step {
 		lower.Spec.Resources.Requests[corev1.ResourceStorage] = wanted.DeepCopy()
 		return Step{Action: PatchBacking, Object: lower, Old: s.Backing, Why: "the claim requests only " + wanted.String() + ", and the expansion is not done", Confirm: true}
 	}
-	if requested := s.Backing.Spec.Resources.Requests[corev1.ResourceStorage]; requested.Cmp(wanted) < 0 {
+	size := s.size()
+	if requested := s.Backing.Spec.Resources.Requests[corev1.ResourceStorage]; requested.Cmp(wanted) < 0 && size.Cmp(wanted) < 0 {
 		if class := ClassOf(s.Backing, s.Classes); s.Place.Cluster == "" && (class == nil || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
 			return refuse("spec.resources.requests.storage %s is more than the volume has, and StorageClass %s behind it does not allow expansion: "+
 				"set allowVolumeExpansion there if its driver can, or copy the data to a larger claim", wanted.String(), *s.Backing.Spec.StorageClassName)
@@ -177,7 +196,7 @@ func (s *State) grow(volume *corev1.PersistentVolume) Step {
 		larger.Spec.Resources.Requests[corev1.ResourceStorage] = wanted.DeepCopy()
 		return Step{Action: PatchBacking, Object: larger, Old: s.Backing, Why: "the claim requests " + wanted.String()}
 	}
-	if size := s.size(); less(volume.Spec.Capacity, wanted) && less(volume.Spec.Capacity, size) {
+	if less(volume.Spec.Capacity, size) {
 		larger := volume.DeepCopy()
 		larger.Spec.Capacity[corev1.ResourceStorage] = size
 		return Step{Action: PatchVolume, Object: larger, Old: volume, Why: "the volume behind it has " + size.String()}
@@ -185,7 +204,9 @@ func (s *State) grow(volume *corev1.PersistentVolume) Step {
 	// If the backing claim's status shows the old size, a kubelet still has to enlarge the file system.
 	usable := s.Backing.Status.Capacity[corev1.ResourceStorage]
 	shown := s.Claim.Status.Capacity
-	if s.Claim.Status.Phase == corev1.ClaimBound && less(shown, wanted) && less(shown, usable) && !less(volume.Spec.Capacity, usable) {
+	// A virtual kubelet may not write the capacity of a claim whose volume was created before it, by a live move.
+	writable := s.Place.Cluster == "" || s.UID == s.Claim.UID || less(shown, wanted)
+	if s.Claim.Status.Phase == corev1.ClaimBound && writable && less(shown, usable) && !less(volume.Spec.Capacity, usable) {
 		larger := s.Claim.DeepCopy()
 		if larger.Status.Capacity == nil {
 			larger.Status.Capacity = corev1.ResourceList{}

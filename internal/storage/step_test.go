@@ -184,6 +184,61 @@ func TestAnExpansionIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestTheTrueCapacityIsShown: a driver, or an administrator who made the volume by hand, may give more than the claim requests. The virtual volume and the claim show
+// what the backing claim has, also if its first pod binds it later. The backing claim is not enlarged to what it has already.
+func TestTheTrueCapacityIsShown(t *testing.T) {
+	size := func(text string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}
+	}
+	for name, requested := range map[string]string{"the claim requests less": "1Gi", "a user requests what it has": "5Gi"} {
+		s := at(there(), claim("milan"))
+		s.Backing = created(t, s)
+		s.Volume = Next(s).Object.(*corev1.PersistentVolume)
+		if got := s.Volume.Spec.Capacity[corev1.ResourceStorage]; got.String() != "1Gi" {
+			t.Errorf("%s: before the first pod, the volume shows %s", name, got.String())
+		}
+		s.Backing.Status.Phase, s.Backing.Status.Capacity = corev1.ClaimBound, size("5Gi")
+		s.Claim.Spec.VolumeName, s.Claim.Status.Phase, s.Claim.Status.Capacity = s.Volume.Name, corev1.ClaimBound, size("1Gi")
+		s.Claim.Spec.Resources.Requests = size(requested)
+		step := Next(s)
+		volume, ok := step.Object.(*corev1.PersistentVolume)
+		if step.Action != PatchVolume || !ok || volume.Name != s.Volume.Name || !less(size("4Gi"), volume.Spec.Capacity[corev1.ResourceStorage]) {
+			t.Fatalf("%s: %+v", name, step)
+		}
+		s.Volume = volume
+		step = Next(s)
+		shown, ok := step.Object.(*corev1.PersistentVolumeClaim)
+		if step.Action != PatchClaimStatus || !ok || !less(size("4Gi"), shown.Status.Capacity[corev1.ResourceStorage]) {
+			t.Fatalf("%s: %+v", name, step)
+		}
+		s.Claim = shown
+		if step := Next(s); step.Action != Nothing {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
+	s := at(there(), claim("milan"))
+	s.Backing = created(t, s)
+	s.Backing.Status.Phase, s.Backing.Status.Capacity = corev1.ClaimBound, size("5Gi")
+	if volume := Next(s).Object.(*corev1.PersistentVolume); !less(size("4Gi"), volume.Spec.Capacity[corev1.ResourceStorage]) {
+		t.Errorf("a copy was written before the volume was created: %v", volume.Spec.Capacity)
+	}
+}
+
+// TestABackingClaimHasTheSizeOfTheMovedVolume: the copy of a volume needs the size of that volume, also if the claim requests less.
+func TestABackingClaimHasTheSizeOfTheMovedVolume(t *testing.T) {
+	for annotation, want := range map[string]string{"": "1Gi", "5Gi": "5Gi", "500Mi": "1Gi", "x": "1Gi"} {
+		s := at(there(), claim("milan", func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations[AnnotationCapacity] = annotation
+			c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+		}))
+		spec := created(t, s).Spec.Resources
+		requested, limit := spec.Requests[corev1.ResourceStorage], spec.Limits[corev1.ResourceStorage]
+		if requested.String() != want || limit.Cmp(requested) < 0 {
+			t.Errorf("%q: the backing claim requests %s with limit %s, want %s", annotation, requested.String(), limit.String(), want)
+		}
+	}
+}
+
 // TestClaimsThatOtherPodsOwn: a program may give a claim to a pod that does not mount it, or that mounts it by name. Such a claim has a backing claim as all others.
 func TestClaimsThatOtherPodsOwn(t *testing.T) {
 	yes := true

@@ -124,6 +124,9 @@ func TestMovingClaimsOnAPIServer(t *testing.T) {
 		says   string
 	}{
 		{"a user removes the mark", tenant, held, merge(`{"metadata":{"annotations":{"storage.liqo.io/move":null}}}`), stay},
+		{"a user asks for a larger copy than the quota counts", tenant, held, merge(`{"metadata":{"annotations":{"storage.liqo.io/move-capacity":"9Ti"}}}`),
+			"annotation storage.liqo.io/move-capacity of a claim is written by users who may update PersistentVolumes"},
+		{"the move asks for a volume of the old size", admin, held, merge(`{"metadata":{"annotations":{"storage.liqo.io/move-capacity":"5Gi"}}}`), ""},
 		{"a user names another volume", tenant, held, merge(`{"spec":{"volumeName":"mine"}}`), stay},
 		{"a user writes a label", tenant, held, merge(`{"metadata":{"labels":{"a":"b"}}}`), ""},
 		{"a user writes an annotation of the namespace", tenant, shop, merge(`{"metadata":{"annotations":{"a":"b"}}}`), ""},

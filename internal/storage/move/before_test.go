@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -59,6 +60,49 @@ func TestChecksRunBeforeTheFirstChange(t *testing.T) {
 	if step := Next(s); step.Action != Delete || step.Object.GetLabels()[labelRole] != checkSource {
 		t.Errorf("the data is there already: %+v", step)
 	}
+}
+
+// TestACopyHasAtLeastTheSizeOfTheOldVolume: a volume may be larger than its claim requests, and the copy may need that. The request of the claim stays.
+func TestACopyHasAtLeastTheSizeOfTheOldVolume(t *testing.T) {
+	for name, s := range map[string]State{"stopped": bound(larger), "live": running(larger)} {
+		m := s.begun()
+		if m.ahead() {
+			m.record.Live.Owner = Owner{Kind: deployment, Name: "db"}
+		}
+		if m.record.Capacity != "5Gi" || m.capacity() != "5Gi" {
+			t.Errorf("%s: the record has %q", name, m.record.Capacity)
+		}
+		request := m.held().Spec.Resources.Requests[corev1.ResourceStorage]
+		if request.String() != "1Gi" {
+			t.Errorf("%s: the claim requests %s", name, request.String())
+		}
+		source, err := noted(m.source, m.record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := m.held().Annotations[storage.AnnotationCapacity]
+		if m.ahead() {
+			s.Volumes, s.Pods = []corev1.PersistentVolume{*source}, s.Pods[:1]
+			s.protect()
+			step := Next(s)
+			if step.Object == nil {
+				t.Fatalf("%+v", step)
+			}
+			got = step.Object.GetAnnotations()[storage.AnnotationCapacity]
+		}
+		if got != "5Gi" {
+			t.Errorf("%s: the backing claim gets %q", name, got)
+		}
+	}
+	s := bound(func(s *State) { s.Volumes[0].Spec.Capacity = s.Claim.Spec.Resources.Requests })
+	if m := s.begun(); m.record.Capacity != "" || m.held().Annotations[storage.AnnotationCapacity] != "" || m.capacity() != "1Gi" {
+		t.Errorf("the claim requests what it has: %+v", m.record)
+	}
+}
+
+// larger gives the old volume more than its claim requests.
+func larger(s *State) {
+	s.Volumes[0].Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 }
 
 func has(err error, part string) bool {

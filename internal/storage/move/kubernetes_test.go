@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -122,6 +123,9 @@ func (w *world) drive() {
 		default:
 			real := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "real-" + string(b.UID)}}
 			real.Spec.Capacity, real.Spec.AccessModes = b.Spec.Resources.Requests.DeepCopy(), b.Spec.AccessModes
+			if w.version%3 == 0 { // a driver that makes large volumes only
+				real.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("5Gi")
+			}
 			real.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
 			}}}}

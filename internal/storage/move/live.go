@@ -105,10 +105,11 @@ func (m *move) follow(target *corev1.Node, w *workload) (Step, bool) {
 		}
 		next := m.Claim.DeepCopy()
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationAhead, want)
+		m.size(&next.ObjectMeta)
 		step := Step{Action: Patch, Object: next, Old: m.Claim, Phase: Preparing, Why: "reserving a volume on node " + m.record.Node}
 		if strings.HasPrefix(have, want) { // the driver refused it
-			step.Err = fmt.Errorf("no volume of the size of the claim can be created for node %s: make room there and run the command again, or cancel the move: "+
-				"move the claim to the cluster that has its data", m.record.Node)
+			step.Err = fmt.Errorf("no volume of %s, the size of the old one, can be created for node %s: make room there and run the command again, or cancel the move: "+
+				"move the claim to the cluster that has its data", m.capacity(), m.record.Node)
 		}
 		return step, true
 	}
@@ -278,6 +279,7 @@ func (m *move) discard() (Step, bool) {
 	if m.Claim.Annotations[storage.AnnotationAhead] != "" {
 		next := m.Claim.DeepCopy()
 		delete(next.Annotations, storage.AnnotationAhead)
+		delete(next.Annotations, storage.AnnotationCapacity)
 		return Step{Action: Patch, Object: next, Old: m.Claim, Phase: Returning, Why: "deleting the volume on node " + m.record.Node}, true
 	}
 	if !m.ahead() {

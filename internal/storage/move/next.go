@@ -99,8 +99,8 @@ func (m *move) forward(target *corev1.Node) Step {
 	case claim.Annotations[storage.AnnotationSelectedNode] != m.record.Node && !m.ahead():
 		// Only the driver removes this annotation, when it can't create a volume for the node.
 		step := m.hold("selecting node " + m.record.Node + " again")
-		step.Err = fmt.Errorf("no volume of the size of the claim can be created for node %s: make room there and run the command again, or cancel the move by "+
-			"moving the claim to the node that has the data", m.record.Node)
+		step.Err = fmt.Errorf("no volume of %s, the size of the old one, can be created for node %s: make room there and run the command again, or cancel the move by "+
+			"moving the claim to the node that has the data", m.capacity(), m.record.Node)
 		return step
 	}
 	return m.transfer(target)
@@ -199,9 +199,7 @@ func (m *move) ending(phase Phase) Step {
 func (m *move) hold(why string) Step {
 	next := m.Claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationMove, m.source.Name)
-	if !m.ahead() {
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationSelectedNode, m.record.Node)
-	}
+	m.selectNode(&next.ObjectMeta)
 	return Step{Action: Patch, Object: next, Old: m.Claim, Phase: Preparing, Why: why}
 }
 
@@ -387,6 +385,7 @@ func (m *move) finish() Step {
 	case claim.Annotations[storage.AnnotationMove] != "":
 		next := claim.DeepCopy()
 		delete(next.Annotations, storage.AnnotationMove)
+		delete(next.Annotations, storage.AnnotationCapacity)
 		return Step{Action: Patch, Object: next, Old: claim, Phase: Finishing, Why: "permitting pods to use the claim"}
 	case volume == nil || claim.Spec.VolumeName != volume.Name || claim.Status.Phase != corev1.ClaimBound:
 		return wait(Finishing, "the claim to be bound to its new volume")

@@ -101,10 +101,24 @@ func (m *move) meta(namespace, role string) metav1.ObjectMeta {
 func (m *move) held() *corev1.PersistentVolumeClaim {
 	out := m.original()
 	metav1.SetMetaDataAnnotation(&out.ObjectMeta, storage.AnnotationMove, m.source.Name)
-	if !m.ahead() {
-		metav1.SetMetaDataAnnotation(&out.ObjectMeta, storage.AnnotationSelectedNode, m.record.Node)
-	}
+	m.selectNode(&out.ObjectMeta)
 	return out
+}
+
+// selectNode requests a volume on the target node for the claim, at least as large as the old one, unless the new volume exists already.
+func (m *move) selectNode(claim *metav1.ObjectMeta) {
+	if m.ahead() {
+		return
+	}
+	metav1.SetMetaDataAnnotation(claim, storage.AnnotationSelectedNode, m.record.Node)
+	m.size(claim)
+}
+
+// size requests a volume that is at least as large as the old one.
+func (m *move) size(claim *metav1.ObjectMeta) {
+	if m.record.Capacity != "" {
+		metav1.SetMetaDataAnnotation(claim, storage.AnnotationCapacity, m.record.Capacity)
+	}
 }
 
 // original returns the claim as the user created it.

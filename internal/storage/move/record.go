@@ -33,6 +33,8 @@ type Record struct {
 	Annotations map[string]string                `json:"annotations,omitempty"`
 	Owners      []metav1.OwnerReference          `json:"owners,omitempty"`
 	Spec        corev1.PersistentVolumeClaimSpec `json:"spec"`
+	// Capacity is the size of the volume if the claim requests less, empty otherwise. The new volume gets at least that size.
+	Capacity string `json:"capacity,omitempty"`
 	// Copy is the UID of the claim whose copy was verified, empty before. Checksum is the checksum of the copy.
 	Copy     types.UID `json:"copy,omitempty"`
 	Checksum string    `json:"checksum,omitempty"`
@@ -88,9 +90,13 @@ func newRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVol
 		Labels: claim.Labels, Owners: claim.OwnerReferences, Spec: *claim.Spec.DeepCopy(),
 	}
 	out.Spec.VolumeName = ""
+	requested, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
+	if requested.Cmp(has) < 0 {
+		out.Capacity = has.String()
+	}
 	if out.Annotations = maps.Clone(claim.Annotations); out.Annotations != nil {
 		maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
-			return ofKubernetes(key) || key == storage.AnnotationMove || key == storage.AnnotationAhead
+			return ofKubernetes(key) || key == storage.AnnotationMove || key == storage.AnnotationAhead || key == storage.AnnotationCapacity
 		})
 	}
 	return out
@@ -137,4 +143,13 @@ type Result struct {
 	Checksum string `json:"checksum"`
 	Files    int64  `json:"files"`
 	Bytes    int64  `json:"bytes"`
+}
+
+// capacity returns the size that the new volume needs, for messages.
+func (m *move) capacity() string {
+	if m.record.Capacity != "" {
+		return m.record.Capacity
+	}
+	size := m.record.Spec.Resources.Requests[corev1.ResourceStorage]
+	return size.String()
 }
