@@ -155,8 +155,15 @@ func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading Node %s: %w", s.Node, err)
 	}
+	var providers []string
 	for i := range s.Volumes {
-		provider := s.Volumes[i].Labels[api.LabelRemoteClusterID]
+		target, err := move.TargetOf(&s.Volumes[i])
+		if err != nil {
+			target = "" // move.Next reports the broken record
+		}
+		providers = append(providers, s.Volumes[i].Labels[api.LabelRemoteClusterID], target)
+	}
+	for _, provider := range unique(providers) {
 		if provider == "" {
 			continue
 		}

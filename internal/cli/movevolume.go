@@ -274,7 +274,11 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 			err = fmt.Errorf("%w. The data was not moved. Correct the problem and run the command again, or cancel the move by moving the claim to the node that still has the data", err)
 		}
 	case move.Delete:
-		return kube.Delete(ctx, v, object)
+		var options []client.DeleteOption
+		if step.Force {
+			options = append(options, client.GracePeriodSeconds(0))
+		}
+		return kube.Delete(ctx, v, object, options...)
 	default:
 		old, ok := step.Old.(client.Object)
 		if !ok {

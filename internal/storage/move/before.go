@@ -197,7 +197,9 @@ func (m *move) checked(target *corev1.Node) (step Step, due bool) {
 			return creating(want, "checking that pods of the move run on node "+want.Spec.NodeName), true
 		case have.DeletionTimestamp != nil:
 			return wait(Preparing, "pod %s to be deleted", have.Name), true
-		case have.Spec.NodeName != want.Spec.NodeName || have.Spec.Containers[0].Image != m.Image:
+		case m.outdated(have):
+			return m.replaceImage(have, Preparing), true
+		case have.Spec.NodeName != want.Spec.NodeName:
 			return Step{Action: Delete, Object: have, Phase: Preparing, Why: "pod " + have.Name + " is one of an earlier command"}, true
 		case hasEnded(have):
 			continue

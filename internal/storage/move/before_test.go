@@ -44,8 +44,10 @@ func TestChecksRunBeforeTheFirstChange(t *testing.T) {
 		"refused": {func(pod *corev1.Pod) {
 			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Reason: offloadingv1beta1.PodOffloadingBackOff, Message: "runAsUser 0 is refused by the provider"}
 		}, Delete, "runAsUser 0 is refused by the provider. Nothing was changed", ""},
-		"failed":            {func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: "evicted"} }, Delete, "evicted. Nothing was changed", ""},
-		"of another image":  {func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "volume-mover:v0" }, Delete, "", ""},
+		"failed": {func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: "evicted"} }, Delete, "evicted. Nothing was changed", ""},
+		"of another image": {func(pod *corev1.Pod) {
+			pod.Annotations[annotationImage], pod.Status.Phase = "volume-mover:v0", corev1.PodPending
+		}, Delete, "", ""},
 		"of another target": {func(pod *corev1.Pod) { pod.Spec.NodeName = "milan-2" }, Delete, "", ""},
 		"pending":           {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, Nothing, "", "involvedObject.name=liqo-move-u1-check-target"},
 	} {

@@ -296,6 +296,8 @@ func (m *move) discard() (Step, bool) {
 		}
 		step.Phase = Returning
 		return step, true
+	case m.record.Provider != "" && !m.responds(m.record.Provider):
+		return Step{}, false // its virtual kubelet deletes the copy once the provider responds
 	}
 	return wait(Returning, "PersistentVolume %s to be deleted", volume.Name), true
 }

@@ -23,6 +23,9 @@ import (
 // the owner before the command ends, even if it is cancelled.
 func Next(s State) Step {
 	step := s.next()
+	if apart := s.partition(); step.Action == Nothing && step.Err == nil && !step.Done && apart != "" {
+		step.Why += ". " + apart
+	}
 	owner, stopped, err := s.stoppedOwner()
 	if err != nil || owner == nil {
 		return step
@@ -291,6 +294,8 @@ func (m *move) prepare(from, to end) (repository types.UID, step Step, due bool)
 		return "", creating(m.storePod(), "starting the store of the copy"), true
 	case have.DeletionTimestamp != nil:
 		return "", wait(Preparing, "pod %s to be deleted", have.Name), true
+	case m.outdated(have):
+		return "", m.replaceImage(have, Preparing), true
 	case have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts:
 		return "", m.renew(have, Preparing), true
 	case !slices.ContainsFunc(have.Status.Conditions, isReady):
@@ -326,6 +331,8 @@ func (m *move) run(phase Phase, want *corev1.Pod) (*Result, Step) {
 		return nil, Step{Action: Create, Object: want, Phase: phase, Why: "starting pod " + want.Name}
 	case have.DeletionTimestamp != nil:
 		return nil, wait(phase, "pod %s to be deleted", have.Name)
+	case m.outdated(have):
+		return nil, m.replaceImage(have, phase)
 	case have.Annotations[annotationTarget] != want.Annotations[annotationTarget]:
 		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " has written to a volume that is gone"}
 	case want.Annotations[annotationBacking] != "" && have.Annotations[annotationBacking] != want.Annotations[annotationBacking]:
@@ -347,6 +354,11 @@ func (m *move) run(phase Phase, want *corev1.Pod) (*Result, Step) {
 	step := wait(phase, "pod %s to end: %s", have.Name, trouble(have))
 	step.Pod = have
 	return nil, step
+}
+
+// replaceImage deletes a pod that waits for another image than that of the command, so that it is created with this one.
+func (m *move) replaceImage(pod *corev1.Pod, phase Phase) Step {
+	return Step{Action: Delete, Object: pod, Phase: phase, Why: "replacing pod " + pod.Name + ", which waits for another image than " + m.Image}
 }
 
 // renew deletes a failing pod and ends the command with an error. When the command runs again, it creates the pod again.
@@ -424,6 +436,9 @@ func (m *move) back() Step {
 		if step, due := m.restart(Returning); due {
 			return step
 		}
+	}
+	if step, due := m.forced(); due {
+		return step
 	}
 	if step, due := m.tidy(Returning); due {
 		return step

@@ -28,6 +28,9 @@ const (
 // annotationTarget, on a pod that copies data, is the UID of the claim that it writes to. The result of a pod is not valid for another claim.
 const annotationTarget = "storage.liqo.io/move-target"
 
+// annotationImage, on each pod of a move, is the image that the command asked for. An admission webhook may have written another one to the container.
+const annotationImage = "storage.liqo.io/move-image"
+
 // annotationSender, on the receiver, is the UID of the sender. The receiver reads only the copy of that sender.
 const annotationSender = "storage.liqo.io/move-sender"
 
@@ -246,6 +249,7 @@ func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 	meta := m.meta(namespace, role)
 	maps.Copy(meta.Labels, withoutMeshLabels)
 	meta.Annotations = maps.Clone(withoutMeshAnnotations)
+	meta.Annotations[annotationImage] = m.Image
 	return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyOnFailure, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
 		Containers: []corev1.Container{{
@@ -257,6 +261,11 @@ func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 			},
 		}},
 	}}
+}
+
+// outdated reports whether a pod waits for an image other than the one of this command. A pod that runs keeps its image.
+func (m *move) outdated(pod *corev1.Pod) bool {
+	return pod.Annotations[annotationImage] != m.Image && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")
 }
 
 // onVirtualNode permits a pod to run on a virtual node. Other pods of a move must not run there: if their volume has no node affinity, the scheduler does not

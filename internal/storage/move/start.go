@@ -130,6 +130,9 @@ func (s *State) arrived() Step {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
 		ending := v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && v.Status.Phase == corev1.VolumeReleased
+		if provider := providerOf(v); provider != "" && !s.responds(provider) {
+			continue // a cancelled move does not need that provider: its virtual kubelet deletes the copy once it responds
+		}
 		if ending && v.Name != s.Claim.Spec.VolumeName && storage.VolumeUID(v) != "" {
 			return wait(Finishing, "the old data in PersistentVolume %s to be deleted", v.Name)
 		}

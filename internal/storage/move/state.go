@@ -126,6 +126,8 @@ type Step struct {
 	// Late, if not nil, is the error that ends the command if it waits longer than Within for the same condition.
 	Late   error
 	Within time.Duration
+	// Force means that Delete does not wait until the pod has ended.
+	Force bool
 	// Unused, if not nil, is the object that the caller deletes before it ends with Late.
 	Unused storage.Object
 	// Err ends the command, after Action. The same command can resume the move later.
