@@ -91,7 +91,7 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+		ctx, alive, cancel := untilIdle(cmd.Context(), o.timeout)
 		defer cancel()
 		local, _, err := a.installedWithin(ctx)
 		if err != nil {
@@ -105,9 +105,19 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 		if request.Namespace, err = a.applicationNamespace(); err != nil {
 			return err
 		}
-		return local.moveVolume(ctx, request, o.output != "")
+		return local.moveVolume(ctx, request, o.output != "", alive)
 	}
 	return command
+}
+
+// untilIdle returns a context that ends after a time in which alive was not called.
+func untilIdle(parent context.Context, timeout time.Duration) (ctx context.Context, alive, cancel func()) {
+	ctx, end := context.WithCancelCause(parent)
+	timer := time.AfterFunc(timeout, func() { end(context.DeadlineExceeded) })
+	return ctx, func() { timer.Reset(timeout) }, func() {
+		timer.Stop()
+		end(nil)
+	}
 }
 
 // add registers the flags.
@@ -124,7 +134,7 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 	flags.BoolVar(&o.live, "live", false, "Copy while pods use the claim, and stop their Deployment or StatefulSet only for the last changes")
 	flags.StringVar(&o.image, "image", "", "Image of the pods (default: "+moverImage+" of the registry that Liqo was installed from, with the same tag; required if that installation is pinned by digest)")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the progress as lines of JSON: json")
-	flags.DurationVar(&o.timeout, "timeout", 24*time.Hour, "Maximum time for the whole command")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "Maximum time without progress; a move that copies data does not reach it")
 	for _, f := range amountFlags {
 		o.amounts[f.flag] = flags.String(f.flag, "", f.usage)
 	}

@@ -17,6 +17,9 @@ import (
 type moveProgress struct {
 	// Phase is a phase of the move, "verifying" while a checksum is computed, or "done".
 	Phase string `json:"phase"`
+	// Number is the place of the phase among Phases. It never decreases: a later phase may copy once more. Both are 0 if the phase has no place.
+	Number int `json:"number,omitempty"`
+	Phases int `json:"phases,omitempty"`
 	// Message describes the current activity, or the event that the move waits for.
 	Message string `json:"message,omitempty"`
 	// Bytes is the amount of data that was read or written in this phase. Total is the whole amount, if it is known.
@@ -42,6 +45,9 @@ type moveReport struct {
 	from  int64
 	// result describes the copied data.
 	result move.Result
+	// live means that the move copies while pods use the claim. number is the highest number of a phase so far.
+	live   bool
+	number int
 }
 
 func newMoveReport(c *console.Console, lines bool, now func() time.Time) *moveReport {
@@ -77,7 +83,9 @@ func (r *moveReport) step(step *move.Step) {
 	if step.Action == move.Nothing {
 		message = "waiting for " + message
 	}
-	r.show(moveProgress{Phase: string(step.Phase), Message: message})
+	p := moveProgress{Phase: string(step.Phase), Message: message}
+	p.Number, p.Phases = r.place(step.Phase)
+	r.show(p)
 }
 
 // progress reports the progress of the pod of a step. line is the last line that the pod wrote, nil if there is none.
@@ -87,6 +95,7 @@ func (r *moveReport) progress(step *move.Step, line *movedLine) {
 		return
 	}
 	p := moveProgress{Phase: string(step.Phase), Bytes: line.amount(), Total: line.TotalBytes}
+	p.Number, p.Phases = r.place(step.Phase)
 	if line.MessageType == "verify" {
 		p.Phase = "verifying"
 	}
@@ -98,6 +107,20 @@ func (r *moveReport) progress(step *move.Step, line *movedLine) {
 		p.SecondsLeft = max(0, p.Total-p.Bytes) / max(1, p.BytesPerSecond)
 	}
 	r.show(p)
+}
+
+// place returns the number of a phase and the number of phases.
+func (r *moveReport) place(phase move.Phase) (number, of int) {
+	if number, of = phase.Number(r.live); of > 0 {
+		r.number = max(r.number, number)
+		number = r.number
+	}
+	return number, of
+}
+
+// differs reports whether a move has progressed since before. Rate and remaining time also change while nothing is copied.
+func (p *moveProgress) differs(before *moveProgress) bool {
+	return p.Phase != before.Phase || p.Message != before.Message || p.Bytes != before.Bytes
 }
 
 // show prints progress that differs from the last one.
@@ -140,6 +163,9 @@ func (r *moveReport) did(format string, args ...any) {
 // text is the progress for people.
 func (p *moveProgress) text() string {
 	out := capital(p.Phase)
+	if p.Phases > 0 {
+		out = fmt.Sprintf("%d/%d %s", p.Number, p.Phases, p.Phase)
+	}
 	if p.Message != "" {
 		out += ": " + p.Message
 	}
@@ -158,17 +184,17 @@ func (p *moveProgress) text() string {
 	return out
 }
 
-// amount is a number of bytes for people.
+// amount is a number of bytes for people, in the units of Kubernetes' quantities.
 func amount(bytes int64) string {
 	value, unit := float64(bytes), 0
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	units := []string{"bytes", "Ki", "Mi", "Gi", "Ti", "Pi"}
 	for value >= 1024 && unit < len(units)-1 {
 		value, unit = value/1024, unit+1
 	}
 	if unit == 0 {
-		return fmt.Sprintf("%d B", bytes)
+		return fmt.Sprintf("%d bytes", bytes)
 	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
+	return fmt.Sprintf("%.1f%s", value, units[unit])
 }
 
 // capital returns text with its first letter in upper case, for the start of a sentence.

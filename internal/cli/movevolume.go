@@ -36,6 +36,8 @@ type volumeMove struct {
 	*cluster
 	request *move.Request
 	report  *moveReport
+	// alive restarts the time of --timeout, nil if there is none.
+	alive func()
 	// logs returns the last lines that a pod wrote.
 	logs func(ctx context.Context, namespace, pod string) ([]byte, error)
 	// tell executes a command in a pod.
@@ -55,7 +57,7 @@ type volumeMove struct {
 }
 
 // moveVolume moves a volume. lines prints the progress as JSON instead of text.
-func (c *cluster) moveVolume(ctx context.Context, request *move.Request, lines bool) (err error) {
+func (c *cluster) moveVolume(ctx context.Context, request *move.Request, lines bool, alive func()) (err error) {
 	if request.Image == "" {
 		if request.Image, err = c.imageBeside(ctx, moverImage); err != nil {
 			return err
@@ -67,7 +69,8 @@ func (c *cluster) moveVolume(ctx context.Context, request *move.Request, lines b
 	if request.Credentials, err = moveCredentials(); err != nil {
 		return err
 	}
-	v := &volumeMove{cluster: c, request: request, report: newMoveReport(c.Console, lines, time.Now), logs: c.lastLine, tell: c.inMover}
+	v := &volumeMove{cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), logs: c.lastLine, tell: c.inMover}
+	v.report.live = request.Live
 	defer v.report.end()
 	return v.run(ctx)
 }
@@ -108,6 +111,7 @@ func moveCredentials() (map[string][]byte, error) {
 func (v *volumeMove) run(ctx context.Context) error {
 	last, pause := "nothing was read yet", retryPause
 	for read := false; ; {
+		before := v.report.last
 		state, err := v.read(ctx)
 		if err != nil {
 			v.late = "" // while reads fail, nobody can correct what the step waits for
@@ -115,6 +119,9 @@ func (v *volumeMove) run(ctx context.Context) error {
 			read = true
 			var step move.Step
 			step, err = v.step(ctx, state)
+			if v.report.last.differs(&before) {
+				v.progressed()
+			}
 			if err == nil && v.isLate(&step) {
 				return v.error(errors.Join(step.Late, v.discard(ctx, step.Unused)))
 			}
@@ -143,9 +150,16 @@ func (v *volumeMove) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return v.waited(ctx.Err(), ctx.Err(), "PersistentVolumeClaim "+v.request.Name+" to be moved", last)
+			return v.waited(context.Cause(ctx), context.Cause(ctx), "PersistentVolumeClaim "+v.request.Name+" to be moved", last)
 		case <-time.After(pause):
 		}
+	}
+}
+
+// progressed restarts the time of --timeout.
+func (v *volumeMove) progressed() {
+	if v.alive != nil {
+		v.alive()
 	}
 }
 
@@ -189,6 +203,7 @@ func (v *volumeMove) finish(ctx context.Context, step *move.Step) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case late:
+			v.progressed()
 			return nil
 		}
 		if v.unheard++; v.unheard < maxUnheard {
@@ -242,7 +257,11 @@ func (v *volumeMove) keepReport(ctx context.Context, pod *corev1.Pod) error {
 func (v *volumeMove) step(ctx context.Context, state *move.State) (move.Step, error) {
 	step := move.Next(*state)
 	if step.Pod != nil {
-		v.report.progress(&step, v.progressOf(ctx, step.Pod))
+		line := v.progressOf(ctx, step.Pod)
+		if line == nil && step.Pod.Status.Phase == corev1.PodRunning { // it may copy, although its log can't be read
+			v.progressed()
+		}
+		v.report.progress(&step, line)
 	} else {
 		v.report.step(&step)
 	}

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
@@ -296,15 +299,55 @@ func TestMoveProgress(t *testing.T) {
 		r.progress(step, &movedLine{MessageType: "status", BytesDone: (i + 1) << 20, TotalBytes: 10 << 20})
 		now = now.Add(time.Second)
 	}
-	if want := "Copying: 3.0 MiB of 10.0 MiB, 1.0 MiB/s, 7s left"; r.last.text() != want {
+	if want := "2/4 copying: 3.0Mi of 10.0Mi, 1.0Mi/s, 7s left"; r.last.text() != want {
 		t.Errorf("%q, want %q", r.last.text(), want)
 	}
 	r.progress(step, &movedLine{MessageType: "verify", BytesDone: 100})
-	if want := "Verifying: 100 B"; r.last.text() != want {
+	if want := "2/4 verifying: 100 bytes"; r.last.text() != want {
+		t.Errorf("%q, want %q", r.last.text(), want)
+	}
+	r.step(&move.Step{Phase: move.Restoring, Why: "pod y to end"})
+	r.step(step)
+	if want := "3/4 copying: waiting for pod x to end: it is Pending"; r.last.text() != want { // the copy is made once more
+		t.Errorf("%q, want %q", r.last.text(), want)
+	}
+	r.step(&move.Step{Phase: move.Returning, Why: "pod z to be deleted"})
+	if want := "Returning: waiting for pod z to be deleted"; r.last.text() != want {
 		t.Errorf("%q, want %q", r.last.text(), want)
 	}
 	restored := movedLine{BytesRestored: 5, BytesSkipped: 6}
 	if restored.amount() != 11 {
 		t.Errorf("%+v", restored)
 	}
+}
+
+// TestMoveTimeout: the time counts from the last progress, so that a large volume does not reach it and a pod that never starts does.
+func TestMoveTimeout(t *testing.T) {
+	w := newMovedWorld(t)
+	w.stuck = "-store"
+	err := w.run("milan", 0, func(*move.Request) { w.timeout = 10 * time.Minute })
+	if err == nil || !strings.Contains(err.Error(), "timed out (--timeout)") || !strings.Contains(err.Error(), "-store to be ready") {
+		t.Errorf("%v", err)
+	}
+	if w.took < 10*time.Minute || w.took > 12*time.Minute {
+		t.Errorf("the command ended after %s", w.took)
+	}
+	w.stuck = ""
+	w.must(w.run("milan", 0, nil))
+	w.at("milan", 1)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, alive, cancel := untilIdle(t.Context(), time.Minute)
+		defer cancel()
+		for range 5 {
+			time.Sleep(50 * time.Second)
+			alive()
+		}
+		if ctx.Err() != nil {
+			t.Errorf("it ended while there was progress: %v", context.Cause(ctx))
+		}
+		time.Sleep(70 * time.Second)
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			t.Errorf("it did not end without progress: %v", context.Cause(ctx))
+		}
+	})
 }

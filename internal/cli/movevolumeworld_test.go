@@ -67,6 +67,8 @@ type movedWorld struct {
 	ignored bool
 	// dryRun has the command run with --dry-run.
 	dryRun bool
+	// timeout, if not 0, is the time without progress after which the command ends. took is how long the command ran.
+	timeout, took time.Duration
 	// listed counts the lists of all objects of a kind in the cluster. mu guards it and writes: the command sends several requests at the same time.
 	mu     sync.Mutex
 	listed map[string]int
@@ -334,7 +336,13 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 		}
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
+		if w.timeout > 0 {
+			ctx, v.alive, cancel = untilIdle(ctx, w.timeout)
+			defer cancel()
+		}
+		began := time.Now()
 		err = v.run(ctx)
+		w.took = time.Since(began)
 		v.report.end()
 	})
 	return err

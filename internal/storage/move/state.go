@@ -93,15 +93,28 @@ func (a Action) String() string {
 // Phase is a part of a move, as shown to users.
 type Phase string
 
-// Phases, in their order. Returning replaces the earlier phases when a move is cancelled.
+// Phases. Returning replaces the others when a move is cancelled.
 const (
 	Preparing Phase = "preparing"
 	Copying   Phase = "copying"
-	Stopping  Phase = "stopping"
 	Restoring Phase = "restoring"
+	Stopping  Phase = "stopping"
 	Finishing Phase = "finishing"
 	Returning Phase = "returning"
 )
+
+// Number returns the place of a phase in the order of a move, and the number of its phases. Both are 0 if the phase has no place. A live move copies and restores
+// before it stops the application, and copies the last changes after that.
+func (p Phase) Number(live bool) (number, of int) {
+	order := []Phase{Preparing, Copying, Restoring, Finishing}
+	if live {
+		order = []Phase{Preparing, Copying, Restoring, Stopping, Finishing}
+	}
+	if number = slices.Index(order, p) + 1; number == 0 {
+		return 0, 0
+	}
+	return number, len(order)
+}
 
 // Step is the next step of a move.
 type Step struct {
