@@ -101,11 +101,20 @@ func (s *State) leftover() (step Step, due bool) {
 		return s.releaseName(Preparing)
 	case s.volume(volume) != nil:
 		return fail("annotation %s of namespace %s says that PersistentVolumeClaim %s is being moved, but PersistentVolume %s, which has its data, has no record of a move. To get "+
-			"the data back, create the claim with spec.volumeName %[4]s", storage.AnnotationMovingClaims, s.Namespace, s.Name, volume), true
+			"the data back, keep it first: kubectl patch pv %[4]s --patch '{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Retain\"}}'. Then let the next claim of this name have it: "+
+			"kubectl patch pv %[4]s --type merge --patch '{\"spec\":{\"claimRef\":{\"uid\":null,\"resourceVersion\":null}}}'. Then create the claim with spec.volumeName %[4]s, "+
+			"spec.storageClassName %[5]q and a request of at most %[6]s, wait until it is Bound, and run the command again", storage.AnnotationMovingClaims, s.Namespace, s.Name, volume,
+			s.volume(volume).Spec.StorageClassName, capacityOf(s.volume(volume))), true
 	}
 	return fail("annotation %s of namespace %s says that PersistentVolumeClaim %s is being moved, but PersistentVolume %s, which had its data, does not exist. Find out who "+
 		"deleted it, and restore the data from a backup. To permit a new claim with this name, remove its entry from the annotation", storage.AnnotationMovingClaims, s.Namespace,
 		s.Name, volume), true
+}
+
+// capacityOf returns the size of a volume, for messages.
+func capacityOf(volume *corev1.PersistentVolume) string {
+	size := volume.Spec.Capacity[corev1.ResourceStorage]
+	return size.String()
 }
 
 // Probes returns two claims for a dry run of their creation. The API server must refuse the first one and permit the second one before the claim of the name is
