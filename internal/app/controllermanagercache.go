@@ -5,6 +5,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,6 +18,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 )
 
 // controllerManagerCache returns options that limit the cache to what Liqo needs. Of most kinds of Kubernetes it holds only
@@ -29,6 +31,7 @@ func controllerManagerCache() cache.Options {
 			byObject[object] = restriction
 		}
 	}
+	byObject[&networkingv1.Ingress{}] = cache.ByObject{Transform: offloadwebhook.KeepHosts}
 	byObject[&corev1.Secret{}] = cache.ByObject{Label: existing(api.LabelRemoteClusterID)}
 	// The cache holds the requests of this cluster and of virtual kubelets. It excludes the many requests of real kubelets for
 	// client certificates.

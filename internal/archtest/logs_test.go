@@ -24,6 +24,7 @@ var logKeys = map[string]string{
 	"remoteNamespace": "name of a remote namespace",
 	"originalName":    "name of a remote namespace in the consumer",
 	"workload":        "name of a ReplicaSet, StatefulSet or DaemonSet",
+	"claimedBy":       "object that claims the host of an Ingress",
 	"claim":           "namespace and name of a PersistentVolumeClaim",
 	"error":           "error of a failed operation",
 	"reason":          "text that says why the program refuses something or waits",

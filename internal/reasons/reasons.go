@@ -90,6 +90,7 @@ const (
 	ConsumerUnreachable       = "ConsumerUnreachable"
 	SuccessfulReflection      = "SuccessfulReflection"
 	FailedReflection          = "FailedReflection"
+	IngressWithdrawn          = "IngressWithdrawn"
 	ResourceSliceNotAccepted  = "ResourceSliceNotAccepted"
 	WaitingForIdentity        = "WaitingForIdentity"
 	VirtualNodeCreated        = "VirtualNodeCreated"

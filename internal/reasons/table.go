@@ -264,6 +264,8 @@ func offloading() []Reason {
 		{SuccessfulReflection, "reflected objects", event, "The provider has the present version of the object."},
 		{FailedReflection, "reflected objects", event,
 			"The provider rejected the object, has another one of its name, or gives a claim no volume. The message says why."},
+		{IngressWithdrawn, "Ingress", event,
+			"The provider deleted the Ingress of a consumer, because the provider itself or another consumer serves one of its hosts. Use another host."},
 	}
 }
 

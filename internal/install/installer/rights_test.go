@@ -200,6 +200,7 @@ func TestControllerManagerRightsStayNarrow(t *testing.T) {
 		"cluster: signers kubernetes.io/kubelet-serving":                "approve",
 		"cluster: nodes":                                                "delete " + read + " patch",
 		"cluster: mutatingwebhookconfigurations liqo-webhook":           read + " patch",
+		"cluster: validatingwebhookconfigurations liqo-webhook":         read + " patch",
 	}
 	groups := []string{"rbac.authorization.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "authentication.k8s.io", "apps", "batch", "*"}
 	harmless := []string{"configmaps", "events", "limitranges", "namespaces", "persistentvolumeclaims", "persistentvolumeclaims/status", "persistentvolumes", "resourcequotas", "resourcequotas/status", "services"}

@@ -36,7 +36,7 @@ const (
 	annotationService = "liqo.io/webhook-service-name"
 )
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch;patch,resourceNames=liqo-webhook
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch;patch,resourceNames=liqo-webhook
 // +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=liqo,resources=secrets,verbs=get;list;watch;update,resourceNames=liqo-webhook-certs
 
@@ -103,7 +103,8 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: secret,
-			&admissionregistrationv1.MutatingWebhookConfiguration{}: named(configurationName),
+			&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(configurationName),
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(configurationName),
 		},
 	})
 	if err != nil {
@@ -126,6 +127,7 @@ func (c *certificates) setup(mgr ctrl.Manager) error {
 	for _, s := range []source.Source{
 		source.Kind[client.Object](own, &corev1.Secret{}, to),
 		source.Kind[client.Object](own, &admissionregistrationv1.MutatingWebhookConfiguration{}, to),
+		source.Kind[client.Object](own, &admissionregistrationv1.ValidatingWebhookConfiguration{}, to),
 		begin,
 	} {
 		if err := ctl.Watch(s); err != nil {
@@ -199,32 +201,51 @@ func (c *certificates) ensureSecret(ctx context.Context) (*tls.Certificate, []by
 	return pair, next.ca, renewal, nil
 }
 
-// trust writes the CA bundle to the chart's webhook configuration, if that exists.
+// trust writes the CA bundle to the chart's webhook configurations, if they exist.
 func (c *certificates) trust(ctx context.Context, bundle []byte) error {
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	err := c.live.Get(ctx, client.ObjectKey{Name: configurationName}, configuration)
-	if apierrors.IsNotFound(err) {
-		c.trusted.Store(true) // without a configuration there are no calls; if it is created later, a watch event follows
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", configurationName, err)
-	}
-	before := configuration.DeepCopy()
-	changed := false
-	for i := range configuration.Webhooks {
-		if !bytes.Equal(configuration.Webhooks[i].ClientConfig.CABundle, bundle) {
-			configuration.Webhooks[i].ClientConfig.CABundle = bundle
-			changed = true
+	for kind, configuration := range map[string]client.Object{
+		"MutatingWebhookConfiguration":   &admissionregistrationv1.MutatingWebhookConfiguration{},
+		"ValidatingWebhookConfiguration": &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	} {
+		err := c.live.Get(ctx, client.ObjectKey{Name: configurationName}, configuration)
+		if apierrors.IsNotFound(err) {
+			continue // without a configuration there are no calls; if it is created later, a watch event follows
 		}
-	}
-	if changed {
+		if err != nil {
+			return fmt.Errorf("reading %s %s: %w", kind, configurationName, err)
+		}
+		before, ok := configuration.DeepCopyObject().(client.Object)
+		if !ok || !setBundle(configuration, bundle) {
+			continue
+		}
 		// The patch replaces the whole list, so it must apply to the version that was read.
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := c.live.Patch(ctx, configuration, patch); err != nil {
-			return fmt.Errorf("patching MutatingWebhookConfiguration %s: %w", configurationName, err)
+			return fmt.Errorf("patching %s %s: %w", kind, configurationName, err)
 		}
 	}
 	c.trusted.Store(true)
 	return nil
+}
+
+// setBundle sets the CA bundle of all webhooks of a configuration, and reports whether that changed it.
+func setBundle(configuration client.Object, bundle []byte) bool {
+	var calls []*admissionregistrationv1.WebhookClientConfig
+	switch configuration := configuration.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for i := range configuration.Webhooks {
+			calls = append(calls, &configuration.Webhooks[i].ClientConfig)
+		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for i := range configuration.Webhooks {
+			calls = append(calls, &configuration.Webhooks[i].ClientConfig)
+		}
+	}
+	changed := false
+	for _, call := range calls {
+		if !bytes.Equal(call.CABundle, bundle) {
+			call.CABundle, changed = bundle, true
+		}
+	}
+	return changed
 }

@@ -33,7 +33,7 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 	config := apitest.APIServer(t)
 	c := apitest.Client(t, config)
 	namespace(t, c, "liqo", nil)
-	for _, configuration := range chart(t, values(), "MutatingWebhookConfiguration") {
+	for _, configuration := range chart(t, values(), "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration") {
 		if err := c.Create(t.Context(), configuration); err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +82,15 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 			if len(configuration.Webhooks) != 5 {
 				return fmt.Errorf("%d webhooks", len(configuration.Webhooks))
 			}
+			validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-webhook"}, validating); err != nil {
+				return err
+			}
+			for _, w := range validating.Webhooks {
+				if !bytes.Equal(w.ClientConfig.CABundle, secret.Data["ca"]) {
+					return fmt.Errorf("webhook %s has another CA", w.Name)
+				}
+			}
 			roots := x509.NewCertPool()
 			for _, w := range configuration.Webhooks {
 				if !bytes.Equal(w.ClientConfig.CABundle, secret.Data["ca"]) {
@@ -118,6 +127,15 @@ func TestCertificatesOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusted("the CA to be put back", nil)
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "liqo-webhook"}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(validating), validating); err != nil {
+		t.Fatal(err)
+	}
+	validating.Webhooks[0].ClientConfig.CABundle = nil
+	if err := c.Update(t.Context(), validating); err != nil {
+		t.Fatal(err)
+	}
+	trusted("the CA of the validating webhook to be put back", nil)
 
 	secret.Data["tls.key"] = []byte("broken")
 	if err := c.Update(t.Context(), secret); err != nil {

@@ -90,7 +90,6 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	}
 	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		for _, obj := range []client.Object{
-			ingress("shop.example"),
 			service(func(s *corev1.Service) { s.Labels = nil }), service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.1"} }),
 			slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }),
 		} {
@@ -121,9 +120,8 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"an annotation that nobody here knows": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"controller.example/of-tomorrow": "x"}
 		}), "annotation controller.example/of-tomorrow is refused by the provider (chart value offloading.acceptedMetadata.annotations.services)"},
-		"a host, while none is accepted": {ingress("shop.example"),
-			"host shop.example in spec.rules is refused by the provider (chart value offloading.ingressPolicy.hosts lists those accepted)"},
-		"all hosts": {ingress(""), "a rule for all hosts in spec.rules is refused by the provider"},
+		"a host, which webhook ingress.validate.liqo.io checks": {ingress("shop.example"), ""},
+		"all hosts": {ingress(""), ""},
 		"a label that nobody here knows": {service(func(s *corev1.Service) { s.Labels["argocd.argoproj.io/instance"] = "x" }),
 			"label argocd.argoproj.io/instance is refused by the provider (chart value offloading.acceptedMetadata.labels)"},
 		"labels that users have": {service(func(s *corev1.Service) {

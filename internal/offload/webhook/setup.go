@@ -2,10 +2,11 @@
 // and a serving certificate, stores them in a Secret, and writes the CA to the webhook configurations of the chart. It renews them well before they
 // expire, without a restart.
 //
-// There are only five webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
+// There are only six webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
 //
 // The controllers of the certificate and of rejected workloads run in each replica, as the webhooks do. They do not use kube.Reconciler: the
-// certificate depends on several objects, and the waker on how long this process has known a NamespaceOffloading.
+// certificate depends on several objects, and the waker on how long this process has known a NamespaceOffloading. Nor does the controller that withdraws
+// Ingresses of consumers: it decides about the hosts of all objects together.
 package webhook
 
 import (
@@ -37,6 +38,8 @@ const (
 	PathDaemonSet = "/mutate/daemonsets"
 	// PathDaemonSetPod handles new pods of DaemonSets that tolerate virtual nodes and do not exclude them.
 	PathDaemonSetPod = "/mutate/daemonset-pods"
+	// PathIngress handles new Ingresses of consumers, and updates of their spec.
+	PathIngress = "/validate/ingresses"
 )
 
 // Options configure the webhooks.
@@ -106,6 +109,11 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	server.Register(PathStray, &admission.Webhook{Handler: strays{decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	server.Register(PathDaemonSet, &admission.Webhook{Handler: daemonSets{decoder: decoder, runtimeClass: opts.RuntimeClass}})
 	server.Register(PathDaemonSetPod, &admission.Webhook{Handler: daemonSetPods{live: mgr.GetAPIReader(), decoder: decoder, runtimeClass: opts.RuntimeClass}})
+	claimed, err := setupHosts(mgr)
+	if err != nil {
+		return fmt.Errorf("setting up the hosts of Ingresses: %w", err)
+	}
+	server.Register(PathIngress, &admission.Webhook{Handler: ingresses{decoder: decoder, claims: claimed.claims}})
 	if err := certificates.setup(mgr); err != nil {
 		return err
 	}
