@@ -62,6 +62,10 @@ const (
 // namespace do not receive it; with an empty list no cluster does. It also includes the object where only annotated objects are reflected (type AllowList).
 const AnnotationReflectTo = "liqo.io/reflect-to"
 
+// AnnotationShareWithConsumer ("true"), on an object or on a remote namespace of a provider, says that the consumer may use what the provider puts there: it reads
+// Secrets, and executes commands in pods. Policy liqo-remote-namespaces refuses Secrets, pods and workloads without it.
+const AnnotationShareWithConsumer = "liqo.io/share-with-consumer"
+
 // AnnotationRemoteClaim replaces, on a Pod for a virtual node, a claim in the remote pod. With the value PLACEHOLDER=CLAIM, a volume that names claim
 // PLACEHOLDER in the spec of the pod mounts PersistentVolumeClaim CLAIM of the remote namespace. Claim PLACEHOLDER need not exist.
 const AnnotationRemoteClaim = "storage.liqo.io/remote-claim"

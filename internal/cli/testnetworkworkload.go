@@ -166,6 +166,7 @@ func (c *cluster) ensureHosts(ctx context.Context, namespace, image string) erro
 	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testHosts}}
 	_, err := c.ensure(ctx, hosts, func() error {
 		labels := map[string]string{testLabel: testHosts}
+		metav1.SetMetaDataAnnotation(&hosts.ObjectMeta, api.AnnotationShareWithConsumer, api.True) // in a provider it is in a remote namespace
 		hosts.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 		hosts.Spec.Template.Labels = labels
 		pod := &hosts.Spec.Template.Spec

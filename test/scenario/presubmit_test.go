@@ -26,11 +26,10 @@ const presubmitBudget = 10 * time.Minute
 // TestPresubmit tells one story about each part of Liqo, on one pair of clusters. It is what make test runs of level 4: the suites of make test-long tell each of
 // these stories in full, and others. The stories build on each other and can't run alone.
 func TestPresubmit(t *testing.T) {
-	offers := []string{"--set", "offloading.ingressPolicy.hosts={*.example}"}
 	w := story.New(t, story.Plan{
 		Budget: presubmitBudget, Prefix: "presubmit-", Pair: true, Strangers: true, ComparedOnce: true,
 		Create:  map[string][]string{"rome": {"--nodes", "2"}},
-		Install: map[string][]string{"rome": {"--set", "networking.gatewayTemplates.replicas=2"}, "milan": offers},
+		Install: map[string][]string{"rome": {"--set", "networking.gatewayTemplates.replicas=2"}},
 	})
 	wiring, err := w.Wiring(t.Context())
 	if err != nil {

@@ -38,7 +38,7 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 	namespace(t, admin, "prod", of())
 	namespace(t, admin, "liqo-tenant-rome", of(api.LabelTenantNamespace))
 	namespace(t, admin, "local", nil)
-	shared := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: of(), Annotations: map[string]string{"liqo.io/share-with-consumer": api.True}}}
+	shared := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: of(), Annotations: map[string]string{api.AnnotationShareWithConsumer: api.True}}}
 	if err := admin.Create(t.Context(), shared); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 			"in a tenant namespace":           in("liqo-tenant-rome"),
 			"in a local namespace":            in("local"),
 			"in a namespace that is shared":   in("shared"),
-			"that is shared":                  func(o client.Object) { o.SetAnnotations(map[string]string{"liqo.io/share-with-consumer": "true"}) },
+			"that is shared":                  func(o client.Object) { o.SetAnnotations(map[string]string{api.AnnotationShareWithConsumer: api.True}) },
 			"that is a copy, from a backup":   func(o client.Object) { o.SetLabels(map[string]string{api.LabelOrigin: "rome", "app": "web"}) },
 			"of a workload that was admitted": owned("ReplicaSet"),
 		} {
@@ -106,6 +106,9 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 	}
 	if err := create(flux, "StatefulSet", owned("Postgres")); err == nil {
 		t.Error("a StatefulSet of an operator is admitted in a remote namespace")
+	}
+	if err := create(flux, "DaemonSet", func(o client.Object) { o.SetName("network-test-host") }); err != nil {
+		t.Errorf("the DaemonSet of liqoctl test network of the release before: %v", err)
 	}
 	if err := create(replicaSets, "Pod", owned("ReplicaSet")); err != nil {
 		t.Errorf("a pod of an admitted ReplicaSet: %v", err)
