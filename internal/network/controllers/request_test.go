@@ -146,6 +146,8 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 // Configuration, and private ranges are mapped to a range that this cluster chooses.
 func testHostileRequests(t *testing.T, c *cluster) {
 	const id = "evil"
+	// A private range outside of the pools: this cluster can't choose it by chance.
+	const outside = "100.120.0.0/16"
 	c.tenant(t, id)
 	c.create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(id), Name: "consumer"},
@@ -179,13 +181,13 @@ func testHostileRequests(t *testing.T, c *cluster) {
 			t.Errorf("the consumer makes a %T itself: %v", o, err)
 		}
 	}
-	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer.CIDR.Pod = []string{"10.20.0.0/16"} })
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) { q.Spec.Consumer.CIDR.Pod = []string{outside} })
 	conf := eventually(t, c, configuration(id, nil, nil), "configured", configured)
-	network := &ipamv1alpha1.Network{ObjectMeta: peerMeta(id, id+"-pod-10-20-0-0-16")}
+	network := &ipamv1alpha1.Network{ObjectMeta: peerMeta(id, id+"-pod-100-120-0-0-16")}
 	eventually(t, c, network, "marked", func(n *ipamv1alpha1.Network) bool {
 		return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && n.Status.CIDR == conf.Status.Remote.CIDR.Pod[0]
 	})
-	if network.Status.CIDR == "10.20.0.0/16" {
+	if network.Status.CIDR == outside {
 		t.Error("the consumer is seen where it says")
 	}
 
@@ -198,7 +200,7 @@ func testHostileRequests(t *testing.T, c *cluster) {
 	eventually(t, c, second, "refused", func(q *networkingv1beta1.NetworkRequest) bool {
 		return is(q.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.Invalid, "another NetworkRequest, request, which takes precedence")
 	})
-	if conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true }); conf.Spec.Remote.CIDR.Pod[0] != "10.20.0.0/16" {
+	if conf := eventually(t, c, configuration(id, nil, nil), "there", func(*networkingv1beta1.Configuration) bool { return true }); conf.Spec.Remote.CIDR.Pod[0] != outside {
 		t.Errorf("the second request changed the ranges to %v", conf.Spec.Remote.CIDR)
 	}
 

@@ -207,6 +207,9 @@ func (c *churn) foreign() map[string]client.Object {
 			there = &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: c.w.twinNS, Name: "taken-" + name}}
 			there.(*offloadingv1beta1.ShadowEndpointSlice).Spec.Template.AddressType = discoveryv1.AddressTypeIPv4
 		}
+		if _, secret := there.(*corev1.Secret); secret {
+			there.SetAnnotations(map[string]string{api.AnnotationShareWithConsumer: api.True})
+		}
 		if kind.back {
 			c.w.create(c.w.near, here)
 			c.w.create(c.w.far, there)
