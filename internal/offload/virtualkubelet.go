@@ -134,13 +134,6 @@ func RemoteNamespaceRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
 		[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}}
 }
 
-// DrainedRights returns the role and subjects of the RoleBinding that a suspended consumer has in place of its rights in its remote namespaces.
-func DrainedRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
-	role, subjects := RemoteNamespaceRights(consumer)
-	role.Name = offloadingv1beta1.DrainedClusterRole
-	return role, subjects
-}
-
 // RuntimeLabels returns the labels of RBAC objects that are created at run time.
 func RuntimeLabels(global map[string]string, remoteCluster string) map[string]string {
 	labels := maps.Clone(global)

@@ -39,7 +39,7 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 // +kubebuilder:rbac:groups="",resources=resourcequotas;limitranges,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote;liqo-virtual-kubelet-drained
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-virtual-kubelet-remote
 
 // namespaceMaps creates, on the provider, the namespaces that the replicated NamespaceMap of a consumer requests.
 type namespaceMaps struct {
@@ -147,7 +147,7 @@ func (r *namespaceMaps) claims(ctx context.Context, m *offloadingv1beta1.Namespa
 }
 
 // ensureNamespace creates or updates one remote namespace, its limits and the consumer's RoleBinding there. It returns false if the namespace can't
-// be created. A suspended consumer gets no rights but to recognize that, and no new namespace. It keeps the namespaces that it has.
+// be created. A suspended consumer gets no RoleBinding and no new namespace, but keeps the namespaces that it has.
 func (r *namespaceMaps) ensureNamespace(
 	ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string, meta metav1.ObjectMeta, there, suspended bool,
 ) (bool, error) {
@@ -179,31 +179,19 @@ func (r *namespaceMaps) ensureNamespace(
 	}
 	// The RoleBinding has the name of the tenant namespace, as documented.
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: m.Namespace}}
-	drained := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offloadingv1beta1.DrainedRoleBinding}}
 	if suspended {
-		err := r.ensureRights(ctx, m, drained, consumer, offload.DrainedRights)
-		return true, errors.Join(err, r.deleteIfExists(ctx, rights))
+		return true, r.deleteIfExists(ctx, rights)
 	}
-	if err := r.ensureRights(ctx, m, rights, consumer, offload.RemoteNamespaceRights); err != nil {
-		return false, err
-	}
-	return true, r.deleteIfExists(ctx, drained)
-}
-
-// ensureRights creates or updates a RoleBinding of the consumer in one remote namespace.
-func (r *namespaceMaps) ensureRights(
-	ctx context.Context, m *offloadingv1beta1.NamespaceMap, binding *rbacv1.RoleBinding, consumer string, rights func(string) (rbacv1.RoleRef, []rbacv1.Subject),
-) error {
-	_, err := kube.Ensure(ctx, r.Client, binding, func() error {
-		binding.Labels = merge(binding.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
-		metav1.SetMetaDataAnnotation(&binding.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
-		binding.RoleRef, binding.Subjects = rights(consumer)
+	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
+		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		metav1.SetMetaDataAnnotation(&rights.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
+		rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer)
 		return nil
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return nil // created a moment ago, the cache does not have it yet
+		return true, nil // created a moment ago, the cache does not have it yet
 	}
-	return err
+	return err == nil, err
 }
 
 // ensureLimits creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.

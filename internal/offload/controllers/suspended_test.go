@@ -64,9 +64,6 @@ func TestASuspendedConsumerKeepsItsNamespaces(t *testing.T) {
 		if got := there(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: tenantNamespace}}); got != step.rights {
 			t.Errorf("%s: the rights exist: %t", step.condition, got)
 		}
-		if got := there(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offloadingv1beta1.DrainedRoleBinding}}); got == step.rights {
-			t.Errorf("%s: the report of the drain exists: %t", step.condition, got)
-		}
 		if got := namespace("bank-rome"); step.desired != "" && got != step.rights {
 			t.Errorf("%s: the new namespace exists: %t", step.condition, got)
 		}

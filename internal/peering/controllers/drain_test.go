@@ -98,13 +98,6 @@ func TestADrainKeepsTheData(t *testing.T) {
 	}
 	p.present(t, false, p.ends)
 	p.present(t, true, p.data)
-	report := &rbacv1.RoleBinding{}
-	if err := p.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: offloadingv1beta1.DrainedRoleBinding}, report); err != nil {
-		t.Fatalf("the consumer can't recognize the drain: %v", err)
-	}
-	if report.RoleRef.Name != offloadingv1beta1.DrainedClusterRole || len(report.Subjects) != 1 || report.Subjects[0].Name != "rome" || !inRemoteNamespace(report, "liqo-tenant-rome") {
-		t.Errorf("the report of the drain: %+v", report)
-	}
 }
 
 // TestADeletedTenantKeepsTheData: the deletion of a Tenant ends its access and its pods. It waits, and names the claims, as long as the remote namespaces have

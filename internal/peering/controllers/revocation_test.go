@@ -107,8 +107,6 @@ func revoked(t *testing.T, rome, milan *cluster) {
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: milan.id}}
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantDrained })
 	thief.may(t, false)
-	report := client.ObjectKey{Namespace: thief.remoteNamespace, Name: offloadingv1beta1.DrainedRoleBinding}
-	apitest.Eventually(t, within, "a drained consumer to recognize the drain", func() error { return thief.slice.Get(t.Context(), report, &rbacv1.RoleBinding{}) })
 	eventually(t, rome, fc, "told that it is drained", func(fc *corev1beta1.ForeignCluster) bool {
 		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusNotReady
 	})

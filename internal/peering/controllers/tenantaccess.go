@@ -2,9 +2,7 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -32,7 +30,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide;liqo-virtual-kubelet-drained
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=list;patch;delete
@@ -362,36 +360,20 @@ func (r *tenants) unbindLocal(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return nil
 }
 
-// unbindRemoteNamespaces deletes the bindings of the consumer in its remote namespaces. Before that, it creates the binding by which the consumer's virtual
-// kubelets recognize the drain.
+// unbindRemoteNamespaces deletes the bindings of the consumer in its remote namespaces.
 func (r *tenants) unbindRemoteNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	list := &rbacv1.RoleBindingList{}
 	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: tenant.Spec.ClusterID}); err != nil {
 		return fmt.Errorf("listing the rights of cluster %s: %w", tenant.Spec.ClusterID, err)
 	}
-	var failed error
 	for i := range list.Items {
-		binding := &list.Items[i]
-		if !inRemoteNamespace(binding, tenant.Namespace) || !binding.DeletionTimestamp.IsZero() || binding.Name == offloadingv1beta1.DrainedRoleBinding {
-			continue
+		if binding := &list.Items[i]; inRemoteNamespace(binding, tenant.Namespace) && binding.DeletionTimestamp.IsZero() {
+			if err := kube.Delete(ctx, r.client, binding); err != nil {
+				return err
+			}
 		}
-		failed = errors.Join(failed, r.reportDrain(ctx, tenant, binding), kube.Delete(ctx, r.client, binding)) // a report that fails must not keep the rights
 	}
-	return failed
-}
-
-// reportDrain creates the binding by which virtual kubelets recognize the drain, with the labels and annotations of the binding that it replaces.
-func (r *tenants) reportDrain(ctx context.Context, tenant *authv1beta1.Tenant, replaced *rbacv1.RoleBinding) error {
-	drained := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: replaced.Namespace, Name: offloadingv1beta1.DrainedRoleBinding}}
-	_, err := kube.Ensure(ctx, r.client, drained, func() error {
-		drained.Labels, drained.Annotations = maps.Clone(replaced.Labels), maps.Clone(replaced.Annotations)
-		drained.RoleRef, drained.Subjects = clusterRole(offloadingv1beta1.DrainedClusterRole), subjects(rbacv1.GroupKind, tenant.Spec.ClusterID)
-		return nil
-	})
-	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil // created a moment ago, or the namespace is being deleted
-	}
-	return err
+	return nil
 }
 
 // inRemoteNamespace reports whether an object is a remote namespace of the consumer with that tenant namespace, or was created in one with it. If tenantNamespace
