@@ -91,6 +91,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		for _, obj := range []client.Object{
 			service(func(s *corev1.Service) { s.Labels = nil }), service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.1"} }),
+			service(func(s *corev1.Service) { s.Labels["argocd.argoproj.io/instance"] = "x" }), service(func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }),
 			slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }),
 		} {
 			if err := rome.Create(t.Context(), obj); err == nil {
@@ -156,7 +157,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"harmless annotations": {service(func(s *corev1.Service) {
 			s.Annotations = map[string]string{"service.kubernetes.io/topology-mode": "Auto", "offloading.liqo.io/labels": "app"}
 		}), ""},
-		"a node port by number":              {service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31987 }), ""},
+		"a node port by number":              {service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30017 }), ""},
 		"another's origin":                   {service(func(s *corev1.Service) { s.Labels[api.LabelOrigin] = "turin" }), "is 'turin', but the namespace belongs to cluster 'rome'"},
 		"no origin":                          {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }), "belongs to cluster 'rome'"},
 		"a finalizer":                        {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Finalizers = []string{"example.org/never"} }), "finalizers are refused"},
@@ -305,7 +306,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 	t.Run("refused by type", func(t *testing.T) {
 		before := map[string]client.Object{
 			"LoadBalancer": service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }),
-			"NodePort":     service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31988 }),
+			"NodePort":     service(func(s *corev1.Service) { s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30018 }),
 		}
 		for kind, obj := range before {
 			if err := rome.Create(t.Context(), obj); err != nil {
@@ -348,7 +349,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 				t.Errorf("a label of the %s of before: %v", kind, err)
 			}
 			chosen := changed.DeepCopy()
-			chosen.Spec.Ports[0].NodePort = 31990
+			chosen.Spec.Ports[0].NodePort = 30000
 			if err := rome.Patch(t.Context(), chosen, client.MergeFrom(changed)); err == nil || !strings.Contains(err.Error(), "node ports chosen by number are refused") {
 				t.Errorf("a chosen node port of the %s of before: %v", kind, err)
 			}
@@ -363,7 +364,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 				change(&s.Spec)
 			})
 		}
-		before := balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port, s.HealthCheckNodePort = 80, 31991 })
+		before := balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port, s.HealthCheckNodePort = 80, 30001 })
 		if err := admin.Create(t.Context(), before); err != nil {
 			t.Fatal(err)
 		}
@@ -375,11 +376,11 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			says string
 		}{
 			"a node port": {service(func(s *corev1.Service) {
-				s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31992
+				s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30002
 			}), "node ports chosen by number are refused"},
 			"assigned ports": {balancer(func(*corev1.ServiceSpec) {}), ""},
-			"a port of health": {balancer(func(s *corev1.ServiceSpec) { s.HealthCheckNodePort = 31993 }),
-				"spec.healthCheckNodePort 31993 chosen by number is refused"},
+			"a port of health": {balancer(func(s *corev1.ServiceSpec) { s.HealthCheckNodePort = 30003 }),
+				"spec.healthCheckNodePort 30003 chosen by number is refused"},
 			"a refused port":        {balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 80 }), "port 80 of a Service of type LoadBalancer is refused"},
 			"one refused otherwise": {balancer(func(s *corev1.ServiceSpec) { s.Ports[0].Port = 22 }), ""},
 		} {
@@ -393,7 +394,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		if err := rome.Patch(t.Context(), labelled, client.MergeFrom(before)); err != nil {
 			t.Errorf("a label of the one of before: %v", err)
 		}
-		for port, says := range map[int32]string{31994: "node ports chosen by number are refused", 0: ""} {
+		for port, says := range map[int32]string{30004: "node ports chosen by number are refused", 0: ""} {
 			more := assigned.DeepCopy()
 			more.Spec.Ports = append(more.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81, NodePort: port})
 			err := rome.Patch(t.Context(), more, client.MergeFrom(assigned))
