@@ -138,10 +138,12 @@ func TestKubeletVolumesOnAPIServer(t *testing.T) {
 			terms := &v.Spec.NodeAffinity.Required.NodeSelectorTerms
 			*terms = append(*terms, nodesOf("turin").Required.NodeSelectorTerms...)
 		}, source},
-		"for any claim":            {func(v *pv) { v.Spec.ClaimRef = nil }, reserved},
-		"for a claim by its name":  {func(v *pv) { v.Spec.ClaimRef.UID = "" }, reserved},
-		"with the name of another": {func(v *pv) { v.Name = "pvc-other" }, reserved},
-		"for a claim of others":    {func(v *pv) { v.Spec.ClaimRef.Namespace = "bank" }, reserved},
+		"for any claim":              {func(v *pv) { v.Spec.ClaimRef = nil }, reserved},
+		"for a claim by its name":    {func(v *pv) { v.Spec.ClaimRef.UID = "" }, reserved},
+		"with the name of another":   {func(v *pv) { v.Name = "pvc-other" }, reserved},
+		"for a claim of others":      {func(v *pv) { v.Spec.ClaimRef.Namespace = "bank" }, reserved},
+		"with the data of its claim": {func(v *pv) { v.Annotations["storage.liqo.io/data-of"] = "shop/" + v.Spec.ClaimRef.Name }, ""},
+		"with the data of another":   {func(v *pv) { v.Annotations["storage.liqo.io/data-of"] = "bank/data" }, reserved},
 		"with an owner": {func(v *pv) {
 			v.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "gone", UID: "1"}}
 		}, created},
@@ -173,6 +175,7 @@ func TestKubeletVolumesOnAPIServer(t *testing.T) {
 		`{"metadata":{"labels":{"topology.kubernetes.io/zone":"a"}}}`:                                  changed,
 		`{"metadata":{"labels":{"storage.liqo.io/tenant-namespace":null}}}`:                            own,
 		`{"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":"yes"}}}`:                  changed,
+		`{"metadata":{"annotations":{"storage.liqo.io/data-of":"bank/data"}}}`:                         changed,
 		`{"metadata":{"finalizers":["storage.liqo.io/backing-claim","example.org/x"]}}`:                changed,
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"1"}]}}`: changed,
 	} {

@@ -128,7 +128,7 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 			o.SetLabels(map[string]string{offloadingv1beta1.LabelManagedBy: label, offloadingv1beta1.LabelCreatorUser: "pool-0a1b2c3d4e5f"})
 		}
 	}
-	if err := create(flux, "Pod", counted("local", offloadingv1beta1.ManagedByShadowPod)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Namespace local is not a remote namespace") {
+	if err := create(flux, "Pod", counted("local", offloadingv1beta1.ManagedByShadowPod)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Namespace local has no such pods: remove the label") {
 		t.Errorf("a pod of this cluster that would count as one of a consumer: %v", err)
 	}
 	if err := create(flux, "Pod", counted("local", "another")); err != nil {
@@ -136,6 +136,9 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 	}
 	if err := create(manager, "Pod", counted("prod", offloadingv1beta1.ManagedByShadowPod)); err != nil {
 		t.Errorf("a pod of a ShadowPod with its labels: %v", err)
+	}
+	if err := create(manager, "Pod", counted("local", offloadingv1beta1.ManagedByShadowPod)); err != nil {
+		t.Errorf("a pod of a ShadowPod in a remote namespace that lost its label: %v", err)
 	}
 	plain := kinds["Pod"].DeepCopyObject().(*corev1.Pod)
 	plain.Namespace = "local"
