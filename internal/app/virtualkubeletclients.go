@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,6 +54,7 @@ func newClient(cfg *rest.Config) (client.WithWatch, error) {
 		networkingv1beta1.GroupVersion.WithKind("Configuration"):                namespaced,
 		offloadingv1beta1.GroupVersion.WithKind("NamespaceMap"):                 namespaced,
 		offloadingv1beta1.GroupVersion.WithKind("VirtualNode"):                  namespaced,
+		rbacv1.SchemeGroupVersion.WithKind("RoleBinding"):                       namespaced,
 		corev1beta1.GroupVersion.WithKind("ForeignCluster"):                     root,
 	} {
 		mapper.Add(gvk, scope)

@@ -63,3 +63,49 @@ func TestRevokedAccess(t *testing.T) {
 		t.Error("a pod of which nothing is known is ready")
 	}
 }
+
+// TestADrainIsReportedAtOnce: if the provider reports that it drained the tenant, no pod waits for the refusal to last.
+func TestADrainIsReportedAtOnce(t *testing.T) {
+	shadow := shadowFor(localPod("u1", nil), "s1", nil)
+	running, fresh := localPod("u1", labelled), localPod("u1", nil)
+	dying := localPod("u1", func(p *corev1.Pod) { labelled(p); deleting(p) })
+	for _, row := range []struct {
+		what   string
+		local  *corev1.Pod
+		shadow *offloadingv1beta1.ShadowPod
+		synced bool
+		passed time.Duration
+		action Action
+		reason string
+	}{
+		{"deleted ShadowPod", running, nil, true, 0, PatchLocalStatus, offloadingv1beta1.PodOffloadingAborted},
+		{"ShadowPod that is about to be deleted", running, shadow, true, 0, PatchLocalStatus, offloadingv1beta1.PodOffloadingAborted},
+		{"unknown ShadowPod", running, nil, false, 0, PatchLocalStatus, offloadingv1beta1.PodOffloadingAborted},
+		{"new pod", fresh, nil, true, 0, PatchLocalStatus, offloadingv1beta1.PodOffloadingBackOff},
+		{"new pod, after a restart", fresh, nil, false, 0, PatchLocalStatus, offloadingv1beta1.PodOffloadingBackOff},
+		{"pod being deleted, at first", dying, nil, false, 0, Nothing, ""},
+		{"pod being deleted", dying, nil, false, revokedGrace, DeleteLocal, ""},
+		{"finished pod", localPod("u1", phase2(corev1.PodSucceeded, "")), nil, false, 0, Nothing, ""},
+		{"orphaned ShadowPod", nil, shadow, true, 0, Nothing, ""},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			env := Env{
+				Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: row.synced, Now: stepNow, RefusedSince: stepNow.Add(-row.passed), Drained: true, Pod: stepPod,
+			}
+			step := Next(row.local, row.shadow, nil, env)
+			if step.Action != row.action || step.Confirm {
+				t.Fatalf("%s, %+v", step.Action, step)
+			}
+			if row.reason == "" {
+				return
+			}
+			pod := step.Object.(*corev1.Pod)
+			if pod.Status.Reason != row.reason || !strings.Contains(pod.Status.Message, "drained or removed the tenant of cluster rome") || !strings.Contains(pod.Status.Message, "liqoctl activate tenant rome") {
+				t.Errorf("reason %s, message %q", pod.Status.Reason, pod.Status.Message)
+			}
+			if again := Next(pod, row.shadow, nil, env); again.Action != Nothing {
+				t.Errorf("it does not settle: %+v", again)
+			}
+		})
+	}
+}

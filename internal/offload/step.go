@@ -134,6 +134,8 @@ type Env struct {
 	// RefusedSince is the time since when the provider refuses reads of the remote namespace, zero while it does not. Causes are a drained or removed
 	// tenant, or broken RBAC. If RemoteSynced is true as well, the cache is complete and the provider refused only a confirming read.
 	RefusedSince time.Time
+	// Drained means that the provider reports why it refuses reads: it drained or removed the tenant, so the pods in the remote namespace end.
+	Drained bool
 	// Since is when this process first observed the ShadowPod, the zero time if that is unknown.
 	Since time.Time
 	// Now is the current time of this cluster's clock.
@@ -204,8 +206,12 @@ func onTerminating(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remot
 	case env.Mapping.State == Unmapped || env.Mapping.State == MappingWanted:
 		return remove(local, "it is being deleted, and its namespace has no remote namespace")
 	case !env.RemoteSynced && !env.RefusedSince.IsZero():
-		if rest := revokedLimit - env.Now.Sub(env.RefusedSince); rest > 0 {
-			return Step{Why: "it is being deleted, and the provider refuses access to the remote namespace", After: min(rest, revokedLimit)}
+		limit := revokedLimit
+		if env.Drained {
+			limit = revokedGrace
+		}
+		if rest := limit - env.Now.Sub(env.RefusedSince); rest > 0 {
+			return Step{Why: "it is being deleted, and the provider refuses access to the remote namespace", After: min(rest, drainRecheck)}
 		}
 		return remove(local, "it is being deleted, and the provider has revoked access to the remote namespace")
 	case !env.RemoteSynced:
@@ -286,26 +292,32 @@ func onUnmapped(local *corev1.Pod, env Env) Step {
 	}
 }
 
-// Times for which the provider must refuse access to the remote namespace before the Pod is aborted or refused. API servers that start, and
-// RoleBindings that are recreated, refuse access for seconds.
+// Times for which the provider must refuse access to the remote namespace without a reason before the Pod is aborted or refused. API servers that start,
+// and RoleBindings that are recreated, refuse access for seconds. A reported drain needs no such time.
 const (
 	// revokedGrace applies when the ShadowPod is known to be deleted.
 	revokedGrace = 30 * time.Second
 	// revokedLimit applies when the state of the ShadowPod is unknown: its Pod may still run.
 	revokedLimit = 5 * time.Minute
+	// drainRecheck is the interval at which a Pod whose provider refuses access is reconciled, since a drain may be reported later than the refusal.
+	drainRecheck = 5 * time.Second
 )
 
 // revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its
-// rights and then deletes its ShadowPods. So no read can confirm the deletion of a ShadowPod.
+// rights and then deletes its ShadowPods. So no read can confirm the deletion of a ShadowPod. A report of the drain replaces it.
 func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, env Env) Step {
 	message := "cluster " + env.Pod.Destination + " refuses access to namespace " + env.Mapping.Namespace + ": it drained or removed the tenant of cluster " +
 		env.Pod.Origin + ", or the RoleBinding there is missing; there, liqoctl activate tenant " + env.Pod.Origin + " ends a drain"
 	grace, passed := revokedGrace, env.Now.Sub(env.RefusedSince)
-	if kinds.Offloaded(local) && !env.RemoteSynced {
+	switch {
+	case env.Drained:
+		grace, message = 0, "cluster "+env.Pod.Destination+" drained or removed the tenant of cluster "+env.Pod.Origin+
+			"; there, liqoctl activate tenant "+env.Pod.Origin+" ends a drain"
+	case kinds.Offloaded(local) && !env.RemoteSynced:
 		grace = revokedLimit
 	}
 	switch {
-	case env.RemoteSynced && shadow != nil:
+	case env.RemoteSynced && shadow != nil && !env.Drained:
 		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
 	case passed >= grace && kinds.Offloaded(local):
 		return abort(local, message, "the provider revoked access to the remote namespace")
@@ -316,11 +328,7 @@ func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, env Env) St
 	if kinds.Offloaded(local) && !env.RemoteSynced && passed >= revokedGrace {
 		s = showStatus(local, kinds.Unreachable(local), "the provider refuses access to the remote namespace")
 	}
-	rest := grace - passed
-	if grace > revokedGrace && passed < revokedGrace {
-		rest = revokedGrace - passed
-	}
-	s.After = min(rest, grace)
+	s.After = min(grace-passed, drainRecheck)
 	return s
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // RoleVirtualKubelet is bound to the group of the consumer's virtual kubelets in each namespace that is created for the consumer.
@@ -21,7 +23,7 @@ type Binding struct {
 // its cluster ID as both. A consumer chooses its own ID. If the ID were the name of a user or group that has rights, the consumer would get these
 // rights; the error names the binding. Bindings of the roles that consumers get are ignored.
 func CheckFreeSubject(consumer string, bindings []Binding) error {
-	ours := []string{RoleControlPlane, RoleVirtualKubelet, RoleVirtualKubeletClusterwide}
+	ours := []string{RoleControlPlane, RoleVirtualKubelet, RoleVirtualKubeletClusterwide, offloadingv1beta1.DrainedClusterRole}
 	for _, binding := range bindings {
 		if binding.RoleRef.Kind == "ClusterRole" && slices.Contains(ours, binding.RoleRef.Name) {
 			continue

@@ -27,6 +27,7 @@ func TestNoConsumerTakesANameWithPermissions(t *testing.T) {
 		"an account of a namespace":    {bound("bank", "admin", rbacv1.ServiceAccountKind, "developers"), ""},
 		"what its own Tenant is granted": {append(bound("liqo-tenant-developers", RoleControlPlane, rbacv1.UserKind, "developers"),
 			append(bound("", RoleVirtualKubeletClusterwide, rbacv1.GroupKind, "developers"), bound("bank", RoleVirtualKubelet, rbacv1.GroupKind, "developers")...)...), ""},
+		"the report of a drain": {bound("bank", "liqo-virtual-kubelet-drained", rbacv1.GroupKind, "developers"), ""},
 	} {
 		err := CheckFreeSubject("developers", row.bindings)
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {

@@ -15,6 +15,11 @@ const (
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
 	// AnnotationNamespaceMapUID (on a remote namespace) is the UID of the last NamespaceMap that contained it.
 	AnnotationNamespaceMapUID = "liqo.io/namespace-map-uid"
+	// DrainedRoleBinding is the name of a RoleBinding in the remote namespaces of a consumer whose Tenant is drained or being deleted. It permits the
+	// consumer only to read this RoleBinding. By it, the virtual kubelets of the consumer recognize why the provider refuses everything else.
+	DrainedRoleBinding = "liqo-drained"
+	// DrainedClusterRole is the name of the ClusterRole of that RoleBinding.
+	DrainedClusterRole = "liqo-virtual-kubelet-drained"
 	// AnnotationOriginalName (on a remote namespace) is the name of the namespace in the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
 	// AnnotationConsumerUsers (on a remote namespace) is the suffix of the user names of the consumer's virtual kubelets. The admission policies

@@ -177,6 +177,7 @@ func TestControllerManagerRightsStayNarrow(t *testing.T) {
 		"cluster: rolebindings":                                         write + " delete " + read,
 		"cluster: clusterrolebindings":                                  write + " delete " + read,
 		"cluster: clusterroles liqo-gateway":                            "bind",
+		"cluster: clusterroles liqo-virtual-kubelet-drained":            "bind",
 		"cluster: clusterroles liqo-remote-controlplane":                "bind",
 		"cluster: clusterroles liqo-virtual-kubelet-local":              "bind",
 		"cluster: clusterroles liqo-virtual-kubelet-offloaded":          "bind",

@@ -47,6 +47,8 @@ type Facts struct {
 	// RefusedSince is the time since which the provider has refused reads of Remote[0]. It is the zero time while the provider allows them, or if
 	// Kind.Revoked is not set. If RemoteSynced is also true, the provider refused only a confirming read and the cache is still complete.
 	RefusedSince time.Time
+	// Drained means that RefusedSince is set, and that the provider reports the reason: it drained or removed the tenant.
+	Drained bool
 	// Dependencies holds the objects of each Kind.Dependencies in the object's namespace, in that order. It is nil while there is no remote
 	// namespace.
 	Dependencies []DependencyObjects

@@ -73,6 +73,7 @@ func (r *reflector) read(ctx context.Context, t *watchedNamespace, key types.Nam
 		switch watched := r.Revoked && t != nil && i == 0; {
 		case watched && apierrors.IsForbidden(err):
 			facts.Remote, facts.RefusedSince = known, t.stores[r][0].refuse(false)
+			facts.Drained = r.engine.drained(ctx, t, facts.RefusedSince)
 			return facts, nil
 		case err != nil:
 			return facts, fmt.Errorf("reading remote %s: %w", remoteKey, err)

@@ -49,6 +49,7 @@ type watchedNamespace struct {
 	stores       map[*reflector][]*store
 	here         map[*reflector]*store
 	dependencies map[*reflector][]*store
+	drain        drainReport
 }
 
 // wanted returns the mappings of the local namespaces whose remote namespaces have to be watched now.

@@ -61,7 +61,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			shadow, _ := f.Remote[0].(*offloadingv1beta1.ShadowPod)
 			pod, _ := f.Remote[1].(*corev1.Pod)
 			secret, _ := f.Remote[2].(*corev1.Secret)
-			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, RefusedSince: f.RefusedSince, Since: f.Since, Now: f.Now, LeftOut: f.LeftOut, Refusals: f.Refusals, Pod: options()}
+			env := offload.Env{Mapping: f.Mapping, RemoteSynced: f.RemoteSynced, RefusedSince: f.RefusedSince, Drained: f.Drained, Since: f.Since, Now: f.Now, LeftOut: f.LeftOut, Refusals: f.Refusals, Pod: options()}
 			step, due, found := offload.NextToken(local, shadow, secret, env)
 			if found {
 				return step

@@ -112,6 +112,7 @@ func (r *reflector) measure(key types.NamespacedName, action offload.Action) {
 // pass decides and executes one step. If the provider refuses a part of the object, pass leaves that part out and decides again without it.
 func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload.Step, error) {
 	facts, t := r.facts(key)
+	facts.Drained = r.engine.drained(ctx, t, facts.RefusedSince)
 	var refusals []string
 	for read := false; ; {
 		step := r.Next(facts)

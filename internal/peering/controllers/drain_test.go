@@ -98,6 +98,35 @@ func TestADrainKeepsTheData(t *testing.T) {
 	}
 	p.present(t, false, p.ends)
 	p.present(t, true, p.data)
+	report := &rbacv1.RoleBinding{}
+	if err := p.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: offloadingv1beta1.DrainedRoleBinding}, report); err != nil {
+		t.Fatalf("the consumer can't recognize the drain: %v", err)
+	}
+	if report.RoleRef.Name != offloadingv1beta1.DrainedClusterRole || len(report.Subjects) != 1 || report.Subjects[0].Name != "rome" || !inRemoteNamespace(report, "liqo-tenant-rome") {
+		t.Errorf("the report of the drain: %+v", report)
+	}
+
+	if err := p.endReport(t.Context(), p.tenant); err != nil {
+		t.Fatal(err)
+	}
+	p.present(t, false, []client.Object{report})
+}
+
+// TestAReportOfADrainEndsWithTheTenant: nothing would delete the report if a remote namespace stays after its Tenant.
+func TestAReportOfADrainEndsWithTheTenant(t *testing.T) {
+	p := newProviderOfRome(authv1beta1.TenantDrained)
+	if err := p.sync(t.Context(), p.tenant); !kube.IsWait(err) {
+		t.Fatalf("while a pod terminates: %v", err)
+	}
+	report := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offloadingv1beta1.DrainedRoleBinding}}
+	p.present(t, true, []client.Object{report})
+	p.tenant.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	for range 2 {
+		if err := p.suspend(t.Context(), p.tenant); !kube.IsWait(err) {
+			t.Fatalf("while a pod terminates: %v", err)
+		}
+		p.present(t, false, []client.Object{report})
+	}
 }
 
 // TestADeletedTenantKeepsTheData: the deletion of a Tenant ends its access and its pods. It waits, and names the claims, as long as the remote namespaces have

@@ -105,13 +105,28 @@ func revoked(t *testing.T, rome, milan *cluster) {
 	thief := steal(t, rome, milan, "shop-rome")
 	tenant := &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}
 	fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: milan.id}}
+	// Before the Tenant is deleted, the annotation is removed: no controller of this test deletes namespaces.
+	remoteNamespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: thief.remoteNamespace}}
+	change(t, milan, remoteNamespace, func(n *corev1.Namespace) {
+		n.Annotations = map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/milan"}
+	})
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantDrained })
 	thief.may(t, false)
+	report := client.ObjectKey{Namespace: thief.remoteNamespace, Name: offloadingv1beta1.DrainedRoleBinding}
+	apitest.Eventually(t, within, "a drained consumer to recognize the drain", func() error { return thief.slice.Get(t.Context(), report, &rbacv1.RoleBinding{}) })
 	eventually(t, rome, fc, "told that it is drained", func(fc *corev1beta1.ForeignCluster) bool {
 		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusNotReady
 	})
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantActive })
 	settled(t, rome, milan)
+	apitest.Eventually(t, within, "the report of the drain to end", func() error {
+		err := milan.Get(t.Context(), report, &rbacv1.RoleBinding{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("RoleBinding %s: %w", report, err)
+	})
+	change(t, milan, remoteNamespace, func(n *corev1.Namespace) { n.Annotations = nil })
 	eventually(t, rome, fc, "told that it is let in again", func(fc *corev1beta1.ForeignCluster) bool {
 		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusReady
 	})

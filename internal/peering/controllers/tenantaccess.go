@@ -2,7 +2,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +32,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=bind,resourceNames=liqo-remote-controlplane;liqo-virtual-kubelet-remote-clusterwide;liqo-virtual-kubelet-drained
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=list;patch;delete
@@ -140,7 +142,7 @@ func label(o client.Object, remoteClusterID string) {
 	o.SetLabels(labels)
 }
 
-// suspend withdraws the access of a consumer and ends its pods. It deletes the bindings first, so that nothing new appears. Then it deletes the
+// suspend withdraws the access of a consumer and ends its pods. It reports a drain and deletes the bindings first, so that nothing new appears. Then it deletes the
 // requests for resources and certificates, and the ShadowPods in the remote namespaces. It returns nil when all of these are deleted and no pod of the
 // consumer is left. The remote namespaces stay, with their claims and all other objects, and so does the network: when the consumer has access again, it
 // continues with the same data.
@@ -148,10 +150,8 @@ func label(o client.Object, remoteClusterID string) {
 // The controller of NamespaceMaps binds no rights in remote namespaces while the consumer has no access. It may do so until it observes the Tenant,
 // so the Tenant is reconciled whenever such a binding appears.
 func (r *tenants) suspend(ctx context.Context, tenant *authv1beta1.Tenant) error {
-	if err := r.unbind(ctx, tenant); err != nil {
-		return err
-	}
-	if err := r.unbindRemoteNamespaces(ctx, tenant); err != nil {
+	// The rights end also if the report fails.
+	if err := errors.Join(r.reportDrain(ctx, tenant), r.unbind(ctx, tenant), r.unbindRemoteNamespaces(ctx, tenant)); err != nil {
 		return err
 	}
 	pods, err := r.endPods(ctx, tenant)
@@ -198,12 +198,12 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 			"waiting for the deletion of %d objects that cluster %s replicated to namespace %s", left, tenant.Spec.ClusterID, tenant.Namespace)
 	}
 	// What is left are namespaces that a NamespaceMap kept because of their claims.
-	for _, name := range namespaces {
-		namespace := &corev1.Namespace{}
-		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, namespace); apierrors.IsNotFound(err) {
+	for i := range namespaces {
+		namespace := &namespaces[i]
+		if err := r.client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return fmt.Errorf("reading namespace %s: %w", name, err)
+			return fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
 		}
 		if left++; !namespace.DeletionTimestamp.IsZero() {
 			continue
@@ -222,12 +222,12 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 const claimsRetry = 10 * time.Second
 
 // keepClaims returns a wait error while the deletion of a Tenant would delete data in its remote namespaces.
-func (r *tenants) keepClaims(ctx context.Context, tenant *authv1beta1.Tenant, namespaces []string) error {
+func (r *tenants) keepClaims(ctx context.Context, tenant *authv1beta1.Tenant, namespaces []corev1.Namespace) error {
 	claims := &corev1.PersistentVolumeClaimList{}
 	for _, namespace := range namespaces {
 		list := &corev1.PersistentVolumeClaimList{}
-		if err := r.reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return fmt.Errorf("listing the claims in namespace %s: %w", namespace, err)
+		if err := r.reader.List(ctx, list, client.InNamespace(namespace.Name)); err != nil {
+			return fmt.Errorf("listing the claims in namespace %s: %w", namespace.Name, err)
 		}
 		claims.Items = append(claims.Items, kube.HeldClaims(list.Items)...)
 	}
@@ -237,19 +237,13 @@ func (r *tenants) keepClaims(ctx context.Context, tenant *authv1beta1.Tenant, na
 	return nil
 }
 
-// remoteNamespaces returns the names of the namespaces that were created for the consumer of a Tenant.
-func (r *tenants) remoteNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) ([]string, error) {
+// remoteNamespaces returns the namespaces that were created for the consumer of a Tenant.
+func (r *tenants) remoteNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) ([]corev1.Namespace, error) {
 	list := &corev1.NamespaceList{}
 	if err := r.client.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	var names []string
-	for i := range list.Items {
-		if inRemoteNamespace(&list.Items[i], tenant.Namespace) {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	return names, nil
+	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool { return !inRemoteNamespace(&namespace, tenant.Namespace) }), nil
 }
 
 // endPods deletes the ShadowPods of a consumer, and returns how many ShadowPods and Pods of them are left. Kubernetes deletes the Pods, which ShadowPods
@@ -263,14 +257,14 @@ func (r *tenants) endPods(ctx context.Context, tenant *authv1beta1.Tenant) (int,
 	left := 0
 	for _, namespace := range namespaces {
 		shadows, pods := &offloadingv1beta1.ShadowPodList{}, &corev1.PodList{}
-		if err := r.reader.List(ctx, shadows, client.InNamespace(namespace)); err != nil {
-			return 0, fmt.Errorf("listing ShadowPods in namespace %s: %w", namespace, err)
+		if err := r.reader.List(ctx, shadows, client.InNamespace(namespace.Name)); err != nil {
+			return 0, fmt.Errorf("listing ShadowPods in namespace %s: %w", namespace.Name, err)
 		}
 		if err := eachItem(shadows, func(o client.Object) error { return r.deleteFree(ctx, o) }); err != nil {
 			return 0, err
 		}
-		if err := r.reader.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod}); err != nil {
-			return 0, fmt.Errorf("listing the pods of ShadowPods in namespace %s: %w", namespace, err)
+		if err := r.reader.List(ctx, pods, client.InNamespace(namespace.Name), client.MatchingLabels{offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod}); err != nil {
+			return 0, fmt.Errorf("listing the pods of ShadowPods in namespace %s: %w", namespace.Name, err)
 		}
 		left += max(len(shadows.Items), len(pods.Items))
 	}
@@ -360,20 +354,55 @@ func (r *tenants) unbindLocal(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return nil
 }
 
-// unbindRemoteNamespaces deletes the bindings of the consumer in its remote namespaces.
+// unbindRemoteNamespaces deletes the rights of the consumer in its remote namespaces. The report of a drain stays as long as the Tenant.
 func (r *tenants) unbindRemoteNamespaces(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	return r.deleteRemoteBindings(ctx, tenant, func(binding *rbacv1.RoleBinding) bool {
+		return binding.Name != offloadingv1beta1.DrainedRoleBinding || !tenant.DeletionTimestamp.IsZero()
+	})
+}
+
+// endReport deletes the report of a drain that has ended.
+func (r *tenants) endReport(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	return r.deleteRemoteBindings(ctx, tenant, func(binding *rbacv1.RoleBinding) bool { return binding.Name == offloadingv1beta1.DrainedRoleBinding })
+}
+
+// deleteRemoteBindings deletes those bindings in the consumer's remote namespaces for which end returns true.
+func (r *tenants) deleteRemoteBindings(ctx context.Context, tenant *authv1beta1.Tenant, end func(*rbacv1.RoleBinding) bool) error {
 	list := &rbacv1.RoleBindingList{}
 	if err := r.client.List(ctx, list, client.MatchingLabels{api.LabelRemoteClusterID: tenant.Spec.ClusterID}); err != nil {
 		return fmt.Errorf("listing the rights of cluster %s: %w", tenant.Spec.ClusterID, err)
 	}
 	for i := range list.Items {
-		if binding := &list.Items[i]; inRemoteNamespace(binding, tenant.Namespace) && binding.DeletionTimestamp.IsZero() {
+		if binding := &list.Items[i]; inRemoteNamespace(binding, tenant.Namespace) && binding.DeletionTimestamp.IsZero() && end(binding) {
 			if err := kube.Delete(ctx, r.client, binding); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// reportDrain creates, in each remote namespace of a drained consumer, the RoleBinding by which its virtual kubelets recognize the drain. A Tenant that is being
+// deleted gets none: nothing would delete it if the namespace stays.
+func (r *tenants) reportDrain(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if !tenant.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	namespaces, err := r.remoteNamespaces(ctx, tenant)
+	for _, namespace := range namespaces {
+		report := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: offloadingv1beta1.DrainedRoleBinding}}
+		_, failed := kube.Ensure(ctx, r.client, report, func() error {
+			label(report, tenant.Spec.ClusterID)
+			metav1.SetMetaDataAnnotation(&report.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, namespace.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap])
+			report.RoleRef, report.Subjects = clusterRole(offloadingv1beta1.DrainedClusterRole), subjects(rbacv1.GroupKind, tenant.Spec.ClusterID)
+			return nil
+		})
+		// It was created a moment ago and is not in the cache yet, or the namespace is being deleted.
+		if failed != nil && !apierrors.IsAlreadyExists(failed) && !apierrors.HasStatusCause(failed, corev1.NamespaceTerminatingCause) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // inRemoteNamespace reports whether an object is a remote namespace of the consumer with that tenant namespace, or was created in one with it. If tenantNamespace

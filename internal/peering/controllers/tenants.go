@@ -115,7 +115,7 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.bind(ctx, tenant); err != nil {
 		return err
 	}
-	if err := errors.Join(r.accounts.tidy(ctx, tenant), r.accounts.retire(ctx, tenant)); err != nil {
+	if err := errors.Join(r.endReport(ctx, tenant), r.accounts.tidy(ctx, tenant), r.accounts.retire(ctx, tenant)); err != nil {
 		return err
 	}
 	if len(tenant.Spec.CSR) == 0 {
