@@ -17,10 +17,9 @@ import (
 
 // networkOptions holds the flags about the network between two clusters.
 type networkOptions struct {
+	dialed
 	server         serverFlags
 	client         templateFlags
-	clientAddress  string
-	clientPort     int32
 	mtu            int
 	keysNotShared  bool
 	skipValidation bool
@@ -39,8 +38,7 @@ func (o *networkOptions) add(command *cobra.Command) {
 	flags := command.Flags()
 	o.given = flags.Changed
 	o.server.add(flags, connectServerFlags)
-	flags.StringVar(&o.clientAddress, "gw-client-address", "", "Address the gateway client connects to (default: that of the server's Service)")
-	flags.Int32Var(&o.clientPort, "gw-client-port", 0, "Port the gateway client connects to (default: that of the server's Service)")
+	o.addDialed(flags, "Address the gateway client connects to (default: that of the server's Service)", "Port the gateway client connects to (default: that of the server's Service)")
 	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	oneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	// Only network connect has flags for custom templates.
@@ -52,17 +50,56 @@ func (o *networkOptions) validate() error {
 	if err := o.server.validate(connectServerFlags); err != nil {
 		return err
 	}
-	if o.clientAddress != "" {
-		if err := validateAddresses("gw-client-address", []string{o.clientAddress}); err != nil {
-			return err
-		}
-	}
-	if o.clientPort != 0 {
-		if err := validatePort("gw-client-port", o.clientPort); err != nil {
-			return err
-		}
+	if err := o.dialed.validate(); err != nil {
+		return err
 	}
 	return validateMTU(o.mtu)
+}
+
+// dialed holds the user's flags for the endpoint that the gateway client connects to. Empty parts are those of the server's Service.
+type dialed struct {
+	clientAddress string
+	clientPort    int32
+}
+
+func (d *dialed) addDialed(flags *pflag.FlagSet, address, port string) {
+	flags.StringVar(&d.clientAddress, "gw-client-address", "", address)
+	flags.Int32Var(&d.clientPort, "gw-client-port", 0, port)
+}
+
+func (d *dialed) validate() error {
+	if d.clientAddress != "" {
+		if err := validateAddresses("gw-client-address", []string{d.clientAddress}); err != nil {
+			return err
+		}
+	}
+	if d.clientPort != 0 {
+		return validatePort("gw-client-port", d.clientPort)
+	}
+	return nil
+}
+
+// endpoint returns the field of a NetworkRequest for the user's flags, nil without flags.
+func (d *dialed) endpoint() *networkingv1beta1.DialedEndpoint {
+	if *d == (dialed{}) {
+		return nil
+	}
+	out := &networkingv1beta1.DialedEndpoint{Port: d.clientPort}
+	if d.clientAddress != "" {
+		out.Addresses = []string{d.clientAddress}
+	}
+	return out
+}
+
+// arguments returns the flags as text, for a command that another administrator runs.
+func (d *dialed) arguments() (out string) {
+	if d.clientAddress != "" {
+		out += " --gw-client-address " + d.clientAddress
+	}
+	if d.clientPort != 0 {
+		out += fmt.Sprintf(" --gw-client-port %d", d.clientPort)
+	}
+	return out
 }
 
 // Values of the flag for where the gateway server of a peering runs.

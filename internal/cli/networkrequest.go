@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,10 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 		notes = nil
 		if serviceType != "" && request.Spec.Server == networkingv1beta1.ServerAtConsumer {
 			change(&notes, "spec.serviceType", &request.Spec.ServiceType, serviceType)
+		}
+		if dial := u.options.network.endpoint(); dial != nil && !equality.Semantic.DeepEqual(request.Spec.Dial, dial) {
+			notes = append(notes, "spec.dial is"+u.options.network.arguments())
+			request.Spec.Dial = dial
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -115,6 +116,8 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 		objects               []client.Object
 		want, served          corev1.ServiceType
 		says                  string
+		dialed                dialed
+		dials                 *networkingv1beta1.DialedEndpoint
 	}{
 		"before the gateway exists": {
 			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer)},
@@ -132,6 +135,11 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
 			want: "LoadBalancer", says: "server in milan and is not changed",
 		},
+		"at another address": {
+			location: locationProvider, dialed: dialed{clientAddress: "100.64.0.7", clientPort: 4000}, objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
+			want: "LoadBalancer", says: "was changed: spec.dial is --gw-client-address 100.64.0.7 --gw-client-port 4000",
+			dials: &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.7"}, Port: 4000},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{
@@ -146,7 +154,7 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 			c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).
 				WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 			o := &peerOptions{location: row.location}
-			o.network.server.serviceType = row.serviceType
+			o.network.server.serviceType, o.network.dialed = row.serviceType, row.dialed
 			u := &use{cluster: c, provider: "milan", namespace: namespace, options: o}
 			if err := u.requestNetwork(t.Context()); err != nil || !u.connected {
 				t.Fatalf("connected: %v, %v: %s", u.connected, err, out.String())
@@ -157,6 +165,9 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 			}
 			if request.Spec.ServiceType != row.want {
 				t.Errorf("the request has type %s, want %s", request.Spec.ServiceType, row.want)
+			}
+			if !reflect.DeepEqual(request.Spec.Dial, row.dials) {
+				t.Errorf("the request dials %+v, want %+v", request.Spec.Dial, row.dials)
 			}
 			if row.served != "" {
 				have := server.DeepCopy()

@@ -24,6 +24,8 @@ type peerCommandOptions struct {
 	consumer, url        string
 	// certificate is the path of the certificate that consumers see at the URL, if it is not that of the authentication service.
 	certificate string
+	// dialed is how the consumer's gateway reaches that of this cluster.
+	dialed
 }
 
 // maxTokenLifetime is the maximum lifetime of a token for any cluster, and maxNamedTokenLifetime of a token for one cluster, which may have to
@@ -51,6 +53,8 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 			%[1]s generate peer-command --consumer-cluster-id rome --token-lifetime 2160h
 			# The authentication service is behind a proxy that ends TLS, and shows this certificate
 			%[1]s generate peer-command --auth-url https://auth.milan.example.org --auth-certificate proxy.pem
+			# The clusters meet in a VPN, in which this cluster has another address
+			%[1]s generate peer-command --gw-client-address 100.64.0.7 --gw-client-port 30840
 			# In a script that has access to both clusters
 			%[1]s generate peer-command --only-command --kubeconfig milan.yaml | KUBECONFIG=rome.yaml bash`),
 		Args: cobra.NoArgs,
@@ -64,12 +68,17 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The certificate of that URL is signed by a public authority, for example that of an Ingress")
 	flags.StringVar(&o.certificate, "auth-certificate", "", "File with the certificate (PEM) served at that URL, for example that of an Ingress; the consumer accepts no other key")
 	command.MarkFlagsMutuallyExclusive("trusted-certificate", "auth-certificate")
+	o.addDialed(flags, "Address at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)",
+		"Port at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)")
 	a.addDryRun(flags)
 	return command
 }
 
 // check validates the flags.
 func (o *peerCommandOptions) check() error {
+	if err := o.dialed.validate(); err != nil {
+		return err
+	}
 	switch {
 	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > maxTokenLifetime):
 		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s, or up to %s with --consumer-cluster-id",
@@ -129,7 +138,7 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 		}
 		c.Info("Run this command on %s to use resources of %s there, until %s:", who, c.id, token.Expires.UTC().Format(time.RFC3339))
 	}
-	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s\n", c.id, url, c.id, text)
+	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s%s\n", c.id, url, c.id, text, o.arguments())
 	return err
 }
 

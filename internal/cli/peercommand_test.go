@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -43,6 +45,26 @@ func TestPinOfAProxy(t *testing.T) {
 		got, err := o.pin()
 		if !bytes.Equal(got, test.want) || (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "--auth-certificate")) {
 			t.Errorf("%s: %x, error %v", file, got, err)
+		}
+	}
+}
+
+// TestAPeerCommandNamesTheGateway: flags for another path to the gateway of this cluster are flags of the command that the other administrator runs.
+func TestAPeerCommandNamesTheGateway(t *testing.T) {
+	for want, d := range map[string]dialed{
+		"":                                {},
+		" --gw-client-address 100.64.0.7": {clientAddress: "100.64.0.7"},
+		" --gw-client-port 4000":          {clientPort: 4000},
+		" --gw-client-address vpn.example.org --gw-client-port 4000": {clientAddress: "vpn.example.org", clientPort: 4000},
+	} {
+		if got := d.arguments(); got != want {
+			t.Errorf("%+v: %q, want %q", d, got, want)
+		}
+		parsed := peerOptions{}
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		parsed.network.addDialed(flags, "", "")
+		if err := flags.Parse(strings.Fields(want)); err != nil || parsed.network.dialed != d {
+			t.Errorf("%q is read as %+v, %v", want, parsed.network.dialed, err)
 		}
 	}
 }

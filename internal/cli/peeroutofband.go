@@ -45,7 +45,9 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 			# On the provider
 			%[1]s generate peer-command
 			# On the consumer, as printed there
-			%[1]s peer out-of-band milan --auth-url https://198.51.100.7 --cluster-id milan --auth-token liqo1...`),
+			%[1]s peer out-of-band milan --auth-url https://198.51.100.7 --cluster-id milan --auth-token liqo1...
+			# The clusters meet in a VPN, in which milan has another address
+			%[1]s peer out-of-band milan --auth-url https://100.64.0.7 --cluster-id milan --auth-token liqo1... --gw-client-address 100.64.0.7`),
 		Args:              exactlyOne("the name of the provider"),
 		ValidArgsFunction: cobra.NoFileCompletions, // the name is in the command from the provider
 	}
@@ -68,6 +70,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "",
 		"Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
 	oneOf(command, connectServerFlags.serviceType, serviceTypes...)
+	o.network.addDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)",
+		"Port at which the gateway client connects to the provider (default: what the provider reports)")
 	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		i.name = args[0]
 		token, err := i.check(time.Now())
@@ -101,6 +105,13 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 func (o *peerOptions) checkRequest() error {
 	if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
 		return err
+	}
+	if err := o.network.dialed.validate(); err != nil {
+		return err
+	}
+	if o.location == locationConsumer && o.network.dialed != (dialed{}) {
+		return fmt.Errorf("%s is for a gateway server in the provider (--gw-server-service-location Provider): addresses of a server in this cluster are chart value "+
+			"networking.gatewayTemplates.server.service.addresses", strings.TrimSpace(o.network.arguments()))
 	}
 	kind := o.network.server.serviceType
 	if kind == "" {

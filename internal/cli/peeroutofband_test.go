@@ -50,7 +50,13 @@ func TestInvalidPeerCommands(t *testing.T) {
 			append(with(2, "milan"), "--gw-server-service-location", "Consumer", "--gw-server-service-type", "Ingress"),
 			"--gw-server-service-type Ingress: want one of LoadBalancer, NodePort, ClusterIP",
 		},
-		"an endless token": {[]string{"generate", "peer-command", "--token-lifetime", "9000h"}, "--token-lifetime 9000h0m0s: want more than 0 and at most 720h0m0s"},
+		"a gateway nowhere": {append(with(2, "milan"), "--gw-client-address", "a_b"), "--gw-client-address a_b: want an IP address or a host name"},
+		"a gateway elsewhere": {
+			append(with(2, "milan"), "--gw-server-service-location", "Consumer", "--gw-client-address", "100.64.0.7"),
+			"--gw-client-address 100.64.0.7 is for a gateway server in the provider (--gw-server-service-location Provider): addresses of a server in this cluster are chart value",
+		},
+		"a gateway port that is none": {[]string{"generate", "peer-command", "--gw-client-port", "99999"}, "--gw-client-port 99999: want a port"},
+		"an endless token":            {[]string{"generate", "peer-command", "--token-lifetime", "9000h"}, "--token-lifetime 9000h0m0s: want more than 0 and at most 720h0m0s"},
 		"an endless token for one cluster": {
 			[]string{"generate", "peer-command", "--token-lifetime", "9000h", "--consumer-cluster-id", "rome"}, "--token-lifetime 9000h0m0s: want more than 0 and at most 8760h0m0s",
 		},

@@ -88,6 +88,25 @@ func rank(q *networkingv1beta1.NetworkRequest) (out int) {
 	if facts := Reported(q); len(facts.CIDR.Pod) == 0 || len(facts.PublicKey) == 0 {
 		out = 2
 	}
+// Dialed returns the endpoint that the gateway client of this cluster dials: the endpoint that the peer reports, with the addresses and the port that an
+// administrator of this cluster entered in a request in their place.
+func Dialed(requests []networkingv1beta1.NetworkRequest, reported *networkingv1beta1.Endpoint) networkingv1beta1.Endpoint {
+	out := *reported.DeepCopy()
+	for i := range requests {
+		dial := requests[i].Spec.Dial
+		if dial == nil || FromPeer(&requests[i]) {
+			continue
+		}
+		if len(dial.Addresses) > 0 {
+			out.Addresses = slices.Clone(dial.Addresses)
+		}
+		if dial.Port != 0 {
+			out.Port, out.Ports = dial.Port, nil
+		}
+	}
+	return out
+}
+
 	if frozen(q) {
 		out++
 	}

@@ -26,6 +26,17 @@ type NetworkFacts struct {
 	Endpoint *Endpoint `json:"endpoint,omitempty"`
 }
 
+// DialedEndpoint replaces parts of the endpoint that a peer reports.
+type DialedEndpoint struct {
+	// Addresses lists IP addresses or host names, in order of preference. If empty, those that the peer reports are dialed.
+	// +kubebuilder:validation:MaxItems=8
+	Addresses []string `json:"addresses,omitempty"`
+	// Port is the UDP port. If it is 0, the port that the peer reports is dialed.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+}
+
 // NetworkRequestSpec is the request of the consumer, with the facts of its network.
 type NetworkRequestSpec struct {
 	// Server selects the cluster that runs the gateway server. It has no effect if a gateway exists already.
@@ -35,6 +46,9 @@ type NetworkRequestSpec struct {
 	// The field has no effect if the provider runs the gateway server, because only the provider decides how its own gateway is exposed.
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
 	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
+	// Dial is where the gateway client of the consumer dials the gateway server of the provider, if not at the endpoint that the provider reports: for example at
+	// an address in a VPN. It has no effect in the provider, and none if the consumer runs the gateway server.
+	Dial *DialedEndpoint `json:"dial,omitempty"`
 	// Consumer describes the network of the consumer. The consumer's controller manager fills it in.
 	Consumer NetworkFacts `json:"consumer,omitempty"`
 }

@@ -206,7 +206,7 @@ func (r *networkRequests) connect(ctx context.Context, q *networkingv1beta1.Netw
 			c.Spec.MTU = r.MTU
 			c.Spec.ClientTemplateRef = r.template("WgGatewayClientTemplate", networkingv1beta1.ClientTemplateDefault)
 		}
-		c.Spec.Endpoint = *reported.Endpoint.DeepCopy()
+		c.Spec.Endpoint = network.Dialed(list.Items, reported.Endpoint)
 	})
 }
 

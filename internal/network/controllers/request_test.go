@@ -135,11 +135,19 @@ func testRequestToProvider(t *testing.T, c *cluster) {
 		t.Errorf("what an administrator made was changed: %+v", conf)
 	}
 
+	// An administrator of this cluster reaches the peer by another path. What the peer names as its own path in a request does not count.
+	change(t, c, q, func(q *networkingv1beta1.NetworkRequest) {
+		q.Spec.Dial = &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.7"}, Port: 4000}
+	})
+	elsewhere := networkingv1beta1.Endpoint{Addresses: []string{"100.64.0.7"}, Port: 4000, Protocol: corev1.ProtocolUDP}
+	dials := func(gw *networkingv1beta1.GatewayClient) bool { return cmp.Equal(gw.Spec.Endpoint, elsewhere) }
+	made(t, c, q, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, dials)
+
 	// A request in the other direction uses the existing objects, and the gateway stays a client.
 	back := requestOf(id, true)
-	back.Name, back.Spec.Consumer = "back", facts
+	back.Name, back.Spec.Consumer, back.Spec.Dial = "back", facts, &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.8"}}
 	c.create(t, back)
-	made(t, c, back, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool { return len(gw.OwnerReferences) == 2 })
+	made(t, c, back, &networkingv1beta1.GatewayClient{ObjectMeta: peerMeta(id, id)}, func(gw *networkingv1beta1.GatewayClient) bool { return len(gw.OwnerReferences) == 2 && dials(gw) })
 }
 
 // testHostileRequests: a request of a consumer and an answer of a provider contain addresses that belong to others. Ranges that are not private never become a
