@@ -9,8 +9,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
@@ -263,14 +265,12 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 		return nil, err
 	}
 	if object == nil {
-		// The peer reports its own ranges. Traffic to public addresses must not be routed to it, unless an administrator of this cluster
-		// configures that.
-		for _, text := range slices.Concat(ranges.Pod, ranges.External) {
-			if _, err := network.CheckRange(text); err != nil {
-				return nil, e.error(fmt.Errorf("reading the ranges of cluster %s: %w", e.peer, err))
-			}
+		// The peer reports its own ranges, so they are checked like those of a NetworkRequest: here, and by the controllers wherever the annotation is set.
+		if err := network.CheckFacts(&networkingv1beta1.NetworkFacts{CIDR: ranges}); err != nil {
+			return nil, e.error(fmt.Errorf("reading the ranges of cluster %s: %w", e.peer, err))
 		}
 		object = configuration(e.namespace, e.peer, e.peer, ranges)
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
 		if _, err := e.ensure(ctx, object, func() error { return nil }); err != nil {
 			return nil, err
 		}

@@ -7,16 +7,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
-// TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public ranges that only the peer reported, and names the cure. A
-// Configuration of an administrator stays as it is.
+// TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public or huge ranges that only the peer reported, and names the cure. It marks those
+// that it creates, so that the controllers check them as well. A Configuration of an administrator stays as it is.
 func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 	for name, test := range map[string]struct{ pod, external, refused string }{
 		"private":         {"10.20.0.0/16", "10.70.0.0/16", ""},
-		"public pods":     {"8.8.8.0/24", "10.70.0.0/16", "8.8.8.0/24"},
-		"public external": {"10.20.0.0/16", "192.0.2.0/24", "192.0.2.0/24"},
-		"everything":      {"0.0.0.0/0", "10.70.0.0/16", "0.0.0.0/0"},
+		"public pods":     {"8.8.8.0/24", "10.70.0.0/16", "range 8.8.8.0/24 is not private"},
+		"public external": {"10.20.0.0/16", "192.0.2.0/24", "range 192.0.2.0/24 is not private"},
+		"everything":      {"0.0.0.0/0", "10.70.0.0/16", "range 0.0.0.0/0 is not private"},
+		"too much":        {"10.0.0.0/8", "172.16.0.0/16", "hold more than 2097152 addresses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranges := networkingv1beta1.CIDRs{Pod: []string{test.pod}, External: []string{test.external}}
@@ -27,12 +29,12 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 				t.Fatal(listErr)
 			}
 			if test.refused == "" {
-				if err != nil || len(list.Items) != 1 {
+				if err != nil || len(list.Items) != 1 || !network.ReportedByPeer(&list.Items[0]) || network.Negotiated(&list.Items[0]) {
 					t.Errorf("%d Configurations, %v", len(list.Items), err)
 				}
 				return
 			}
-			if err == nil || len(list.Items) != 0 || !strings.Contains(err.Error(), "range "+test.refused+" is not private") || !strings.Contains(err.Error(), "liqoctl create configuration") {
+			if err == nil || len(list.Items) != 0 || !strings.Contains(err.Error(), test.refused) || !strings.Contains(err.Error(), "liqoctl create configuration") {
 				t.Errorf("%d Configurations, error %v", len(list.Items), err)
 			}
 			e = &end{cluster: fakeCluster("rome", configuration("liqo-tenant-milan", "milan", "milan", ranges)), peer: "milan", namespace: "liqo-tenant-milan"}

@@ -42,7 +42,7 @@ func (g *gathering) configured() []Peer {
 		if c.DeletionTimestamp != nil {
 			continue
 		}
-		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace, Negotiated: Negotiated(c)}
+		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace, Negotiated: ReportedByPeer(c)}
 		if n := len(peers); n > 0 && peers[n-1].ClusterID == p.ClusterID {
 			g.problem("", named("Configuration", c), "cluster %q has another, older Configuration in namespace %s: delete one of them", p.ClusterID, peers[n-1].Namespace)
 			continue

@@ -219,3 +219,20 @@ func TestRangesOnTheLinksOfANode(t *testing.T) {
 		t.Errorf("routes %v", state.Routes)
 	}
 }
+
+// TestRangesThatLiqoctlReadAreChecked: a node refuses a range that overlaps a network of the node also if liqoctl read the range in the peer. It does not refuse what
+// an administrator entered in the same Configuration.
+func TestRangesThatLiqoctlReadAreChecked(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		o := objects(t)
+		if read {
+			metav1.SetMetaDataAnnotation(&o.Configurations[0].ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
+		}
+		facts, _ := Gather(&o)
+		peer := facts.Peers[slices.IndexFunc(facts.Peers, func(p Peer) bool { return p.ClusterID == o.Configurations[0].Labels[api.LabelRemoteClusterID] })]
+		host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{peer.Pods[0].View, "the network of link eth1"}}}
+		if views, problems := Admitted(&peer, host); slices.Contains(views, peer.Pods[0].View) == read || (len(problems) == 1) != read {
+			t.Errorf("read by liqoctl %t: routes to %v, %v", read, views, problems)
+		}
+	}
+}

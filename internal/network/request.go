@@ -32,6 +32,11 @@ func Negotiated(o metav1.Object) bool {
 	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True || slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }
 
+// ReportedByPeer reports whether only the peer named the ranges of a Configuration: in a NetworkRequest, or to liqoctl.
+func ReportedByPeer(c *networkingv1beta1.Configuration) bool {
+	return Negotiated(c) || c.Annotations[networkingv1beta1.AnnotationReportedByPeer] == api.True
+}
+
 // AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. An existing gateway decides: server means that
 // this cluster has a GatewayServer, client that it has a GatewayClient. Otherwise, the request whose consumer has the lowest cluster ID decides, so
 // that both clusters come to the same result even with requests in both directions. own is this cluster's ID.
@@ -83,11 +88,6 @@ func Decisive(requests []networkingv1beta1.NetworkRequest) *networkingv1beta1.Ne
 	return first
 }
 
-// rank returns the place of a request in Decisive: the lowest one comes first.
-func rank(q *networkingv1beta1.NetworkRequest) (out int) {
-	if facts := Reported(q); len(facts.CIDR.Pod) == 0 || len(facts.PublicKey) == 0 {
-		out = 2
-	}
 // Dialed returns the endpoint that the gateway client of this cluster dials: the endpoint that the peer reports, with the addresses and the port that an
 // administrator of this cluster entered in a request in their place.
 func Dialed(requests []networkingv1beta1.NetworkRequest, reported *networkingv1beta1.Endpoint) networkingv1beta1.Endpoint {
@@ -107,6 +107,11 @@ func Dialed(requests []networkingv1beta1.NetworkRequest, reported *networkingv1b
 	return out
 }
 
+// rank returns the place of a request in Decisive: the lowest one comes first.
+func rank(q *networkingv1beta1.NetworkRequest) (out int) {
+	if facts := Reported(q); len(facts.CIDR.Pod) == 0 || len(facts.PublicKey) == 0 {
+		out = 2
+	}
 	if frozen(q) {
 		out++
 	}
@@ -176,7 +181,7 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	}
 	size := 0
 	for _, text := range append(append([]string(nil), facts.CIDR.Pod...), facts.CIDR.External...) {
-		prefix, err := CheckRange(text)
+		prefix, err := checkRange(text)
 		if err != nil {
 			return err
 		}
@@ -199,8 +204,8 @@ func CheckFacts(facts *networkingv1beta1.NetworkFacts) error {
 	return nil
 }
 
-// CheckRange parses a range that a peer names. It returns an error if the range is not a private IPv4 range.
-func CheckRange(text string) (netip.Prefix, error) {
+// checkRange parses a range that a peer names. It returns an error if the range is not a private IPv4 range.
+func checkRange(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
 		return prefix, fmt.Errorf("range %q is not an IPv4 range, or has bits set after its prefix", text)

@@ -84,7 +84,7 @@ func TestFactsOfPeersAreChecked(t *testing.T) {
 }
 
 // TestNegotiatedStays: a range that only a peer reported stays marked so without the owner reference to its request, and with an owner reference
-// alone, as earlier versions wrote it.
+// alone, as earlier versions wrote it. The ranges that liqoctl read in the peer are checked like those, but no request owns their Configuration.
 func TestNegotiatedStays(t *testing.T) {
 	owners := []metav1.OwnerReference{{Kind: "NetworkRequest", Name: "milan"}}
 	label := map[string]string{networkingv1beta1.LabelNegotiated: api.True}
@@ -98,8 +98,13 @@ func TestNegotiatedStays(t *testing.T) {
 		"its owner is gone":    {metav1.ObjectMeta{Labels: label}, true},
 		"an earlier version's": {metav1.ObjectMeta{OwnerReferences: owners}, true},
 	} {
-		if got := Negotiated(&networkingv1beta1.Configuration{ObjectMeta: test.meta}); got != test.want {
-			t.Errorf("%s: %t", name, got)
+		c := &networkingv1beta1.Configuration{ObjectMeta: test.meta}
+		if got := Negotiated(c); got != test.want || ReportedByPeer(c) != test.want {
+			t.Errorf("%s: negotiated %t, reported by the peer %t", name, got, ReportedByPeer(c))
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
+		if Negotiated(c) != test.want || !ReportedByPeer(c) {
+			t.Errorf("%s, read by liqoctl: negotiated %t, reported by the peer %t", name, Negotiated(c), ReportedByPeer(c))
 		}
 	}
 }

@@ -23,6 +23,9 @@ const (
 	// supplied their content, and Liqo keeps them up to date. To take over such an object, an administrator removes this label and the
 	// owner references to NetworkRequests.
 	LabelNegotiated = "networking.liqo.io/negotiated"
+	// AnnotationReportedByPeer ("true" on a Configuration) means that liqoctl read the ranges in the cluster of the peer, and that no administrator of this
+	// cluster entered them. They are checked like those of a NetworkRequest. To use other ranges, an administrator removes the annotation.
+	AnnotationReportedByPeer = "networking.liqo.io/reported-by-peer"
 	// LabelHostUnreachable ("true" on an IP object) stops gateways from exposing its address to peers.
 	LabelHostUnreachable = "networking.liqo.io/host-unreachable"
 )
