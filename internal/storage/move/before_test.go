@@ -1,6 +1,7 @@
 package move
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,13 +139,15 @@ func TestRehearsedObjects(t *testing.T) {
 	}
 }
 
-// TestPodsMeetPodSecurityExceptForRoot: everything that level restricted requires and that a pod can have that reads the files of all users.
+// TestPodsMeetPodSecurityExceptForRoot: everything that level restricted requires and that a pod can have that reads the files of all users. They create no
+// devices from the data of another cluster.
 func TestPodsMeetPodSecurityExceptForRoot(t *testing.T) {
 	s := bound()
 	m := s.begun()
 	for _, pod := range append(m.checks(s.node("milan")), m.storePod(), m.moverPod(sender, m.localEnd("u1"), ""), m.livePod(receiver, m.remoteEnd("milan"), "")) {
 		c := pod.Spec.Containers[0].SecurityContext
-		if ptr.Deref(c.AllowPrivilegeEscalation, true) || c.SeccompProfile == nil || c.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || c.Privileged != nil {
+		if ptr.Deref(c.AllowPrivilegeEscalation, true) || c.SeccompProfile == nil || c.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || c.Privileged != nil ||
+			c.Capabilities == nil || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || slices.Contains(c.Capabilities.Add, "MKNOD") {
 			t.Errorf("%s: %+v", pod.Name, c)
 		}
 		for _, v := range pod.Spec.Volumes {

@@ -242,8 +242,12 @@ var (
 	}
 )
 
-// pod returns the common part of all pods of a move. It runs as root with the default capabilities of the container runtime, because only root can read all files
-// and set their owners. Otherwise the pod is as Pod Security level restricted requires it, so level baseline admits it.
+// capabilities are those by which root reads all files and restores their owners, modes and file capabilities. The pod creates no devices: the content of a volume
+// is from another cluster.
+var capabilities = corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP"}}
+
+// pod returns the common part of all pods of a move. It runs as root, because only root can read all files and set their owners. Otherwise the pod is as Pod
+// Security level restricted requires it, so level baseline admits it.
 func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 	root, no, yes := int64(0), false, true
 	meta := m.meta(namespace, role)
@@ -256,7 +260,7 @@ func (m *move) pod(namespace, role string, command ...string) *corev1.Pod {
 			Name: Container, Image: m.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command, Resources: m.Resources,
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			SecurityContext: &corev1.SecurityContext{
-				RunAsUser: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes, AllowPrivilegeEscalation: &no,
+				RunAsUser: &root, RunAsNonRoot: &no, ReadOnlyRootFilesystem: &yes, AllowPrivilegeEscalation: &no, Capabilities: capabilities.DeepCopy(),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 		}},

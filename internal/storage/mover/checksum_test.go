@@ -107,6 +107,27 @@ func TestChecksumCoversMetadata(t *testing.T) {
 	}
 }
 
+// TestDevicesAreNotSent: the first pod of a move names a device in the volume, before it copies anything. Whiteouts of overlay file systems are copied.
+func TestDevicesAreNotSent(t *testing.T) {
+	root := filled(t)
+	device := filepath.Join(root, "empty", "null")
+	if err := unix.Mknod(filepath.Join(root, "whiteout"), unix.S_IFCHR, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := withoutDevices(root); err != nil {
+		t.Errorf("a volume without devices: %v", err)
+	}
+	if err := unix.Mknod(device, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"send", "send-live"} {
+		_, err := (&Program{Restic: "/nonexistent", Out: io.Discard, Err: io.Discard, State: t.TempDir()}).Run(t.Context(), []string{command, root})
+		if err == nil || !strings.Contains(err.Error(), "the device "+device+", which a move does not copy") {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
+
 // TestChecksumOfADevice covers the bytes of the source only: the target may be larger.
 func TestChecksumOfADevice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "device")

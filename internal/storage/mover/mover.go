@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +54,13 @@ func (p *Program) Run(ctx context.Context, args []string) (*move.Result, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the volume: %w", err)
 	}
-	switch device := !info.IsDir(); {
+	device := !info.IsDir()
+	if !device && strings.HasPrefix(args[0], "send") {
+		if err := withoutDevices(path); err != nil {
+			return nil, err
+		}
+	}
+	switch {
 	case args[0] == "send-live":
 		return p.live(ctx, path, p.sendLive)
 	case args[0] == "receive-live":
@@ -78,6 +85,29 @@ func (p *Program) send(ctx context.Context, path string) (*move.Result, error) {
 		return nil, err
 	}
 	return sumTree(ctx, path, p.Out)
+}
+
+// withoutDevices returns an error if the volume contains a device: the pod that receives the volume may not create one, because the other cluster would choose
+// which. The whiteouts of overlay file systems are no devices, although they look like one.
+func withoutDevices(root string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type()&fs.ModeDevice == 0 {
+			return ignoreVanished(err)
+		}
+		var stat unix.Stat_t
+		if err := unix.Lstat(path, &stat); err != nil || stat.Rdev == 0 {
+			return ignoreVanished(err)
+		}
+		return fmt.Errorf("the volume contains the device %s, which a move does not copy: cancel the move, and delete the device", path)
+	})
+}
+
+// ignoreVanished returns nil if a file vanished while programs use the volume.
+func ignoreVanished(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (p *Program) backup(ctx context.Context, path string, further ...string) error {
