@@ -84,8 +84,18 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	check("drained from the beginning", rome.Create(t.Context(), tenant(drained)), "tenantCondition belongs to the provider")
 	check("vouched for by itself", rome.Create(t.Context(), tenant(vouched)), "authzPolicy belongs to the provider")
 	check("with a finalizer", rome.Create(t.Context(), tenant(held)), "finalizers belong to the provider")
+	check("a second one", rome.Create(t.Context(), tenant(func(t *authv1beta1.Tenant) { t.Name = "rome-2" })), "metadata.name must be rome")
+	check("one of many", rome.Create(t.Context(), tenant(func(t *authv1beta1.Tenant) { t.Name, t.GenerateName = "", "rome" })), "metadata.name must be rome")
 	check("its own", rome.Create(t.Context(), tenant(nil)), "")
 	check("what is its", patch(rome, proxy), "")
+	key := func(content string) func(*authv1beta1.Tenant) {
+		return func(t *authv1beta1.Tenant) { t.Spec.PublicKey = []byte(content) }
+	}
+	check("its key", patch(rome, key("rome")), "")
+	check("a certificate for its key", patch(rome, func(t *authv1beta1.Tenant) { t.Spec.CSR = []byte("another") }), "")
+	check("the key of a thief", patch(rome, key("thief")), "spec.publicKey is the key of a cluster that is peered")
+	check("no key", patch(rome, key("")), "spec.publicKey is the key of a cluster that is peered")
+	check("another key by the provider", patch(admin, key("new")), "")
 	check("vouching for itself", patch(rome, vouched), "authzPolicy belongs to the provider")
 	check("the provider's drain", patch(admin, drained), "")
 	check("undoing a drain", patch(rome, active), "tenantCondition belongs to the provider")
