@@ -178,6 +178,11 @@ func TestPodLabels(t *testing.T) {
 		"refused":    {PodMetadata{RefusedLabels: []string{"team.example.org/*", "istio.io/rev"}, Labels: []string{"istio.io/rev"}}, nil, []string{"team.example.org/tier"}},
 		"all but ours": {PodMetadata{RefusedLabels: []string{"*"}}, nil,
 			[]string{"app", "app.kubernetes.io/name", "apps.kubernetes.io/pod-index", "notistio.io/x", "team.example.org/tier"}},
+		"all but those accepted": {PodMetadata{RefusedLabels: []string{"*"}, Labels: []string{"app", "app.kubernetes.io/*", "istio.io/rev"}}, []string{"istio.io/rev"},
+			[]string{"apps.kubernetes.io/pod-index", "notistio.io/x", "team.example.org/tier"}},
+		"all of a domain but one": {PodMetadata{RefusedLabels: []string{"team.example.org/*"}, Labels: []string{"team.example.org/tier"}}, nil, nil},
+		"one of a domain that is accepted": {PodMetadata{RefusedLabels: []string{"team.example.org/tier"}, Labels: []string{"team.example.org/*"}}, nil,
+			[]string{"team.example.org/tier"}},
 	} {
 		want := slices.DeleteFunc(slices.Concat(always, row.more), func(key string) bool { return slices.Contains(row.fewer, key) })
 		slices.Sort(want)

@@ -112,10 +112,10 @@ func RefusedPodLabels() (domains, keys []string) {
 	}, []string{"aadpodidbinding"} // Azure identities, before azure.workload.identity
 }
 
-// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys of RefusedPodLabels that an
-// administrator allows, refused are additional keys; a trailing * matches any suffix. Labels of Liqo itself stay, except those of its components,
-// which an administrator can't accept either: with them, the provider's monitoring, for example, would take the Pod for a gateway or a virtual
-// kubelet.
+// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys that an administrator allows, refused are
+// keys in addition to RefusedPodLabels; a trailing * matches any suffix. If a key matches both, the longest pattern decides, and refused if both are equal. So
+// accepted is the list of all labels that Pods can have if refused is "*". Labels of Liqo itself stay, except those of its components, which an administrator
+// can't accept either: with them, the provider's monitoring, for example, would take the Pod for a gateway or a virtual kubelet.
 func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 	domains, keys := RefusedPodLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {
@@ -125,8 +125,20 @@ func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 			return key == offloadingv1beta1.LabelComponent || within(networkingv1beta1.GroupVersion.Group)
 		}
 		obeyed := slices.ContainsFunc(domains, within) || slices.Contains(keys, key)
-		return matches(key, refused) || obeyed && !matches(key, accepted)
+		allowed := longest(key, accepted)
+		return obeyed && allowed == 0 || longest(key, refused) >= max(allowed, 1)
 	})
+}
+
+// longest returns the length of the longest pattern that matches key. It is 0 if none does.
+func longest(key string, patterns []string) int {
+	length := 0
+	for _, pattern := range patterns {
+		if matches(key, []string{pattern}) {
+			length = max(length, len(pattern))
+		}
+	}
+	return length
 }
 
 // matches reports whether one of the patterns matches key.
