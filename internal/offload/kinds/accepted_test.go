@@ -15,15 +15,15 @@ import (
 )
 
 // TestMetadataIsCopiedByAnAllowList: an annotation or label with a prefix that no list names may drive a controller of the provider, so it is not
-// copied.
+// copied. Neither are those by which Helm and GitOps tools recognize what they manage, unless an administrator includes them.
 func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 	local := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	local.Labels = map[string]string{
 		"app": "web", "team": "blue", "app.kubernetes.io/name": "web", "helm.sh/chart": "web-1",
-		"grafana_dashboard": "1", "argocd.argoproj.io/instance": "x", "liqo.io/remote-cluster-id": "turin", "controller.example/of-tomorrow": "x",
+		"app.kubernetes.io/instance": "shop", "app.kubernetes.io/managed-by": "Helm", "grafana_dashboard": "1", "argocd.argoproj.io/instance": "x", "liqo.io/remote-cluster-id": "turin", "controller.example/of-tomorrow": "x",
 	}
 	local.Annotations = map[string]string{
-		"note": "x", "kubernetes.io/ingress.class": "internal", "service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
+		"note": "x", "meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": "shop", "kubernetes.io/ingress.class": "internal", "service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
 		"reflector.v1.k8s.emberstack.com/reflection-auto-enabled": "true", "cert-manager.io/cluster-issuer": "x", "controller.example/of-tomorrow": "x",
 		"nginx.ingress.kubernetes.io/proxy-body-size": "1m", "service.kubernetes.io/topology-mode": "Auto", "nginx.ingress.kubernetes.io/server-snippet": "x",
 	}
@@ -63,7 +63,7 @@ func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 			t.Errorf("labels of %s: %s", resource, diff)
 		}
 		o := plainOptions
-		o.AnnotationsReflected, o.LabelsReflected, o.AnnotationsNotReflected = []string{"controller.example/*", "cert-manager.io/*"}, []string{"controller.example/of-tomorrow", "grafana_dashboard"}, []string{"cert-manager.io/*"}
+		o.AnnotationsReflected, o.LabelsReflected, o.AnnotationsNotReflected = []string{"controller.example/*", "cert-manager.io/*"}, []string{"controller.example/of-tomorrow", "grafana_dashboard", "app.kubernetes.io/instance"}, []string{"cert-manager.io/*"}
 		out = copies[resource](o)
 		if _, found := out.GetAnnotations()["controller.example/of-tomorrow"]; !found {
 			t.Errorf("%s: an annotation that the administrator includes stays here", resource)
@@ -71,7 +71,7 @@ func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 		if _, found := out.GetAnnotations()["cert-manager.io/cluster-issuer"]; found {
 			t.Errorf("%s: an annotation that the administrator keeps here is copied", resource)
 		}
-		if l := out.GetLabels(); l["controller.example/of-tomorrow"] == "" || l["grafana_dashboard"] == "" || l["argocd.argoproj.io/instance"] != "" {
+		if l := out.GetLabels(); l["controller.example/of-tomorrow"] == "" || l["grafana_dashboard"] == "" || l["app.kubernetes.io/instance"] == "" || l["app.kubernetes.io/managed-by"] != "" || l["argocd.argoproj.io/instance"] != "" {
 			t.Errorf("%s: labels %v", resource, l)
 		}
 	}

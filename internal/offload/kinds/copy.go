@@ -87,10 +87,21 @@ func copyMetadata(resource string, local metav1.Object, namespace string, o Copy
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
 	acceptMetadata(resource, labels, annotations, o.LabelsReflected, o.AnnotationsReflected)
+	disown(labels, o.LabelsReflected)
+	disown(annotations, o.AnnotationsReflected)
 	annotations[AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	annotations[AnnotationAnnotations] = strings.Join(slices.Sorted(maps.Keys(without(annotations, AnnotationLabels))), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
 	return metav1.ObjectMeta{Name: local.GetName(), Namespace: namespace, Labels: labels, Annotations: annotations}
+}
+
+// disown removes the keys by which Helm and GitOps tools recognize what they manage, except those that an administrator of this cluster includes. Liqo manages a
+// copy: a tool of the provider with an application of the same name would delete or adopt it.
+func disown(keys map[string]string, included []string) {
+	maps.DeleteFunc(keys, func(key, _ string) bool {
+		return slices.Contains([]string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"}, key) &&
+			!matches(key, included)
+	})
 }
 
 // silent lists annotations that request nothing from the controllers of load balancers and Ingresses. Controllers, tools and clouds use them to
