@@ -280,6 +280,31 @@ func TestServicesAreReadOnDemand(t *testing.T) {
 	}
 }
 
+// TestCuresOfUnscheduledPods: a pod that the scheduler refuses gets the cure of its reason, and none that can't help.
+func TestCuresOfUnscheduledPods(t *testing.T) {
+	const room = "liqoctl create resourceslice"
+	for message, cure := range map[string]string{
+		`persistentvolumeclaim "data" not found`: "create PersistentVolumeClaim data in namespace shop",
+		"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)":                                  "was deleted: kubectl -n shop get pvc",
+		"0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found":                                                                      "kubectl -n shop describe pvc says why",
+		"0/2 nodes are available: 1 node(s) had untolerated taint {virtual-node.liqo.io/not-allowed: true}, 1 node(s) had volume node affinity conflict.":           "liqoctl move volume CLAIM --namespace shop",
+		"0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.":                                                                         "liqoctl move volume CLAIM --namespace shop",
+		"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {virtual-node.liqo.io/not-allowed: true}.":                                    "liqoctl offload namespace shop --pod-offloading-strategy LocalAndRemote",
+		"0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for it.":    "(kubernetes.io/hostname=milan, its node affinity)",
+		"0/2 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: 0/2 nodes are available.": "tolerate taint node-role.kubernetes.io/control-plane, or remove the taint: kubectl taint nodes NODE node-role.kubernetes.io/control-plane-",
+		"0/2 nodes are available: 2 Insufficient cpu.":                                     room,
+		"0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints.": "kubectl -n shop describe pod a",
+	} {
+		pod := unscheduled("a", message)
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "milan"}
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+		got := unscheduledCure(&pod, message)
+		if !strings.Contains(got, cure) || cure != room && strings.Contains(got, room) {
+			t.Errorf("%s: %s, want %q", message, got, cure)
+		}
+	}
+}
+
 // TestWaitingPodsFollowFromFaults: pods that wait for a provider are a consequence where it does not respond.
 func TestWaitingPodsFollowFromFaults(t *testing.T) {
 	facts := world(t)

@@ -3,12 +3,15 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 )
@@ -52,8 +55,7 @@ func waiting(r *report) {
 		who := fmt.Sprintf("%d %s (%s)", len(pods), plural(len(pods), "pod"), podNames(pods))
 		switch {
 		case why.peer == "":
-			r.warn("request less, or have more granted: liqoctl create resourceslice NAME --remote-cluster-id ID makes another virtual node",
-				"no node takes %s: %s", who, why.message)
+			r.warn(unscheduledCure(pods[0], why.message), "no node takes %s: %s", who, why.message)
 		case strings.Contains(why.message, offload.QuotaCure):
 			cure := fmt.Sprintf("have more granted: liqoctl create resourceslice NAME --remote-cluster-id %s, or ask the administrator of %s to share more",
 				why.peer, why.peer)
@@ -63,6 +65,66 @@ func waiting(r *report) {
 				"cluster %s does not take %s: %s", why.peer, who, why.message)
 		}
 	}
+}
+
+// refusal is a reason that the scheduler of Kubernetes gives. The cure may contain the groups of the pattern ($1), NAMESPACE and SELECTOR.
+type refusal struct {
+	pattern *regexp.Regexp
+	cure    string
+}
+
+// refusals has the reasons with a cure of their own, first those that no other node would change. The texts are those of kube-scheduler's plugins VolumeBinding,
+// NodeAffinity, TaintToleration and NodeResourcesFit, of several versions.
+var refusals = []refusal{
+	{regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`), "create PersistentVolumeClaim $1 in namespace NAMESPACE"},
+	{
+		regexp.MustCompile(`non-existent (?:persistentvolume|pv)`),
+		"a PersistentVolume of the pod was deleted: kubectl -n NAMESPACE get pvc shows the claim that is Lost; restore its data from a backup into a claim of another name",
+	},
+	{regexp.MustCompile(`unbound immediate PersistentVolumeClaims`), "kubectl -n NAMESPACE describe pvc says why a claim of the pod has no volume"},
+	{
+		regexp.MustCompile(`volume node affinity conflict|PersistentVolume's node affinity`),
+		"the volumes of the pod are in a cluster, or on a node, where it can't run: kubectl -n NAMESPACE describe pvc; liqoctl move volume CLAIM --namespace NAMESPACE --target-node NODE moves one",
+	},
+	{
+		regexp.MustCompile(`untolerated taint(?:\(s\))? \{` + regexp.QuoteMeta(api.TaintVirtualNode)),
+		"let pods of the namespace run on virtual nodes: liqoctl offload namespace NAMESPACE --pod-offloading-strategy LocalAndRemote",
+	},
+	{
+		regexp.MustCompile(`node affinity/selector|node\(s\) didn't match node selector`),
+		"no node has the labels that the pod requires (SELECTOR): see kubectl get nodes --show-labels; if such a node was removed, change the requirement",
+	},
+	{regexp.MustCompile(`untolerated taint(?:\(s\))? \{([^}:]+)`), "let the pod tolerate taint $1, or remove the taint: kubectl taint nodes NODE $1-"},
+	{regexp.MustCompile(`exceeded quota`), "kubectl -n NAMESPACE describe resourcequota shows what is used: raise it, or request less"},
+	{regexp.MustCompile(`Insufficient|Too many pods`), "request less, or have more granted: liqoctl create resourceslice NAME --remote-cluster-id ID makes another virtual node"},
+}
+
+// unscheduledCure returns what an administrator can do for a pod that the scheduler refuses. The message contains the reasons of all nodes.
+func unscheduledCure(pod *corev1.Pod, message string) string {
+	for _, known := range refusals {
+		groups := known.pattern.FindStringSubmatchIndex(message)
+		if groups == nil {
+			continue
+		}
+		cure := string(known.pattern.ExpandString(nil, known.cure, message, groups))
+		return strings.NewReplacer("NAMESPACE", pod.Namespace, "SELECTOR", required(pod)).Replace(cure)
+	}
+	return fmt.Sprintf("kubectl -n %s describe pod %s shows what the pod requires", pod.Namespace, pod.Name)
+}
+
+// required returns what a pod requires of the labels of its node.
+func required(pod *corev1.Pod) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		out = append(out, key+"="+pod.Spec.NodeSelector[key])
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		out = append(out, "its node affinity")
+	}
+	if len(out) == 0 {
+		return "the strategy of its namespace"
+	}
+	return strings.Join(out, ", ")
 }
 
 // providerOf returns the provider of a virtual node. For another node it returns its name.
