@@ -20,7 +20,7 @@ const (
 	AnnotationSkip = "liqo.io/skip-reflection"
 	// AnnotationAllow, with any value, includes an object in reflection. It applies to type AllowList.
 	AnnotationAllow = "liqo.io/allow-reflection"
-	// AnnotationAnnotations, on a copy, lists the keys of the annotations that came from the local object, like AnnotationLabels for labels.
+	// AnnotationAnnotations, on a copy or a ShadowPod, lists the keys of the annotations that came from the local object, like AnnotationLabels for labels.
 	AnnotationAnnotations = "offloading.liqo.io/annotations"
 	// annotationLastApplied holds the manifest that kubectl last applied. It does not describe the copy.
 	annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration"

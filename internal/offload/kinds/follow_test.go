@@ -112,7 +112,6 @@ func TestCopiesFollowTheirSource(t *testing.T) {
 		"Spec.Containers.Resources.Limits removed": immutable, "Spec.InitContainers.Resources.Limits removed": immutable,
 		"Spec.Containers.Resources.Requests removed": immutable, "Spec.InitContainers.Resources.Requests removed": immutable,
 		"Spec.ActiveDeadlineSeconds decreased": "",
-		"ObjectMeta.Annotations removed":       "a ShadowPod does not record which annotations came from the local Pod",
 	}, func(p *corev1.Pod) *pods { return &pods{p.DeepCopy(), ShadowPod(p, "there", podOptions)} }, func(have, want *pods) (*pods, Change) {
 		shadow, changed := ShadowPodMetadata(have.Shadow, want.Local, nil, podOptions)
 		for {

@@ -97,7 +97,7 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	// The local Pod may carry labels and annotations of an offloaded Pod, for example because its manifest was exported from one. They are not
 	// copied. Some of them would tell the provider that this virtual node set them, and the provider must set the others itself.
 	labels = without(local.Labels, offloadingv1beta1.LabelShadowPod, LabelRemoteUnavailable, offloadingv1beta1.LabelCreatorUser, offloadingv1beta1.LabelManagedBy)
-	annotations = without(local.Annotations, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
+	annotations = without(local.Annotations, AnnotationAnnotations, AnnotationLabels, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	WithoutBinding(labels)
 	drop(annotations, admissionAnnotations)
 	AcceptPodAnnotations(annotations, o.AnnotationsReflected)
@@ -106,6 +106,9 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	if o.Patch != nil {
 		drop(labels, o.Patch.LabelsNotReflected)
 		drop(annotations, o.Patch.AnnotationsNotReflected)
+	}
+	if keys := slices.Sorted(maps.Keys(annotations)); len(keys) > 0 {
+		annotations[AnnotationAnnotations] = strings.Join(keys, ",")
 	}
 	annotations[AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
@@ -128,7 +131,7 @@ func MadeFor(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 
 // ShadowPodMetadata returns shadow with the present labels and annotations of local, and with the readiness gates to report to the provider. It
 // reports whether that changes anything. The argument remote is the Pod in the provider; it may be nil. Labels and annotations that the provider
-// added stay. Labels that were reflected and no longer exist on local are removed.
+// added stay. Those that were reflected and no longer exist on local are removed.
 func ShadowPodMetadata(shadow *offloadingv1beta1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offloadingv1beta1.ShadowPod, bool) {
 	labels, annotations := podMetadata(local, o)
 	former := slices.DeleteFunc(strings.Split(shadow.Annotations[AnnotationLabels], ","), func(key string) bool {
@@ -136,7 +139,7 @@ func ShadowPodMetadata(shadow *offloadingv1beta1.ShadowPod, local, remote *corev
 	})
 	newLabels := without(shadow.Labels, former...)
 	maps.Copy(newLabels, labels)
-	newAnnotations := without(shadow.Annotations)
+	newAnnotations := without(shadow.Annotations, append(strings.Split(shadow.Annotations[AnnotationAnnotations], ","), AnnotationAnnotations)...)
 	maps.Copy(newAnnotations, annotations)
 	if gates := readinessGates(shadow, local, remote); gates != "" {
 		newAnnotations[AnnotationGates] = gates

@@ -159,7 +159,7 @@ func TestShadowPod(t *testing.T) {
 				o.AnnotationsNotReflected, o.AnnotationsReflected = []string{"secret"}, []string{"prometheus.io/*"}
 			},
 			got:  func(s *offloadingv1beta1.ShadowPod) any { return s.Annotations },
-			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationSpec: specNotes(&pod(nil).Spec)},
+			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationAnnotations: "checksum/config,note,prometheus.io/scrape", AnnotationSpec: specNotes(&pod(nil).Spec)},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {
@@ -375,7 +375,10 @@ func TestRootCA(t *testing.T) {
 }
 
 func TestMetadataFollows(t *testing.T) {
-	local := pod(func(p *corev1.Pod) { p.Labels["old"] = "1" })
+	local := pod(func(p *corev1.Pod) {
+		p.Labels["old"] = "1"
+		p.Annotations = map[string]string{"former": "1"}
+	})
 	shadow := ShadowPod(local, "shop-rome", options)
 	if _, changed := ShadowPodMetadata(shadow, local, nil, options); changed {
 		t.Error("a new ShadowPod differs from its pod")
@@ -385,10 +388,11 @@ func TestMetadataFollows(t *testing.T) {
 		t.Error("what the provider adds counts as a difference")
 	}
 	delete(local.Labels, "old")
-	local.Labels["new"] = "1"
+	local.Labels["new"], local.Annotations = "1", nil
 	out, changed := ShadowPodMetadata(shadow, local, nil, options)
 	_, old := out.Labels["old"]
-	if !changed || old || out.Labels["new"] != "1" || out.Labels[offloadingv1beta1.LabelCreatorUser] != "u" || out.Annotations["theirs"] != "x" {
+	_, former := out.Annotations["former"]
+	if !changed || old || former || out.Labels["new"] != "1" || out.Labels[offloadingv1beta1.LabelCreatorUser] != "u" || out.Annotations["theirs"] != "x" {
 		t.Errorf("changed %v: %v %v", changed, out.Labels, out.Annotations)
 	}
 	if _, again := ShadowPodMetadata(out, local, nil, options); again {
