@@ -27,9 +27,17 @@ import (
 type peeringUser struct {
 	*cluster
 	consumer string
+	// lifetime is the requested lifetime of its certificate.
+	lifetime time.Duration
 	// namespace is the tenant namespace of the consumer.
 	namespace string
 }
+
+// Limits of the lifetime of a peering user's certificate. The API server accepts no shorter one.
+const (
+	minUserLifetime = 10 * time.Minute
+	maxUserLifetime = 10 * 365 * 24 * time.Hour
+)
 
 // The names of the objects of a peering user: the CertificateSigningRequest and the two RoleBindings.
 func (u *peeringUser) request() string { return peering.PeeringUserPrefix + u.consumer }
@@ -38,28 +46,36 @@ func (u *peeringUser) writer() string  { return u.request() + "-tenant-ns-writer
 
 func (a *app) generatePeeringUserCommand() *cobra.Command {
 	var consumer, rsa string
-	var timeout time.Duration
+	var timeout, lifetime time.Duration
 	command := &cobra.Command{
 		Use:   "peering-user",
 		Short: "Generate a kubeconfig that allows one consumer to peer with this cluster, and nothing else",
 		Long: "Create a user of this cluster, the provider, that may peer one consumer with it and nothing else, and print its kubeconfig. The\n" +
 			"consumer's administrator passes it to peer, unpeer, network connect and network disconnect as --remote-kubeconfig. The user may not\n" +
 			"create gateways: the control planes of both clusters connect the networks after the consumer is authenticated. The user exists until\n" +
-			"delete peering-user. The signer of the cluster decides when its certificate expires.",
+			"delete peering-user, and its certificate is valid for --lifetime, or for less if the signer of the cluster decides so.",
 		Example: example(`
 			# Run in milan; the file is for the administrator of rome
-			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml`),
+			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml
+			# For a pipeline that peers within the hour
+			%[1]s generate peering-user --consumer-cluster-id rome --lifetime 1h > milan-for-rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, func() error { return oneOfThese("tls-compatibility-mode", rsa, "auto", "true", "false") }, func(ctx context.Context, local *cluster, _ []string) error {
+		RunE: a.onInstalled(&timeout, func() error {
+			if lifetime < minUserLifetime || lifetime > maxUserLifetime {
+				return fmt.Errorf("--lifetime %s: want at least %s and at most %s", lifetime, minUserLifetime, maxUserLifetime)
+			}
+			return oneOfThese("tls-compatibility-mode", rsa, "auto", "true", "false")
+		}, func(ctx context.Context, local *cluster, _ []string) error {
 			if consumer == local.id {
 				return fmt.Errorf("--consumer-cluster-id %s: that is this cluster, which can not be its own consumer", consumer)
 			}
-			return (&peeringUser{cluster: local, consumer: consumer}).generate(ctx, rsa)
+			return (&peeringUser{cluster: local, consumer: consumer, lifetime: lifetime}).generate(ctx, rsa)
 		}),
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
 	command.Flags().StringVar(&rsa, "tls-compatibility-mode", "auto",
 		"Use an RSA key, for API servers that support no other type: auto (like the keys of the cluster), true or false")
+	command.Flags().DurationVar(&lifetime, "lifetime", 365*24*time.Hour, "Lifetime of the user's certificate, from 10m to 87600h")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	a.addDryRun(command.Flags())
 	required(command, "consumer-cluster-id")
@@ -158,7 +174,7 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 	csr := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: u.request()},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: new(int32(u.lifetime / time.Second)),
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,9 +168,14 @@ func testPeeringUser(t *testing.T, c client.Client, liqoctl func(string) (int, s
 	refused("delete peering-user --consumer-cluster-id turin", "there is no peering user for cluster turin")
 	refused("generate peering-user --consumer-cluster-id rome", "that is this cluster")
 	refused(generate+" --tls-compatibility-mode maybe", "want one of auto, true, false")
+	refused(generate+" --lifetime 1m", "--lifetime 1m0s: want at least 10m0s")
 	users := map[string]bool{}
-	for range 2 {
-		code, out, errOut := liqoctl(generate)
+	for _, lifetime := range []time.Duration{365 * 24 * time.Hour, time.Hour} {
+		command := generate
+		if lifetime == time.Hour {
+			command += " --lifetime 1h"
+		}
+		code, out, errOut := liqoctl(command)
 		if code != 0 || strings.Count(errOut, "WARN") != 3 {
 			t.Fatalf("code %d: %s", code, errOut)
 		}
@@ -187,6 +193,13 @@ func testPeeringUser(t *testing.T, c client.Client, liqoctl func(string) (int, s
 			t.Fatal(err)
 		}
 		users[certificate.Subject.CommonName] = true
+		csr := &certificatesv1.CertificateSigningRequest{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-peer-user-turin"}, csr); err != nil {
+			t.Fatal(err)
+		}
+		if seconds := csr.Spec.ExpirationSeconds; seconds == nil || time.Duration(*seconds)*time.Second != lifetime {
+			t.Errorf("the certificate is requested for %v seconds, want %s", seconds, lifetime)
+		}
 		for namespace, name := range map[string]string{"liqo": "liqo-peer-user-turin-liqo-ns-reader", "tenant-of-turin": "liqo-peer-user-turin-tenant-ns-writer"} {
 			var binding rbacv1.RoleBinding
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &binding); err != nil {

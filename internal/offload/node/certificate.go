@@ -32,6 +32,8 @@ const (
 	// signingWait is how long TLS handshakes wait for the first signed certificate. It is usually signed within a second. Without the wait, a
 	// client that verifies the certificate would fail.
 	signingWait = 5 * time.Second
+	// servingLife is the requested lifetime of the certificate. Without one, clusters sign for a year, and nothing ends the certificate of a removed virtual node.
+	servingLife = 30 * 24 * time.Hour
 )
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;watch
@@ -151,8 +153,8 @@ func (c *Certificate) request(ctx context.Context) (*tls.Certificate, error) {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqo-kubelet-", Labels: map[string]string{api.LabelManaged: api.True}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    request,
-			SignerName: certificatesv1.KubeletServingSignerName,
-			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+			SignerName: certificatesv1.KubeletServingSignerName, ExpirationSeconds: new(int32(servingLife / time.Second)),
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
 		},
 	}
 	if n := c.node.Object(); n != nil { // so that garbage collection deletes it with the node
