@@ -11,6 +11,46 @@ import (
 	"testing"
 )
 
+// outdatedWord is a word that comments and texts should no longer use.
+type outdatedWord struct {
+	name    string
+	pattern *regexp.Regexp
+	instead string
+}
+
+// row returns the row of the word in the table of TestRatchets, which counts the words.
+func (w outdatedWord) row() string { return "word " + w.name }
+
+var outdatedWords = []outdatedWord{
+	{"tell", regexp.MustCompile(`(?i)\b(?:tell|tells|telling|told)\b`), "report, show, state"},
+	{"nobody", regexp.MustCompile(`(?i)\bnobody\b`), "what is missing: no client, no controller"},
+	{"somebody", regexp.MustCompile(`(?i)\bsomebody\b`), "who it is: another user, another controller"},
+	{"anew", regexp.MustCompile(`(?i)\banew\b`), "again, re-read, recreate"},
+	{"twin", regexp.MustCompile(`(?i)\btwins?\b`), "remote namespace, remote object"},
+	{"looked at", regexp.MustCompile(`(?i)\blooked\s+at\b`), "reconciled, read, checked"},
+	{"comes to", regexp.MustCompile(`(?i)\bcomes?\s+to\b`), "evaluates to, results in, becomes"},
+}
+
+// eachOutdatedWord calls do with each outdated word in the comments and string literals of a file, and the position of its comment or literal.
+func eachOutdatedWord(file *ast.File, do func(at token.Pos, word outdatedWord)) {
+	search := func(at token.Pos, text string) {
+		for _, word := range outdatedWords {
+			for range word.pattern.FindAllString(text, -1) {
+				do(at, word)
+			}
+		}
+	}
+	for _, comment := range file.Comments {
+		search(comment.Pos(), comment.Text())
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if text, is := node.(*ast.BasicLit); is && text.Kind == token.STRING {
+			search(text.Pos(), text.Value)
+		}
+		return true
+	})
+}
+
 // TestTextsSayRemoteNamespace: the text that programs print or write into objects uses the term of the glossary, remote namespace, and no other word
 // for it.
 func TestTextsSayRemoteNamespace(t *testing.T) {
