@@ -8,7 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -29,7 +29,7 @@ var errDeposed = errors.New("the leadership was lost")
 // after run has returned, so that the next leader need not wait for the expiry. It calls observed once it has read the current leader, possibly after
 // it called run. observed must not block.
 func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, observed func(), run func(context.Context) error) error {
-	leases, err := coordinationv1.NewForConfig(cfg)
+	leases, err := typedcoordinationv1.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("creating a client for leases: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -123,15 +123,15 @@ func (p *collector) installation() {
 	for i := range crds.Items {
 		p.Defined[crds.Items[i].Name] = crdEstablished(&crds.Items[i]).done
 	}
-	var webhooks admissionv1.MutatingWebhookConfigurationList
+	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
 	p.read("MutatingWebhookConfigurations", &webhooks, client.MatchingLabels{"liqo.io/webhook": api.True})
 	p.Webhooks = webhooks.Items
-	var validating admissionv1.ValidatingWebhookConfigurationList
+	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
 	p.read("ValidatingWebhookConfigurations", &validating, client.MatchingLabels{"liqo.io/webhook": api.True})
 	for _, configuration := range validating.Items {
-		var same admissionv1.MutatingWebhookConfiguration
+		var same admissionregistrationv1.MutatingWebhookConfiguration
 		for _, hook := range configuration.Webhooks {
-			same.Webhooks = append(same.Webhooks, admissionv1.MutatingWebhook{Name: hook.Name, ClientConfig: hook.ClientConfig})
+			same.Webhooks = append(same.Webhooks, admissionregistrationv1.MutatingWebhook{Name: hook.Name, ClientConfig: hook.ClientConfig})
 		}
 		p.Webhooks = append(p.Webhooks, same)
 	}

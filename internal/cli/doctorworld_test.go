@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +46,7 @@ type doctorWorld struct {
 
 	manager, gateway, kubelet           *appsv1.Deployment
 	fabric                              *appsv1.DaemonSet
-	hooks                               *admissionv1.MutatingWebhookConfiguration
+	hooks                               *admissionregistrationv1.MutatingWebhookConfiguration
 	backend                             *discoveryv1.EndpointSlice
 	leader, lock, heartbeat             *coordinationv1.Lease
 	told                                *corev1.ConfigMap

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -67,12 +67,12 @@ func (w *doctorWorld) putInstallation() {
 		}},
 		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, NumberReady: 1, NumberAvailable: 1},
 	}
-	none, ready := admissionv1.SideEffectClassNone, true
-	w.hooks = &admissionv1.MutatingWebhookConfiguration{
+	none, ready := admissionregistrationv1.SideEffectClassNone, true
+	w.hooks = &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "liqo-webhook", Labels: map[string]string{"liqo.io/webhook": api.True}},
-		Webhooks: []admissionv1.MutatingWebhook{{ // without rules: the API server calls it for nothing
-			Name: "pod.mutate.liqo.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionv1.WebhookClientConfig{
-				Service: &admissionv1.ServiceReference{Namespace: "liqo", Name: "liqo-webhook"}, CABundle: w.certificateBetween(-time.Hour, 10*time.Hour),
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{ // without rules: the API server calls it for nothing
+			Name: "pod.mutate.liqo.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				Service: &admissionregistrationv1.ServiceReference{Namespace: "liqo", Name: "liqo-webhook"}, CABundle: w.certificateBetween(-time.Hour, 10*time.Hour),
 			},
 		}},
 	}

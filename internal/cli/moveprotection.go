@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +38,7 @@ func (v *volumeMove) readProtection(ctx context.Context, s *move.State) error {
 		return fmt.Errorf("reading namespace %s: %w", s.Namespace, err)
 	}
 	s.Home = home
-	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+	for _, object := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}} {
 		object.SetName(storage.PolicyMovingClaims)
 		switch err := v.Get(ctx, client.ObjectKey{Name: storage.PolicyMovingClaims}, object); {
 		case apierrors.IsNotFound(err):

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,8 +16,8 @@ import (
 // the move can be cancelled.
 func TestMoveVolumeWithoutProtection(t *testing.T) {
 	for _, missing := range []client.Object{
-		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
-		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
 	} {
 		w := newMovedWorld(t)
 		w.must(w.client.Delete(t.Context(), missing))

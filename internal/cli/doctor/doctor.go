@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -98,7 +98,7 @@ type Cluster struct {
 	Defined map[string]bool
 	// Webhooks are the configurations that call a Service of the installation. Backends maps the name of each such Service to its number of
 	// ready endpoints.
-	Webhooks []admissionv1.MutatingWebhookConfiguration
+	Webhooks []admissionregistrationv1.MutatingWebhookConfiguration
 	Backends map[string]int
 	Leases   []coordinationv1.Lease
 	// Told holds the address ranges in the configuration of the installation, by type of Network.

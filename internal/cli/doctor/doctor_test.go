@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,9 +74,9 @@ func cluster(t *testing.T, id, other, pods string) *Cluster {
 		ID: id, Version: "v1", Namespace: "liqo",
 		Components: []Component{{Name: "-n liqo deployment/liqo-controller-manager", Desired: 1, Available: 1, Images: []string{"registry.liqo.io:5000/liqo/controller-manager:v1@sha256:00"}}},
 		Wanted:     []string{"tenants.authentication.liqo.io"}, Defined: map[string]bool{"tenants.authentication.liqo.io": true},
-		Webhooks: []admissionv1.MutatingWebhookConfiguration{{Webhooks: []admissionv1.MutatingWebhook{{
-			Name: "pod.mutate.liqo.io", ClientConfig: admissionv1.WebhookClientConfig{
-				CABundle: certificate(t, now.Add(time.Hour)), Service: &admissionv1.ServiceReference{Namespace: "liqo", Name: "hooks"},
+		Webhooks: []admissionregistrationv1.MutatingWebhookConfiguration{{Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "pod.mutate.liqo.io", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				CABundle: certificate(t, now.Add(time.Hour)), Service: &admissionregistrationv1.ServiceReference{Namespace: "liqo", Name: "hooks"},
 			},
 		}}}},
 		Backends: map[string]int{"hooks": 1},

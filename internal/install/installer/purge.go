@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -160,8 +160,8 @@ func Leftovers(ctx context.Context, c client.Client) ([]client.Object, error) {
 	}
 	for _, list := range []client.ObjectList{
 		&rbacv1.ClusterRoleBindingList{}, &rbacv1.ClusterRoleList{}, &certificatesv1.CertificateSigningRequestList{},
-		&admissionv1.MutatingWebhookConfigurationList{}, &admissionv1.ValidatingWebhookConfigurationList{},
-		&admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}, &nodev1.RuntimeClassList{},
+		&admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, &nodev1.RuntimeClassList{},
 	} {
 		for _, selector := range []client.MatchingLabels{
 			{api.LabelManaged: api.True}, {"app.kubernetes.io/managed-by": "liqo"}, {"app.kubernetes.io/part-of": "liqo"},

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
@@ -22,8 +22,8 @@ import (
 )
 
 // controllerOptions allows several managers in one process.
-func controllerOptions() ctrlconfig.Controller {
-	return ctrlconfig.Controller{SkipNameValidation: ptr(true)}
+func controllerOptions() controllerconfig.Controller {
+	return controllerconfig.Controller{SkipNameValidation: ptr(true)}
 }
 
 // TestControllersOnAPIServer goes through the lifetime of a cluster's ranges and addresses, with the permissions that the chart grants.

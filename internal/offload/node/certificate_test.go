@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	clocktesting "k8s.io/utils/clock/testing"
+	testclock "k8s.io/utils/clock/testing"
 )
 
 func TestCertificateRequestsBackOff(t *testing.T) {
@@ -22,7 +22,7 @@ func TestCertificateRequestsBackOff(t *testing.T) {
 
 // TestFirstClientGetsTheSignedCertificate: an API server that verifies kubelets does not fail during the second that signing takes.
 func TestFirstClientGetsTheSignedCertificate(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	clock := testclock.NewFakeClock(time.Unix(1000, 0))
 	c, err := NewCertificate(&Node{opts: Options{Name: "milan", IP: "127.0.0.1", Clock: clock}})
 	if err != nil {
 		t.Fatal(err)

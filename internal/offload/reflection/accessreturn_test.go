@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -32,7 +32,7 @@ func TestTheEndOfARefusalThatNoPodObserves(t *testing.T) {
 		},
 	}).Build()
 	e, m := newListing(&fixed{remote.State{Known: true, Up: true}})
-	now := clocktesting.NewFakeClock(time.Now())
+	now := testclock.NewFakeClock(time.Now())
 	e.opts.Remote, e.opts.Clock, e.opts.Log = listsFirst{far}, now, slog.New(slog.DiscardHandler)
 	e.opts.Local = listsFirst{fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build()}
 	changed := make(chan struct{}, 100)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -130,18 +130,18 @@ func metadataFollows(t *testing.T, w *world) {
 // must still be applied.
 func refusedChangeIsOne(t *testing.T, w *world) {
 	id := metav1.ObjectMeta{Name: w.twinNS}
-	w.create(w.far, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: id, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-			Rule:       admissionv1.Rule{APIGroups: []string{offloadingv1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"shadowpods"}},
+	w.create(w.far, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: id, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{offloadingv1beta1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"shadowpods"}},
 		}}}},
-		MatchConditions: []admissionv1.MatchCondition{{Name: "here", Expression: "request.namespace == '" + w.twinNS + "'"}},
-		Validations: []admissionv1.Validation{{
+		MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "here", Expression: "request.namespace == '" + w.twinNS + "'"}},
+		Validations: []admissionregistrationv1.Validation{{
 			Expression: "object.spec.pod.?ephemeralContainers.orValue([]).all(c, c.name != 'greedy')", Message: "greedy is refused",
 		}},
 	}})
-	w.create(w.far, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: id, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: w.twinNS, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	w.create(w.far, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: id, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: w.twinNS, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 	}})
 	debugging := func(name string) corev1.EphemeralContainer {
 		return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -39,10 +39,12 @@ func (c *cluster) withTokens(t *testing.T, life time.Duration) {
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: clusterRole(role.Name), Subjects: subjects(rbacv1.UserKind, controllerManager),
 	})
 	c.create(t, chartObjects(t, c.id, "tenant-policy.yaml", "ValidatingAdmissionPolicy",
-		func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0])
+		func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+			return &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		})[0])
 	c.create(t, chartObjects(t, c.id, "tenant-policy.yaml", "ValidatingAdmissionPolicyBinding",
-		func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+			return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		})[0])
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -59,8 +59,8 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: clusterRole(role.Name), Subjects: subjects(rbacv1.UserKind, discoverer),
 		},
-		discoveryObject(t, "ValidatingAdmissionPolicy", &admissionv1.ValidatingAdmissionPolicy{}),
-		discoveryObject(t, "ValidatingAdmissionPolicyBinding", &admissionv1.ValidatingAdmissionPolicyBinding{}),
+		discoveryObject(t, "ValidatingAdmissionPolicy", &admissionregistrationv1.ValidatingAdmissionPolicy{}),
+		discoveryObject(t, "ValidatingAdmissionPolicyBinding", &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}),
 	} {
 		if err := admin.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,9 +42,11 @@ func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
 	admin := apitest.Client(t, config)
 	const namespace = "liqo-tenant-rome"
 	for _, obj := range []client.Object{
-		chartObjects(t, "milan", "peering-user-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
-		chartObjects(t, "milan", "peering-user-policy.yaml", "ValidatingAdmissionPolicyBinding", func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		chartObjects(t, "milan", "peering-user-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+			return &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		})[0],
+		chartObjects(t, "milan", "peering-user-policy.yaml", "ValidatingAdmissionPolicyBinding", func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+			return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		})[0],
 		chartObjects(t, "milan", "peering-user-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} })[0],
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,9 +26,11 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	config := apitest.APIServer(t)
 	admin := apitest.Client(t, config)
 	for _, obj := range []client.Object{
-		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
-		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicyBinding", func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicy", func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+			return &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		})[0],
+		chartObjects(t, "milan", "tenant-policy.yaml", "ValidatingAdmissionPolicyBinding", func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+			return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		})[0],
 		chartObjects(t, "milan", "peering-user-roles.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} })[0],
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}},
@@ -126,9 +128,11 @@ func TestConsumerAccountsPolicyOnAPIServer(t *testing.T) {
 	ofConsumer := map[string]string{peering.LabelAccount: api.True}
 	for _, obj := range []client.Object{
 		account("probe", nil), account("builder", nil),
-		chartObjects(t, "milan", template, "ValidatingAdmissionPolicy", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0],
-		chartObjects(t, "milan", template, "ValidatingAdmissionPolicyBinding", func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		chartObjects(t, "milan", template, "ValidatingAdmissionPolicy", func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+			return &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		})[0],
+		chartObjects(t, "milan", template, "ValidatingAdmissionPolicyBinding", func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+			return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		})[0],
 	} {
 		if err := admin.Create(t.Context(), obj); err != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -108,10 +108,12 @@ func newCluster(t *testing.T, id string) *cluster {
 		c.create(t, role)
 	}
 	c.create(t, chartObjects(t, id, "replication-policy.yaml", "ValidatingAdmissionPolicy",
-		func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} })[0])
+		func() *admissionregistrationv1.ValidatingAdmissionPolicy {
+			return &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		})[0])
 	c.create(t, chartObjects(t, id, "replication-policy.yaml", "ValidatingAdmissionPolicyBinding",
-		func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
+		func() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+			return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		})[0])
 	c.grant(t)
 	c.node(t, "one", "cpu", "64", "memory", "256Gi", "nvidia.com/gpu", "8")

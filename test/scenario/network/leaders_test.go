@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
-	authenticationv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -84,7 +84,7 @@ func leaders(s *story.Story) {
 		_, err = s.Liqoctl(s.Context(), "create", "resourceslice", "dark", "--remote-cluster-id", "naples", "--cpu", "100m", "--memory", "64Mi",
 			"--no-virtual-node", "--kubeconfig", rome.Kubeconfig, "--timeout", "60s")
 		s.Must(err)
-		slice := &authenticationv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("naples"), Name: "dark"}}
+		slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("naples"), Name: "dark"}}
 		s.Must(rome.Delete(s.Context(), slice))
 		s.Gone(rome, slice, start)
 		s.NodeReady("milan", true, start)
