@@ -45,7 +45,7 @@ var pure = []string{
 	"internal/discovery",
 	"internal/storage/move",
 	"internal/install",
-	"internal/cli/doctor",
+	"internal/doctor",
 	"internal/dashboard",
 }
 
@@ -92,7 +92,7 @@ var layers = []struct {
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
 	{"internal/storage/move", 1}, {"internal/storage/mover", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflection", 3}, {"internal/offload/node", 3},
-	{"charts", 0}, {"internal/install", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
+	{"charts", 0}, {"internal/install", 3}, {"internal/doctor", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
 	{"cmd", 5},
 	{"internal/archtest", 6}, {"test", 6},
@@ -262,12 +262,7 @@ func TestEveryLayerExists(t *testing.T) {
 // TestFoldersHaveNoCycles: no two folders of internal import each other, directly or through others. The go command detects only cycles between packages, not
 // between folders.
 func TestFoldersHaveNoCycles(t *testing.T) {
-	folder := func(path string) string {
-		if under(path, "internal/cli/doctor") {
-			return "internal/cli/doctor" // a folder of its own, since it is pure and the dashboard imports it
-		}
-		return strings.Join(strings.SplitN(path, "/", 3)[:2], "/")
-	}
+	folder := func(path string) string { return strings.Join(strings.SplitN(path, "/", 3)[:2], "/") }
 	imports := map[string]map[string]bool{}
 	for _, p := range packages(t) {
 		from, _ := local(p.ImportPath)

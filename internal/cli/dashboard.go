@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/dashboard"
 	dashboardpage "liqo.io/liqo/internal/dashboard/page"
 	dashboardserver "liqo.io/liqo/internal/dashboard/server"
 	"liqo.io/liqo/internal/dashboard/watch"
+	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/version"
 )
 

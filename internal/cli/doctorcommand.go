@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/cli/console"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/version"
 )
 

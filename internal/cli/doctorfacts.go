@@ -22,7 +22,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"

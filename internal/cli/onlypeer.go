@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // beginsPeering is the annotation of commands that may start a new peering. Such a command must not use the only known peer as its default.

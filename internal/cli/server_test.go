@@ -21,7 +21,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/test/apitest"
 )
 

@@ -14,7 +14,7 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // use is one run of a command that lets a cluster use the resources of a provider. Its steps share it.

@@ -8,7 +8,7 @@ import (
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // clusterDocument describes a cluster: either its kubeconfig was given, or it is a peer of a cluster whose kubeconfig was given.

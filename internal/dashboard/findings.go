@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // diagnosisDocument holds the findings of `liqoctl doctor`.

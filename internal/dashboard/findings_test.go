@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // TestMergeFindings: each finding once, the worst first, consequences under their cause, and none is lost.

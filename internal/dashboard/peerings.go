@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // peeringDocument describes the peering of two clusters, from the reports of one or both of them.

@@ -13,7 +13,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 // Cluster is the state of one cluster whose kubeconfig was given.

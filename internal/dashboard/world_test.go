@@ -13,7 +13,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
+	"liqo.io/liqo/internal/doctor"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

@@ -23,10 +23,10 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/dashboard"
 	"liqo.io/liqo/internal/dashboard/page"
 	"liqo.io/liqo/internal/dashboard/server"
+	"liqo.io/liqo/internal/doctor"
 )
 
 var update = flag.Bool("update", false, "write the pictures of the documentation again")

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/dashboard"
+	"liqo.io/liqo/internal/doctor"
 )
 
 const (

@@ -24,8 +24,8 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/doctor"
 	"liqo.io/liqo/internal/dashboard"
+	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
