@@ -228,8 +228,8 @@ presubmit: build ## Level 4, in short: a story about each part of Liqo, on one p
 scenario: build ## Level 4: stories on real clusters.
 	$(call timed,level 4,go test ./test/scenario -count=1 -timeout 60m -v -skip 'TestSkew|TestPresubmit')
 
-# Stories of volumes that move run on the clusters of the stories of the network.
-MOVES := TestStories/^(move|live)$$
+# Stories of volumes that move run on the clusters of the stories of the network, and the one of a database on a pair of its own.
+MOVES := TestStories/^(move|live)$$|TestDatabase
 .PHONY: network-scenario
 network-scenario: build ## Level 4: stories of the network, on three clusters of two nodes.
 	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 60m -v -skip 'TestDisturbedMoves|$(MOVES)')
