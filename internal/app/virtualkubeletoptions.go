@@ -152,3 +152,16 @@ func commaList(into *[]string) func(string) error {
 		return nil
 	}
 }
+
+// reflectionType returns a parser for the reflection type of a kind.
+func reflectionType(into *offloadingv1beta1.ReflectionType) func(string) error {
+	return func(value string) error {
+		for _, known := range []offloadingv1beta1.ReflectionType{offloadingv1beta1.DenyList, offloadingv1beta1.AllowList} {
+			if strings.EqualFold(value, string(known)) {
+				*into = known
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is neither %s nor %s", value, offloadingv1beta1.DenyList, offloadingv1beta1.AllowList)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"liqo.io/liqo/internal/offload/node"
+	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/offload/reflection"
 )
 
@@ -51,7 +52,7 @@ func TestRuntimeClassOfAnInstallation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
+		pods := told.kubelet.pods(virtual, provider.New(told.kubelet.provider(), nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
 		if told.manager.RuntimeClass != want || pods.RuntimeClass != want {
 			t.Errorf("class %s: the controller manager is told of %s, virtual kubelets of %s", want, told.manager.RuntimeClass, pods.RuntimeClass)
 		}
@@ -68,7 +69,7 @@ func TestPodsKnowWhichObjectsAreReflected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := told.kubelet.pods(virtual, newProvider(told.kubelet, nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
+	pods := told.kubelet.pods(virtual, provider.New(told.kubelet.provider(), nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
 	if pods.SecretType != "AllowList" || pods.ConfigMapType != "DenyList" {
 		t.Errorf("Secrets %s, ConfigMaps %s", pods.SecretType, pods.ConfigMapType)
 	}

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
@@ -36,7 +37,7 @@ const claimOption = "persistentvolumeclaim"
 // volumes connects the decisions about claims with data in the provider to the engine, which carries them out.
 type volumes struct {
 	opts  *virtualKubeletOptions
-	there *provider
+	there *provider.State
 	// virtual are the virtual volumes of all clusters, indexed by the names of their claims. classes are the StorageClasses of this cluster.
 	virtual, classes *reflection.View
 
@@ -47,11 +48,11 @@ type volumes struct {
 // newVolumes returns the volumes of a virtual kubelet. After a change that concerns a single claim they call enqueue, after a change that concerns
 // every claim they call all. offered returns the classes that the provider offers. newVolumes sets the remaining fields of refusals.
 func newVolumes(
-	opts *virtualKubeletOptions, there *provider, offered func() []authv1beta1.StorageType, enqueue func(types.NamespacedName), all func(),
+	opts *virtualKubeletOptions, there *provider.State, offered func() []authv1beta1.StorageType, enqueue func(types.NamespacedName), all func(),
 	refusals storagecontrollers.RefusalOptions,
 ) *volumes {
 	v := &volumes{opts: opts, there: there}
-	refusals.HasNode, refusals.Node, refusals.Decides = there.hasNode, opts.nodeName, v.reports
+	refusals.HasNode, refusals.Node, refusals.Decides = there.HasNode, opts.nodeName, v.reports
 	refusals.LeftToPods = func(claim *corev1.PersistentVolumeClaim) bool { return v.claims.LeftToPods(claim) }
 	v.refusals = storagecontrollers.NewRefusals(refusals)
 	v.virtual = reflection.NewObservedView(reflection.Resource{
@@ -73,7 +74,7 @@ func newVolumes(
 	v.classes = reflection.NewView(reflection.Resource{Object: &storagev1.StorageClass{}}, all)
 	v.claims = storagecontrollers.NewRemoteClaims(storagecontrollers.RemoteOptions{
 		Origin: opts.clusterID, Cluster: opts.foreignClusterID, Tenant: opts.tenantNamespace,
-		Virtual: v.virtual, Classes: v.classes, HasNode: there.hasNode, Offered: offered, Enqueue: enqueue, Refusals: v.refusals,
+		Virtual: v.virtual, Classes: v.classes, HasNode: there.HasNode, Offered: offered, Enqueue: enqueue, Refusals: v.refusals,
 	})
 	return v
 }
@@ -99,7 +100,7 @@ func (v *volumes) run(ctx context.Context, local client.WithWatch) error {
 
 // kind returns the Kind for the engine.
 func (v *volumes) kind() reflection.Kind {
-	k := reflection.PersistentVolumeClaims(v.opts.workers(claimOption), v.there.copies(claimOption)(), v.next)
+	k := reflection.PersistentVolumeClaims(v.opts.workers(claimOption), v.there.Copies(claimOption)(), v.next)
 	k.Refresh = func(ctx context.Context, here client.Client, f reflection.Facts) error {
 		return v.claims.Refresh(ctx, here, v.facts(f))
 	}
@@ -145,7 +146,7 @@ func isDriverWarning(obj client.Object) bool {
 // reports returns true if this virtual kubelet may report problems of a claim. The leader reports about every claim. For an ephemeral claim, the
 // virtual kubelet of the pod's node reports too.
 func (v *volumes) reports(claim *corev1.PersistentVolumeClaim) bool {
-	return v.there.copies(claimOption)().Waiting == "" || api.Ephemeral(claim)
+	return v.there.Copies(claimOption)().Waiting == "" || api.Ephemeral(claim)
 }
 
 // watchDrivers makes the engine call observeDriver for the Warnings of storage drivers among the Events of the provider. pod returns a pod of the
@@ -182,9 +183,9 @@ func (v *volumes) facts(f reflection.Facts) *storagecontrollers.RemoteFacts {
 }
 
 func (v *volumes) decide(f reflection.Facts) offload.Step {
-	waiting := v.there.copies(claimOption)().Waiting
+	waiting := v.there.Copies(claimOption)().Waiting
 	switch {
-	case waiting != "" && !v.there.state.Load().ready:
+	case waiting != "" && !v.there.Ready():
 		return offload.Step{Why: waiting}
 	case !v.virtual.Synced() || !v.classes.Synced():
 		return offload.Step{Why: "waiting for the volumes and StorageClasses to be read"}

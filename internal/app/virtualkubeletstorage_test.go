@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -13,18 +14,61 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/storage"
 	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
 	"liqo.io/liqo/test/apitest"
 )
+
+const tenantOfMilan = "liqo-tenant-milan"
+
+func virtualNode(name, cluster string) *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: cluster}}
+}
+
+// listing is a client whose watches don't start with a list, since the fake client does not support that.
+type listing struct {
+	client.WithWatch
+	watched chan struct{}
+}
+
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Watch signals that the watch has started: a fake client sends no event for a write between a list and its watch.
+func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	w, err := l.WithWatch.Watch(ctx, list, opts...)
+	select {
+	case l.watched <- struct{}{}:
+	default: // no receiver is waiting
+	}
+	return w, err
+}
+
+type waiting struct{ what string }
+
+func (w *waiting) Error() string { return "it waits: " + w.what }
+
+// runProvider returns the state of provider milan in the virtual kubelet of node milan-a, with these objects in this cluster.
+func runProvider(t *testing.T, objects ...client.Object) (*virtualKubeletOptions, *provider.State) {
+	t.Helper()
+	opts := &virtualKubeletOptions{clusterID: "rome", foreignClusterID: "milan", virtualNode: "milan-a", nodeName: "milan-a", tenantNamespace: tenantOfMilan}
+	opts.reflection = addReflectionFlags(flag.NewFlagSet("", flag.ContinueOnError))
+	there := provider.New(opts.provider(), func() {})
+	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build(), make(chan struct{}, 100)}
+	go func() { _ = there.Run(t.Context(), c) }()
+	<-there.Loaded()
+	return opts, there
+}
 
 // storing is the storage part of a virtual kubelet, with a fake API server of this cluster.
 type storing struct {
@@ -44,13 +88,12 @@ type storing struct {
 // claims.
 func newStoring(t *testing.T, other string) *storing {
 	t.Helper()
-	there, _, _ := runProvider(t, virtualKubeletOptions{nodeName: "milan-a"}, virtualNode("milan-a", "milan"), virtualNode(other, "milan"))
-	<-there.loaded
+	opts, there := runProvider(t, virtualNode("milan-a", "milan"), virtualNode(other, "milan"))
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}, said: make(chan string, 10)}
 	s.local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}).Build()
-	s.volumes = newVolumes(there.opts, there, func() []authv1beta1.StorageType { return s.offered }, func(types.NamespacedName) {},
+	s.volumes = newVolumes(opts, there, func() []authv1beta1.StorageType { return s.offered }, func(types.NamespacedName) {},
 		func() {}, storagecontrollers.RefusalOptions{
 			Client: s.local, Log: slog.New(slog.DiscardHandler), Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return s.cached.Load() },
 			Warn: func(_ context.Context, obj client.Object, message string) bool {

@@ -88,9 +88,9 @@ func TestWritesOfAClaimInAProviderOnAPIServer(t *testing.T) {
 	here, there := made.of(t, nearConfig, "rome"), made.of(t, farConfig, "milan")
 	health, err := remote.NewHealth(farConfig, remote.HealthOptions{})
 	must(err)
-	provider, _, _ := runProvider(t, virtualKubeletOptions{}, virtualNode("milan-a", "milan"))
+	opts, provider := runProvider(t, virtualNode("milan-a", "milan"))
 	var engine *reflection.Engine
-	stored := newVolumes(provider.opts, provider, func() []authv1beta1.StorageType {
+	stored := newVolumes(opts, provider, func() []authv1beta1.StorageType {
 		return []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}
 	},
 		func(key types.NamespacedName) { engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflection.PersistentVolumeClaimKind) },

@@ -273,3 +273,8 @@ func byAge[T any, P interface {
 func clusterOf(o metav1.Object) string {
 	return cmp.Or(o.GetLabels()[api.LabelRemoteClusterID], o.GetName())
 }
+
+// Connects reports whether a Configuration belongs to a peer and is not being deleted.
+func Connects(c *networkingv1beta1.Configuration, clusterID string) bool {
+	return c.DeletionTimestamp == nil && clusterOf(c) == clusterID
+}

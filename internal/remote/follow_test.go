@@ -1,4 +1,4 @@
-package app
+package remote
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"liqo.io/liqo/internal/remote"
 )
 
 // TestRenewedIdentityIsUsed: the virtual kubelet uses a renewed identity without a restart. Only another address of the provider restarts it.
@@ -33,7 +31,7 @@ func TestRenewedIdentityIsUsed(t *testing.T) {
 clusters: [{name: c, cluster: {server: "%s"}}], users: [{name: c, user: {token: "%s"}}]}`, server, token)
 	}
 	old, renewed := kubeconfig("https://milan", "old"), kubeconfig("https://milan", "renewed")
-	credentials, err := remote.NewIdentity(old)
+	credentials, err := NewIdentity(old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +45,7 @@ clusters: [{name: c, cluster: {server: "%s"}}], users: [{name: c, user: {token: 
 	write(old)
 	ended := make(chan error, 1)
 	log := slog.New(slog.DiscardHandler)
-	go func() { ended <- followIdentity(t.Context(), path, old, credentials, log, time.Millisecond) }()
+	go func() { ended <- Follow(t.Context(), path, old, credentials, log, time.Millisecond) }()
 	for _, harmless := range []func(){
 		func() {}, func() { write(nil) }, func() { _ = os.Remove(path) }, func() { write(old) }, func() { write([]byte("no kubeconfig")) },
 	} {
@@ -70,12 +68,12 @@ clusters: [{name: c, cluster: {server: "%s"}}], users: [{name: c, user: {token: 
 		}
 	}
 	write(kubeconfig("https://turin", "renewed"))
-	if err := <-ended; !errors.Is(err, errNewIdentity) {
+	if err := <-ended; !errors.Is(err, ErrNewAddress) {
 		t.Errorf("another address: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := followIdentity(ctx, path, renewed, credentials, log, time.Hour); err != nil {
+	if err := Follow(ctx, path, renewed, credentials, log, time.Hour); err != nil {
 		t.Errorf("asked to end: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package facts
 
 import (
 	"net/netip"
@@ -30,6 +30,19 @@ func viewOf(peer, cidr string) *ipamv1alpha1.Network {
 	return n
 }
 
+func configuration(change func(*networkingv1beta1.Configuration)) *networkingv1beta1.Configuration {
+	c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"},
+	}}
+	c.Spec.Local = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.200.0.0/16"}, External: []string{"10.70.0.0/16"}}}
+	c.Spec.Remote.CIDR = networkingv1beta1.CIDRs{Pod: []string{"10.200.0.0/16"}, External: []string{"10.70.0.0/16"}}
+	c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}, External: []string{"10.72.0.0/16"}}}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
 func TestAddressesOfAConsumer(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}, {Type: corev1.NodeHostName, Address: "n1"}}
@@ -42,7 +55,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 		configuration(nil), configuration(func(c *networkingv1beta1.Configuration) {
 			c.Namespace, c.Name, c.Labels, c.Status.Remote = "liqo-tenant-turin", "turin", map[string]string{api.LabelRemoteClusterID: "turin"}, nil
 		})).Build()
-	a := addresses{liqoNamespace: "liqo", translate: true, reported: []netip.Prefix{netip.MustParsePrefix("fd00:10::/56")}, nodes: c}
+	a := Addresses{LiqoNamespace: "liqo", Translate: true, Reported: []netip.Prefix{netip.MustParsePrefix("fd00:10::/56")}, Nodes: c}
 	own, err := a.Own(t.Context(), c, "milan")
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +69,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 		t.Errorf("own ranges %v, want %s", got, want)
 	}
 	for name, row := range map[string]struct {
-		addresses addresses
+		addresses Addresses
 		consumer  string
 		asIs      bool
 		waiting   string
@@ -65,7 +78,7 @@ func TestAddressesOfAConsumer(t *testing.T) {
 		"known":                   {a, "milan", false, "", "10.71.0.5"},
 		"not known yet":           {a, "turin", true, "status.remote is empty", ""},
 		"no network of ours":      {a, "naples", true, "there is no Configuration", ""},
-		"somebody else's network": {addresses{liqoNamespace: "liqo", nodes: c}, "milan", true, "", ""},
+		"somebody else's network": {Addresses{LiqoNamespace: "liqo", Nodes: c}, "milan", true, "", ""},
 	} {
 		translate, waiting, err := row.addresses.Translation(t.Context(), c, row.consumer)
 		if err != nil || (translate == nil) != row.asIs || (waiting == "") != (row.waiting == "") || !strings.Contains(waiting, row.waiting) {
@@ -99,13 +112,13 @@ func TestViewsOfAProvider(t *testing.T) {
 		"not connected":           {true, "naples", true, nil},
 		"somebody else's network": {false, "milan", true, nil},
 	} {
-		got, known, err := addresses{liqoNamespace: "liqo", translate: row.translate}.Views(t.Context(), c, row.provider)
+		got, known, err := Addresses{LiqoNamespace: "liqo", Translate: row.translate}.Views(t.Context(), c, row.provider)
 		if err != nil || known != row.known || !slices.Equal(got, row.want) {
 			t.Errorf("%s: %v, %v, %v", name, got, known, err)
 		}
 	}
 	alone := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(configuration(nil)).Build()
-	if got, known, err := (addresses{liqoNamespace: "liqo", translate: true}).Views(t.Context(), alone, "milan"); err != nil || !known || len(got) > 0 {
+	if got, known, err := (Addresses{LiqoNamespace: "liqo", Translate: true}).Views(t.Context(), alone, "milan"); err != nil || !known || len(got) > 0 {
 		t.Errorf("the only peer: %v, %v, %v", got, known, err)
 	}
 }
