@@ -76,7 +76,7 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 
 // check validates the flags.
 func (o *peerCommandOptions) check() error {
-	if err := o.dialed.validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	switch {
