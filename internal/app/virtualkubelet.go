@@ -55,7 +55,7 @@ func (o *virtualKubeletOptions) run(ctx context.Context) error {
 		}
 		work := run
 		run = func(ctx context.Context) error {
-			return whenElected(ctx, localConfig, o.tenantNamespace, o.nodeName, identity, state.standBy, work)
+			return node.WhenElected(ctx, localConfig, o.tenantNamespace, o.nodeName, identity, state.standBy, work)
 		}
 	}
 	// A replica on standby serves metrics too, so that monitoring does not take it for broken.

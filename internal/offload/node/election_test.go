@@ -1,4 +1,4 @@
-package app
+package node
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func TestOneReplicaIsElectedOnAPIServer(t *testing.T) {
 	first, stopFirst := context.WithCancel(t.Context())
 	leads, ended := make(chan string, 2), make(chan error, 3)
 	go func() {
-		ended <- whenElected(first, cfg, "ns", "node", "first", func() {}, func(ctx context.Context) error { leads <- "first"; <-ctx.Done(); return nil })
+		ended <- WhenElected(first, cfg, "ns", "node", "first", func() {}, func(ctx context.Context) error { leads <- "first"; <-ctx.Done(); return nil })
 	}()
 	if who := <-leads; who != "first" {
 		t.Fatal(who)
@@ -32,11 +32,11 @@ func TestOneReplicaIsElectedOnAPIServer(t *testing.T) {
 	standby := make(chan struct{}, 10)
 	standing := func() { standby <- struct{}{} }
 	go func() {
-		ended <- whenElected(t.Context(), cfg, "ns", "node", "second", standing, func(context.Context) error { leads <- "second"; return broken })
+		ended <- WhenElected(t.Context(), cfg, "ns", "node", "second", standing, func(context.Context) error { leads <- "second"; return broken })
 	}()
 	never, stopNever := context.WithCancel(t.Context())
 	go func() {
-		ended <- whenElected(never, cfg, "ns", "node", "third", func() {}, func(context.Context) error { t.Error("elected while another leads"); return nil })
+		ended <- WhenElected(never, cfg, "ns", "node", "third", func() {}, func(context.Context) error { t.Error("elected while another leads"); return nil })
 	}()
 	stopNever()
 	if err := <-ended; err != nil {

@@ -1,4 +1,4 @@
-package app
+package node
 
 import (
 	"context"
@@ -25,10 +25,10 @@ const (
 // errDeposed ends a process that could not renew its lease, because another process may be the leader by now.
 var errDeposed = errors.New("the leadership was lost")
 
-// whenElected waits until this process holds the Lease with the given name, with identity as its holder, and then calls run. It releases the Lease
+// WhenElected waits until this process holds the Lease with the given name, with identity as its holder, and then calls run. It releases the Lease
 // after run has returned, so that the next leader need not wait for the expiry. It calls observed once it has read the current leader, possibly after
 // it called run. observed must not block.
-func whenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, observed func(), run func(context.Context) error) error {
+func WhenElected(ctx context.Context, cfg *rest.Config, namespace, name, identity string, observed func(), run func(context.Context) error) error {
 	leases, err := typedcoordinationv1.NewForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("creating a client for leases: %w", err)
