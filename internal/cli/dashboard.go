@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/dashboard"
 	dashboardpage "liqo.io/liqo/internal/dashboard/page"
 	dashboardserver "liqo.io/liqo/internal/dashboard/server"
@@ -35,7 +38,7 @@ func (a *app) dashboardCommand() *cobra.Command {
 		Use:   "dashboard",
 		Short: "Serve a live page of the clusters, their peerings and pods",
 		Long: "Serve a page for a browser on this machine. It shows the topology with the state, round-trip time and traffic of each tunnel, the\n" +
-			"granted, used and free resources of virtual nodes, offloaded namespaces and where their pods run, recent events, the findings of\n" +
+			"granted, requested, used and free resources of virtual nodes, offloaded namespaces and where their pods run, events, the findings of\n" +
 			"doctor, and the path between two pods as network explain prints it. The page is updated until the command is interrupted. It changes\n" +
 			"nothing in the clusters.\n\n" +
 			"The page shows the clusters of the given kubeconfigs, and what they report about their peers. It is served on 127.0.0.1 only. The\n" +
@@ -121,10 +124,38 @@ func (c *cluster) watched() (*watch.Cluster, error) {
 		Metrics: func(ctx context.Context, namespace, pod string, port int32) ([]byte, error) {
 			return readAll(ctx, clients.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(int(port)), "/metrics", nil), maxMetrics)
 		},
+		Usage: func(ctx context.Context) (map[string]corev1.ResourceList, error) {
+			data, err := readAll(ctx, clients.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").
+				Param("labelSelector", api.LabelType+"="+api.TypeVirtualNode), maxMetrics)
+			if err != nil {
+				return nil, err
+			}
+			return usageOf(data)
+		},
 	}, nil
 }
 
-// maxMetrics limits the metrics that liqoctl reads of a gateway, in bytes. A gateway has a few hundred lines of metrics for each peer.
+// usageOf returns the usage of each node from a NodeMetricsList of metrics.k8s.io/v1beta1.
+func usageOf(data []byte) (map[string]corev1.ResourceList, error) {
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Usage corev1.ResourceList `json:"usage"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("reading the metrics of nodes: %w", err)
+	}
+	out := map[string]corev1.ResourceList{}
+	for _, node := range list.Items {
+		out[node.Metadata.Name] = node.Usage
+	}
+	return out, nil
+}
+
+// maxMetrics limits the metrics that liqoctl reads of a gateway, or of the nodes of a cluster, in bytes. A gateway has a few hundred lines of metrics for each peer.
 const maxMetrics = 8 << 20
 
 // diagnoseAll returns the findings about each cluster that responds, and those of a comparison between the first cluster and each other one. A

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
@@ -232,7 +233,7 @@ func TestFormerPeersAreNotShown(t *testing.T) {
 func TestVirtualNodes(t *testing.T) {
 	const gi = 1 << 30
 	cpu := func(granted, used, free float64, known bool) resourceDocument {
-		return resourceDocument{Name: "cpu", Granted: granted, Used: used, Free: free, Known: known}
+		return resourceDocument{Name: "cpu", Granted: granted, Requested: used, Free: free, Known: known}
 	}
 	for name, row := range map[string]struct {
 		change func(*State)
@@ -391,6 +392,21 @@ func TestEvents(t *testing.T) {
 	_, newest := documents[fmt.Sprintf("event/rome/demo/%d", eventLimit+4)]
 	if oldest || !newest {
 		t.Errorf("the oldest is shown: %t, the newest: %t", oldest, newest)
+	}
+	state.Clusters[0].Events[0].Type = corev1.EventTypeWarning
+	if _, warning := Compute(state)["event/rome/demo/0"]; !warning {
+		t.Errorf("a Warning is not shown, because %d newer Normal events are", eventLimit)
+	}
+}
+
+// TestUsageIsNotRequests: requests and measured use are separate figures, and a use that is not measured is left out.
+func TestUsageIsNotRequests(t *testing.T) {
+	state := peered()
+	state.Clusters[0].Usage = map[string]corev1.ResourceList{"milan": {corev1.ResourceCPU: resource.MustParse("250m")}}
+	resources := get[nodeDocument](t, Compute(state), "node/rome/milan").Resources
+	cpu, memory := resources[0], resources[1]
+	if cpu.Requested != 2 || cpu.Used == nil || *cpu.Used != 0.25 || memory.Requested != 1<<30 || memory.Used != nil {
+		t.Errorf("cpu %+v, memory %+v; want 2 cores requested and 0.25 used, 1 GiB requested and no figure of its use", cpu, memory)
 	}
 }
 

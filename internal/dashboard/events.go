@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// eventLimit is the number of events that the page shows.
+// eventLimit is the number of events that the page shows, Warnings first.
 const eventLimit = 100
 
 // eventDocument describes an event.
@@ -26,7 +26,7 @@ type eventDocument struct {
 	Count   int32  `json:"count,omitempty"`
 }
 
-// events adds the newest events about Liqo: about its own kinds, the namespaces of the installation and of its peerings, offloaded and remote
+// events adds the newest Warnings and other events about Liqo: about its own kinds, the namespaces of the installation and of its peerings, offloaded and remote
 // namespaces, and the virtual nodes.
 func (d Documents) events(state *State) {
 	type keyed struct {
@@ -70,7 +70,15 @@ func (d Documents) events(state *State) {
 			}})
 		}
 	}
-	slices.SortFunc(all, func(a, b keyed) int { return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.key, b.key)) })
+	rank := func(e keyed) int {
+		if e.Type == corev1.EventTypeWarning {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b keyed) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.At, a.At), cmp.Compare(a.key, b.key))
+	})
 	for _, event := range all[:min(len(all), eventLimit)] {
 		d.add(event.eventDocument, "event", event.key)
 	}

@@ -29,8 +29,9 @@ type nodeDocument struct {
 type resourceDocument struct {
 	Name    string  `json:"name"`
 	Granted float64 `json:"granted"`
-	// Used holds the requests of the pods on the node.
-	Used float64 `json:"used"`
+	// Requested is the sum of the requests of the pods on the node. Used is what they use, by the metrics API; it is left out if it is not known.
+	Requested float64  `json:"requested"`
+	Used      *float64 `json:"used,omitempty"`
 	// Free is the unused part of the grant, but at most the free resources of the provider. Known means that the provider's free resources are known;
 	// without its kubeconfig, Free is the unused part of the grant.
 	Free  float64 `json:"free"`
@@ -46,7 +47,7 @@ func (d Documents) nodes(state *State) {
 	}
 	for i := range state.Clusters {
 		c := &state.Clusters[i]
-		used, pods := usedOn(c.Pods)
+		requested, pods := requestedOn(c.Pods)
 		listed := map[string]bool{}
 		for _, virtual := range byAge(c.VirtualNodes) {
 			if listed[virtual.Name] {
@@ -60,7 +61,7 @@ func (d Documents) nodes(state *State) {
 				granted = node.Status.Allocatable
 			}
 			document.judge(virtual, node)
-			document.Resources = resourcesOf(granted, used[virtual.Name], free[virtual.Spec.ClusterID])
+			document.Resources = resourcesOf(granted, requested[virtual.Name], c.Usage[virtual.Name], free[virtual.Spec.ClusterID])
 			d.add(document, "node", c.ID, virtual.Name)
 		}
 	}
@@ -105,19 +106,19 @@ func (d *nodeDocument) judge(virtual *offloadingv1beta1.VirtualNode, node *corev
 	}
 }
 
-// usedOn returns, by node, the sum of the resource requests of the pods that are not finished, and how many of these pods there are.
-func usedOn(pods []corev1.Pod) (used map[string]corev1.ResourceList, count map[string]int) {
-	used, count = map[string]corev1.ResourceList{}, map[string]int{}
+// requestedOn returns, by node, the sum of the resource requests of the pods that are not finished, and how many of these pods there are.
+func requestedOn(pods []corev1.Pod) (requested map[string]corev1.ResourceList, count map[string]int) {
+	requested, count = map[string]corev1.ResourceList{}, map[string]int{}
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Spec.NodeName == "" || finished(pod) {
 			continue
 		}
 		count[pod.Spec.NodeName]++
-		sums := used[pod.Spec.NodeName]
+		sums := requested[pod.Spec.NodeName]
 		if sums == nil {
 			sums = corev1.ResourceList{}
-			used[pod.Spec.NodeName] = sums
+			requested[pod.Spec.NodeName] = sums
 		}
 		for name, quantity := range peering.PodUse(pod) {
 			sum := sums[name]
@@ -125,17 +126,20 @@ func usedOn(pods []corev1.Pod) (used map[string]corev1.ResourceList, count map[s
 			sums[name] = sum
 		}
 	}
-	return used, count
+	return requested, count
 }
 
-// resourcesOf returns the resources of a virtual node: cpu, memory and pods first, then the others by name. free is nil if the free resources of the
-// provider could not be read.
-func resourcesOf(granted, used, free corev1.ResourceList) []resourceDocument {
+// resourcesOf returns the resources of a virtual node: cpu, memory and pods first, then the others by name. used has
+// the measured resources only. free is nil if the free resources of the provider could not be read.
+func resourcesOf(granted, requested, used, free corev1.ResourceList) []resourceDocument {
 	out := []resourceDocument{}
 	for name, amount := range granted {
-		have, use := amount.AsApproximateFloat64(), used[name]
-		document := resourceDocument{Name: string(name), Granted: have, Used: use.AsApproximateFloat64(), Known: free != nil}
-		document.Free = max(0, have-document.Used)
+		have, request := amount.AsApproximateFloat64(), requested[name]
+		document := resourceDocument{Name: string(name), Granted: have, Requested: request.AsApproximateFloat64(), Known: free != nil}
+		if use, measured := used[name]; measured {
+			document.Used = new(use.AsApproximateFloat64())
+		}
+		document.Free = max(0, have-document.Requested)
 		if left, there := free[name]; there {
 			document.Free = min(document.Free, left.AsApproximateFloat64())
 		}

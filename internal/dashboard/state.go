@@ -34,6 +34,8 @@ type Cluster struct {
 	Nodes        []corev1.Node
 	Pods         []corev1.Pod
 	Events       []corev1.Event
+	// Usage has what the pods on each virtual node use, by the name of the node. It has no entry for a node that is not measured.
+	Usage map[string]corev1.ResourceList
 }
 
 // State holds all inputs of the page.

@@ -77,7 +77,7 @@ func serve(t *testing.T, state *dashboard.State) *served {
 // federation returns the state of rome with providers named milan, milan-1 and so on, and with that many pods on each of them in namespace demo.
 func federation(providers, pods int) *dashboard.State {
 	rome := dashboard.Cluster{
-		ID: "rome", Version: "v1", Server: "https://rome", Namespace: "liqo", Complete: true,
+		ID: "rome", Version: "v1", Server: "https://rome", Namespace: "liqo", Complete: true, Usage: map[string]corev1.ResourceList{},
 		Offloadings: []offloadingv1beta1.NamespaceOffloading{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: offloadingv1beta1.NamespaceOffloadingName},
 			Status:     offloadingv1beta1.NamespaceOffloadingStatus{OffloadingPhase: offloadingv1beta1.PhaseReady},
@@ -115,6 +115,7 @@ func federation(providers, pods int) *dashboard.State {
 				Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			},
 		})
+		rome.Usage[id] = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("700m"), corev1.ResourceMemory: resource.MustParse("900Mi")}
 		var points dashboard.Series
 		for second := range int64(60) {
 			points = append(points, dashboard.Point{At: state.Now.Unix() - 60 + second, Value: float64(second * 1000)})
@@ -130,7 +131,12 @@ func federation(providers, pods int) *dashboard.State {
 
 func podOn(node, name string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}, Spec: corev1.PodSpec{NodeName: node},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}, Spec: corev1.PodSpec{
+			NodeName: node,
+			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+			}}}},
+		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 }
@@ -239,7 +245,7 @@ func TestPageOfALargeFederation(t *testing.T) {
 		before := p.MainThread()
 		state.Clusters[0].Pods = append(state.Clusters[0].Pods, podOn("milan", fmt.Sprintf("new-%d", i)))
 		s.Publish(dashboard.Compute(state))
-		p.Follows("one more pod", Shows("#namespaces", fmt.Sprintf("%d of %[1]d pods ready", 51+i)))
+		p.Follows("one more pod", Shows("#namespaces", fmt.Sprintf("5,%03d of 5,%03[1]d pods ready", 1+i)))
 		Evaluate[struct{}](p, idle)
 		updates = append(updates, p.MainThread()-before)
 	}
@@ -257,18 +263,100 @@ func firstPaint(p *Page) float64 {
 	return Evaluate[float64](p, `performance.getEntriesByName('first-contentful-paint')[0].startTime`)
 }
 
-// TestPictures takes the pictures of the documentation, and compares them with the existing ones. Antialiasing of text may differ. With -update, it overwrites
-// the existing pictures.
-func TestPictures(t *testing.T) {
+// broken returns a federation in which much is wrong: tunnels, namespaces, nodes, pods and an unfinished move, with the longest names that there are.
+func broken() *dashboard.State {
 	state := federation(5, 40)
 	rome := &state.Clusters[0]
 	rome.Connections[1].Status.Value, rome.Connections[1].Status.Latency = networkingv1beta1.ConnectionError, nil
+	rome.Connections[1].Status.Conditions = []metav1.Condition{{Type: "Connected", Status: metav1.ConditionFalse, Message: "no handshake with 203.0.113.9:51820 for 3m12s"}}
 	rome.Connections[3].Status.Value, rome.Connections[3].Status.Latency = networkingv1beta1.Connecting, nil
-	state.Findings = slices.Insert(state.Findings, 0, doctor.Finding{
-		Cluster: "rome", Check: "tunnel", Level: doctor.Fail, Evidence: "the tunnel to milan-1 is in state Error: no handshake with 203.0.113.9:51820 for 3m12s",
-		Cure: "open UDP port 51820 of 203.0.113.9 for 198.51.100.4",
+	for _, peer := range []string{"milan-1", "milan-3"} {
+		delete(state.History, dashboard.Tunnel{Cluster: "rome", Peer: peer})
+	}
+	rome.Nodes[1].Status.Conditions[0] = corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "ProviderUnreachable", Message: "no response from https://203.0.113.9:6443 for 3m12s",
+	}
+	rome.Nodes[0].Status.Allocatable["hugepages-2Mi"] = resource.MustParse("0")
+	rome.Nodes[0].Status.Allocatable["requests.nvidia.example.com/very-long-resource-name"] = resource.MustParse("3")
+	long := "namespace-with-the-longest-name-that-a-namespace-may-have-63-chr"[:63]
+	rome.Offloadings = append(rome.Offloadings, offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: long, Name: offloadingv1beta1.NamespaceOffloadingName},
+		Status: offloadingv1beta1.NamespaceOffloadingStatus{
+			OffloadingPhase: offloadingv1beta1.PhaseSomeFailed,
+			RemoteNamespacesConditions: map[string][]offloadingv1beta1.RemoteNamespaceCondition{"milan-1": {{
+				Type: offloadingv1beta1.RemoteNamespaceReady, Status: corev1.ConditionFalse, Reason: "CreationLoopBackOff", Message: "namespace " + long + "-rome exists, and belongs to no consumer",
+			}}},
+		},
 	})
-	s := serve(t, state)
+	for i := range 3 {
+		pod := podOn("milan-1", fmt.Sprintf("web-with-a-long-name-of-a-deployment-7d9f8b6c5d-%d", i))
+		pod.Namespace, pod.Status = long, corev1.PodStatus{Phase: corev1.PodPending, Reason: "CreateContainerConfigError"}
+		rome.Pods = append(rome.Pods, pod)
+	}
+	for i := range 60 {
+		event := corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: fmt.Sprint(i)}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "demo", Name: fmt.Sprintf("web-0-%d", i)},
+			Type: corev1.EventTypeNormal, Reason: "Started", Message: "Started container web", LastTimestamp: metav1.NewTime(pictured.Add(-time.Duration(i) * time.Second)),
+		}
+		if i%20 == 5 {
+			event.Type, event.Reason, event.Count = corev1.EventTypeWarning, "FailedCreatePodSandBox", 17
+			event.Message = "failed to set up sandbox container network: plugin type=\"portmap\" failed (add): address 10.2.0.5 is already allocated to namespace-with-a-long-name/web"
+		}
+		rome.Events = append(rome.Events, event)
+	}
+	const evidence = "the tunnel to milan-1 is in state Error: no handshake with 203.0.113.9:51820 for 3m12s"
+	state.Findings = []doctor.Finding{
+		{
+			Cluster: "rome", Peer: "milan-1", Check: "connections", Level: doctor.Fail, Evidence: evidence, Cure: "open UDP port 51820 of 203.0.113.9 for 198.51.100.4",
+			Consequences: []doctor.Finding{{Cluster: "rome", Peer: "milan-1", Check: "virtual nodes", Level: doctor.Fail, Evidence: "virtual node milan-1 is not ready"}},
+		},
+		{Cluster: "milan-1", Peer: "rome", Check: "connections", Level: doctor.Fail, Evidence: "the tunnel to rome is in state Error", Cure: "open UDP port 51820 of 203.0.113.9 for 198.51.100.4"},
+		{
+			Cluster: "rome", Check: "moving volumes", Level: doctor.Warn,
+			Evidence: "the move of PersistentVolumeClaim data in namespace demo is unfinished: its data is in PersistentVolume pvc-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
+			Cure:     "if no liqoctl runs it now, continue it: liqoctl move volume data --namespace demo --target-node milan",
+		},
+		state.Findings[0],
+		{Cluster: "rome", Check: "components", Level: doctor.OK, Evidence: "7 components run"},
+	}
+	return state
+}
+
+// mesh returns n clusters, each of which uses each other one.
+func mesh(n int) *dashboard.State {
+	state := federation(n-1, 1)
+	rome := state.Clusters[0]
+	state.Clusters, state.Findings = nil, nil
+	for i := range n {
+		c := dashboard.Cluster{ID: fmt.Sprintf("cluster-%d", i), Version: "v1", Namespace: "liqo", Complete: true}
+		for j := range n {
+			if peer := (i + j) % n; j > 0 {
+				id := fmt.Sprintf("cluster-%d", peer)
+				of, connection := rome.Peers[0], rome.Connections[0]
+				of.Name, of.Spec.ClusterID = id, id
+				connection.Name, connection.Labels = id, map[string]string{api.LabelRemoteClusterID: id}
+				c.Peers, c.Connections = append(c.Peers, of), append(c.Connections, connection)
+			}
+		}
+		state.Clusters = append(state.Clusters, c)
+	}
+	return state
+}
+
+// healthy returns two clusters without a problem.
+func healthy() *dashboard.State {
+	state := federation(1, 2)
+	state.Findings = []doctor.Finding{{Cluster: "rome", Check: "components", Level: doctor.OK, Evidence: "7 components run"}}
+	return state
+}
+
+// pictured is the time of the events in the pictures of the documentation, which has a date so that the pictures are the same each day.
+var pictured = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
+
+// TestPictures takes the pictures of the documentation, and compares them with the existing ones. Antialiasing of text may differ. With -update, it overwrites
+// the existing pictures.
+func TestPictures(t *testing.T) {
+	s := serve(t, broken())
 	p := Open(t, s.url)
 	p.Until(patience, "all clusters", Shows("#topology", "6 clusters, 5 peerings"))
 	p.Until(patience, "the graph to stand still", `!document.querySelector('#topology').getAnimations({subtree: true}).length`)

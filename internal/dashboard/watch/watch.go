@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,8 @@ const (
 	diagnosisEvery = 5 * time.Minute
 	// After each task, the watcher pauses for effort times the duration of the task, so that large clusters do not keep the program busy.
 	effort = 4
+	// usageEvery is the time between two readings of the metrics API, whose values change every 15 s by default. usageTimeout bounds one reading.
+	usageEvery, usageTimeout = 15 * time.Second, 5 * time.Second
 )
 
 // Cluster is a cluster to follow.
@@ -41,6 +44,8 @@ type Cluster struct {
 	Probe func(context.Context) error
 	// Metrics reads the metrics that a pod serves at a port.
 	Metrics func(ctx context.Context, namespace, pod string, port int32) ([]byte, error)
+	// Usage reads what the pods on each virtual node use from the metrics API. It fails if the cluster has no metrics server.
+	Usage func(context.Context) (map[string]corev1.ResourceList, error)
 }
 
 // Options selects the clusters to watch.
@@ -85,6 +90,7 @@ func Run(ctx context.Context, options Options) error {
 	for i := range options.Clusters {
 		tasks.Go(func() { w.probe(ctx, &options.Clusters[i], w.stores[i]) })
 		tasks.Go(func() { w.traffic(ctx, &options.Clusters[i], w.stores[i]) })
+		tasks.Go(func() { w.usage(ctx, &options.Clusters[i], w.stores[i]) })
 	}
 	tasks.Go(func() { w.diagnoses(ctx) })
 	notify(w.changed)
@@ -233,6 +239,24 @@ func (w *watcher) probe(ctx context.Context, c *Cluster, s *store) {
 			notify(w.suspect)
 		}
 		if !sleep(ctx, probeEvery) {
+			return
+		}
+	}
+}
+
+// usage records what pods on virtual nodes use. A value that could not be read is not kept.
+func (w *watcher) usage(ctx context.Context, c *Cluster, s *store) {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, usageTimeout)
+		used, err := c.Usage(bounded)
+		cancel()
+		if err != nil {
+			used = nil
+		}
+		if ctx.Err() == nil {
+			w.update(func() { s.cluster.Usage = used })
+		}
+		if !sleep(ctx, usageEvery) {
 			return
 		}
 	}

@@ -41,6 +41,8 @@ type world struct {
 	silent    error
 	metrics   string
 	diagnoses int
+	// usage holds the measured cores of node milan; without it, the cluster has no metrics API.
+	usage string
 	// read has the namespace of each pod whose metrics were read.
 	read []string
 }
@@ -62,6 +64,13 @@ func run(t *testing.T, test func(w *world)) {
 							return nil, errors.New("nothing is at " + at)
 						}
 						return []byte(locked(w, func() string { return w.metrics })), nil
+					},
+					Usage: func(context.Context) (map[string]corev1.ResourceList, error) {
+						cores := locked(w, func() string { return w.usage })
+						if cores == "" {
+							return nil, errors.New("the server could not find the requested resource")
+						}
+						return map[string]corev1.ResourceList{"milan": {corev1.ResourceCPU: resource.MustParse(cores)}}, nil
 					},
 				}},
 				Diagnose: func(context.Context) []doctor.Finding {
@@ -337,6 +346,25 @@ func TestTrafficIsMeasured(t *testing.T) {
 		w.wait(trafficEvery)
 		if got := w.document("peering/milan/rome"); !strings.Contains(got, "metrics.enabled=true turns them on") {
 			w.Errorf("without metrics the peering is %s", got)
+		}
+	})
+}
+
+// TestUsageIsMeasured: the use of a virtual node follows the metrics API, and is not shown any more when that stops responding.
+func TestUsageIsMeasured(t *testing.T) {
+	run(t, func(w *world) {
+		w.add(&offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "milan"},
+			Spec: offloadingv1beta1.VirtualNodeSpec{
+				ClusterID: "milan", ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}},
+			},
+		})
+		for _, row := range []struct{ cores, want string }{{"", ""}, {"1", `"used":1,`}, {"3", `"used":3,`}, {"", ""}} {
+			locked(w, func() bool { w.usage = row.cores; return true })
+			w.wait(usageEvery + time.Second)
+			if got := w.document("node/rome/milan"); got == "" || !strings.Contains(got, row.want) || row.want == "" && strings.Contains(got, `"used"`) {
+				t.Errorf("with %q cores measured, the node is %s", row.cores, got)
+			}
 		}
 	})
 }

@@ -26,7 +26,7 @@ function useDocuments(): [Lists, Link] {
   return [lists, link]
 }
 
-const sections = [['topology', 'Topology'], ['findings', 'Findings'], ['peerings', 'Peerings'], ['nodes', 'Nodes'], ['namespaces', 'Namespaces'],
+const sections = [['findings', 'Findings'], ['topology', 'Topology'], ['peerings', 'Peerings'], ['nodes', 'Nodes'], ['namespaces', 'Namespaces'],
   ['path', 'Path'], ['events', 'Events']] as const
 
 const links: Record<Link, string> = { opening: 'connecting', live: 'live', lost: 'liqoctl does not respond', refused: 'refused' }
@@ -88,7 +88,7 @@ function App() {
         ) : lists.cluster.length === 0 ? (
           <section class="first" aria-labelledby="first"><h2 id="first">Reading the clusters</h2></section>
         ) : (
-          <>{topology}{findings}{peerings}{nodes}{namespaces}{path}{events}</>
+          <>{findings}{topology}{peerings}{nodes}{namespaces}{path}{events}</>
         )}
       </main>
       <footer><p>Read-only. <a href="licenses.txt">Licences</a> of the libraries in this page.</p></footer>

@@ -1,14 +1,14 @@
 // The graph of the topology: clusters, and the peerings between them.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { perSecond, plural, seconds } from './format'
-import { arrange, shorten, type Label } from './labels'
-import { layout, type Spot } from './layout'
+import { arrange, cut, layout, shorten, type Box, type Label, type Line, type Spot } from './layout'
 import type { Cluster, Keyed, Peering } from './model'
 import { worstFirst } from './parts'
 
-const height = 360
 // Among more lines than these it is not clear which one a figure belongs to: only those of tunnels in trouble, and of the chosen one, are shown.
 const manyPeerings = 12
+// A picture that is narrower than these pixels is taller than wide, and has the round trips as its only figures.
+const narrow = 500
 const steps: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }
 
 /** The text that says all about a peering. */
@@ -20,12 +20,21 @@ export function describe(p: Peering): string {
   return `${p.a} and ${p.b}: ${uses}; tunnel ${t.state}${figures.filter(Boolean).map((f) => `, ${f}`).join('')}`
 }
 
-function figures(p: Peering): string {
+function figures(p: Peering, brief: boolean): string {
   const t = p.tunnel
   if (!t) return 'no tunnel'
   if (t.health !== 'ok') return t.state
-  const parts = [t.roundTrip !== undefined && seconds(t.roundTrip), t.forth !== undefined && perSecond(t.forth + (t.back ?? 0))]
+  const parts = [t.roundTrip !== undefined && seconds(t.roundTrip), !brief && t.forth !== undefined && perSecond(t.forth + (t.back ?? 0))]
   return parts.filter(Boolean).join(' · ') || t.state
+}
+
+let canvas: CanvasRenderingContext2D | null
+
+/** Returns the width of a text in the font of the names, the widest one of the graph. */
+function widthOf(text: string): number {
+  canvas ??= document.createElement('canvas').getContext('2d')!
+  canvas.font = '600 15px system-ui, sans-serif'
+  return canvas.measureText(text).width + 4
 }
 
 function useWidth() {
@@ -43,21 +52,20 @@ export function Graph({ clusters, peerings }: { clusters: (Cluster & Keyed)[]; p
   const [ref, width] = useWidth()
   const [chosen, choose] = useState('')
   const [at, setAt] = useState(0) // the element that Tab leads to; the arrow keys change it
-  const places = useRef(new Map<string, Spot>())
-  const topology = JSON.stringify([clusters.map((c) => c.id), peerings.map((p) => [p.a, p.b])])
-  const spots = useMemo(() => {
-    const known = new Set(clusters.map((c) => c.id))
-    const links = peerings.filter((p) => known.has(p.a) && known.has(p.b)).map((p): [string, string] => [p.a, p.b])
-    return (places.current = layout([...known], links, places.current))
-  }, [topology])
-
-  const radius = Math.max(5, Math.min(26, 0.2 * Math.sqrt((width * height) / Math.max(1, clusters.length))))
-  const margin = { x: Math.min(radius + 50, width / 5), y: radius + 24 }
+  const tall = width < narrow
+  const height = clusters.length < 3 && !tall ? 200 : clusters.length < 5 ? 340 : Math.max(440, Math.min(600, 0.55 * width))
+  const known = new Set(clusters.map((c) => c.id))
+  const linked = peerings.filter((p) => known.has(p.a) && known.has(p.b))
+  const spots = layout([...known], linked.map((p) => [p.a, p.b]), tall)
+  const names = Math.max(0, ...clusters.map((c) => widthOf(nameFor(c, tall))))
+  const margin = { x: tall ? 60 : Math.min(names + 44, width / 4), y: 54 }
+  const [rx, ry] = [Math.max(1, width / 2 - margin.x), height / 2 - margin.y]
+  const radius = Math.max(4, Math.min(tall ? 20 : 26, (rx + ry) / clusters.length))
   const place = (id: string) => {
-    const spot = spots.get(id) ?? { x: 0.5, y: 0.5 }
-    return { x: margin.x + spot.x * (width - 2 * margin.x), y: margin.y + spot.y * (height - 2 * margin.y) }
+    const spot = spots.get(id)!
+    return { x: width / 2 + spot.x * rx, y: height / 2 + spot.y * ry }
   }
-  const items = [...clusters, ...peerings].map((document) => document.key)
+  const items = [...clusters, ...linked].map((document) => document.key)
   const group = useRef<SVGSVGElement>(null)
   const move = (event: KeyboardEvent) => {
     const step = steps[event.key]
@@ -81,21 +89,21 @@ export function Graph({ clusters, peerings }: { clusters: (Cluster & Keyed)[]; p
     },
   })
 
+  const lines = new Map(linked.map((p) => [p.key, between(place(p.a), place(p.b), radius)]))
   const labels = [
-    ...worstFirst(clusters).map((c) => labelOf(c, place(c.id), radius)),
-    ...worstFirst(peerings).filter((p) => peerings.length <= manyPeerings || (p.tunnel && p.tunnel.health !== 'ok') || p.key === chosen)
-      .map((p) => ({ key: p.key, text: figures(p), places: along(place(p.a), place(p.b), radius) })),
+    ...worstFirst(clusters).map((c) => nameOf(c, place(c.id), spots.get(c.id)!, radius, tall)),
+    ...worstFirst(linked).filter((p) => linked.length <= manyPeerings || (p.tunnel && p.tunnel.health !== 'ok') || p.key === chosen)
+      .flatMap((p) => [...(tall ? [] : [false]), true].map((brief) => figuresOf(p, lines.get(p.key)!, brief))),
   ].sort((a, b) => Number(b.key === chosen) - Number(a.key === chosen))
-  const texts = arrange(labels, clusters.map((c) => ({ ...place(c.id), r: radius })), width, chosen)
+  const boxes = arrange(labels, clusters.map((c) => ({ ...place(c.id), r: radius })), [...lines.values()], width, height)
+  const texts = [...boxes.values()]
 
   return (
     <div ref={ref} class="graph">
       {width > 0 && (
         <svg ref={group} class={radius < 12 ? 'small' : ''} width={width} height={height} role="group" onKeyDown={move}
           aria-label="Topology: arrow keys move between clusters and peerings">
-          {peerings.map((p) => (
-            <Edge key={p.key} peering={p} a={place(p.a)} b={place(p.b)} radius={radius} item={item(p.key)} />
-          ))}
+          {linked.map((p) => <Edge key={p.key} peering={p} line={lines.get(p.key)!} boxes={texts} size={Math.min(14, radius)} item={item(p.key)} />)}
           {clusters.map((c) => {
             const { x, y } = place(c.id)
             return (
@@ -108,7 +116,9 @@ export function Graph({ clusters, peerings }: { clusters: (Cluster & Keyed)[]; p
             )
           })}
           <g class="labels" aria-hidden="true">
-            {labels.map(({ key, text }) => texts.has(key) && <text key={key} x={texts.get(key)!.x} y={texts.get(key)!.y}>{text}</text>)}
+            {[...boxes].map(([key, { text, name, ...box }]) => (
+              <text key={key} class={name ? 'name' : ''} x={(box.left + box.right) / 2} y={box.bottom - 5}>{text}</text>
+            ))}
           </g>
         </svg>
       )}
@@ -119,16 +129,32 @@ export function Graph({ clusters, peerings }: { clusters: (Cluster & Keyed)[]; p
 
 const symbol = (c: Cluster) => (c.health === 'fail' ? '✖' : c.health === 'warn' ? '!' : c.local ? '⌂' : '')
 
-/** The name of a cluster stands below its circle, or else at another side. */
-function labelOf(c: Cluster & Keyed, { x, y }: Spot, radius: number): Label {
-  const text = shorten(c.id), aside = radius + 6 + 4 * text.length
-  return { key: c.key, text, places: [{ x, y: y + radius + 18 }, { x, y: y - radius - 8 }, { x: x + aside, y: y + 5 }, { x: x - aside, y: y + 5 }] }
+/** The visible line between two circles. */
+function between(a: Spot, b: Spot, radius: number): Line {
+  const length = Math.hypot(b.x - a.x, b.y - a.y) || 1
+  const [dx, dy] = [((b.x - a.x) / length) * (radius + 3), ((b.y - a.y) / length) * (radius + 3)]
+  return { from: { x: a.x + dx, y: a.y + dy }, to: { x: b.x - dx, y: b.y - dy } }
 }
 
-/** The figures of a peering stand next to the middle of its line, or else closer to one of its ends. */
-function along(a: Spot, b: Spot, radius: number): Spot[] {
-  const aside = [-8, 20, -radius - 10, radius + 22]
-  return [0.5, 0.6, 0.4, 0.7, 0.3].flatMap((t) => aside.map((dy) => ({ x: a.x + t * (b.x - a.x), y: a.y + t * (b.y - a.y) + dy })))
+const nameFor = (c: Cluster, tall: boolean) => shorten(c.id, tall ? 14 : undefined)
+
+/** The name of a cluster is outside of the ring, or else at another side of its circle. */
+function nameOf(c: Cluster & Keyed, { x, y }: Spot, outward: Spot, radius: number, tall: boolean): Label {
+  const text = nameFor(c, tall), w = widthOf(text)
+  const side = (dx: number, dy: number) => ({ x: x + dx * (radius + 8 + w / 2), y: y + dy * (radius + 14) })
+  const places = [side(0, 1), side(0, -1), side(1, 0), side(-1, 0), side(0.8, 0.8), side(-0.8, 0.8), side(0.8, -0.8), side(-0.8, -0.8)]
+  if (outward.x || outward.y) places.unshift(side(outward.x, outward.y))
+  return { key: c.key, text, w, name: true, places }
+}
+
+/** The figures of a peering are on its line, or else next to it. */
+function figuresOf(p: Peering & Keyed, line: Line, brief: boolean): Label {
+  const text = figures(p, brief), w = widthOf(text)
+  const [dx, dy] = [line.to.x - line.from.x, line.to.y - line.from.y], length = Math.hypot(dx, dy) || 1
+  const away = (Math.abs(dy / length) * w) / 2 + Math.abs(dx / length) * 10 + 5
+  const at = (t: number, aside: number) => ({ x: line.from.x + t * dx - (aside * away * dy) / length, y: line.from.y + t * dy + (aside * away * dx) / length })
+  const shares = [0.5, 0.4, 0.6, 0.3, 0.7]
+  return { key: p.key, text, w, places: [...shares.map((t) => ({ ...at(t, 0), on: line })), ...shares.flatMap((t) => [at(t, -1), at(t, 1)])] }
 }
 
 function summary(c: Cluster): string {
@@ -144,26 +170,21 @@ function explain(chosen: string, clusters: (Cluster & Keyed)[], peerings: (Peeri
   return peering ? describe(peering) : 'Choose a cluster or a peering. An arrow leads from a consumer to its provider.'
 }
 
-interface EdgeProps {
-  peering: Peering; a: Spot; b: Spot; radius: number; item: Record<string, unknown>
-}
+interface EdgeProps { peering: Peering; line: Line; boxes: Box[]; size: number; item: Record<string, unknown> }
 
-function Edge({ peering, a, b, radius, item }: EdgeProps) {
-  const size = Math.min(12, radius)
-  const length = Math.hypot(b.x - a.x, b.y - a.y) || 1
-  const [ux, uy] = [(b.x - a.x) / length, (b.y - a.y) / length]
-  const arrow = (towards: Spot, sign: number, health: string) => {
-    const tip = { x: towards.x - sign * ux * (radius + 4), y: towards.y - sign * uy * (radius + 4) }
-    const back = { x: tip.x - sign * ux * size, y: tip.y - sign * uy * size }
-    const points = [[tip.x, tip.y], [back.x - (uy * size) / 2, back.y + (ux * size) / 2], [back.x + (uy * size) / 2, back.y - (ux * size) / 2]]
+function Edge({ peering, line, boxes, size, item }: EdgeProps) {
+  const [dx, dy] = [line.to.x - line.from.x, line.to.y - line.from.y], length = Math.hypot(dx, dy) || 1
+  const arrow = (tip: Spot, sign: number, health: string) => {
+    const [ux, uy] = [(sign * dx * size) / length, (sign * dy * size) / length]
+    const points = [[tip.x, tip.y], [tip.x - ux - uy / 2, tip.y - uy + ux / 2], [tip.x - ux + uy / 2, tip.y - uy - ux / 2]]
     return <polygon class={`arrow ${health}`} points={points.map((p) => p.map((v) => v.toFixed(1)).join(',')).join(' ')} />
   }
-  const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y }
+  const ends = ({ from, to }: Line) => ({ x1: from.x, y1: from.y, x2: to.x, y2: to.y })
   return (
     <g class={`edge ${peering.health}`} aria-label={describe(peering)} {...item}>
-      <line class="touch" {...line} />
-      <line class={`line ${peering.tunnel ? peering.tunnel.health : 'none'}`} {...line} />
-      {peering.uses.map((u) => (u.provider === peering.b ? arrow(b, 1, u.health) : arrow(a, -1, u.health)))}
+      <line class="touch" {...ends(line)} />
+      {cut(line, boxes).map((part, i) => <line key={i} class={`line ${peering.tunnel ? peering.tunnel.health : 'none'}`} {...ends(part)} />)}
+      {peering.uses.map((u) => (u.provider === peering.b ? arrow(line.to, 1, u.health) : arrow(line.from, -1, u.health)))}
     </g>
   )
 }

@@ -15,7 +15,7 @@ export interface Tunnel {
 export interface Peering {
   a: string; b: string; health: Health; uses: Use[]; tunnel?: Tunnel; authentication?: string; type?: string; alerts?: string[]
 }
-export interface Resource { name: string; granted: number; used: number; free: number; known?: boolean }
+export interface Resource { name: string; granted: number; requested: number; used?: number; free: number; known?: boolean }
 export interface VirtualNode {
   cluster: string; name: string; provider: string; state: string; message?: string; health: Health; pods: number; resources: Resource[]
 }

@@ -1,7 +1,7 @@
 // Small parts of the page.
-import type { ComponentChildren, VNode } from 'preact'
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import type { Health, Keyed, Point } from './model'
+import type { Health, Point } from './model'
 
 const symbols: Record<Health, string> = { ok: '✔', warn: '!', fail: '✖', none: '–' }
 const words: Record<Health, string> = { ok: 'well', warn: 'warning', fail: 'failed', none: 'nothing to judge' }
@@ -17,11 +17,11 @@ export function Badge({ health, children }: { health: Health; children: Componen
 }
 
 /** The course of a measurement. The current value stands next to it in the text, so it is hidden from screen readers. */
-export function Sparkline({ points, from }: { points?: Point[]; from?: number }) {
+export function Sparkline({ points }: { points?: Point[] }) {
   const [width, height] = [96, 24]
   let path = ''
   if (points && points.length > 1) {
-    const first = from ?? points[0]!.at, last = points[points.length - 1]!.at
+    const first = points[0]!.at, last = points[points.length - 1]!.at
     const most = Math.max(...points.map((p) => p.value)) || 1
     path = points
       .map((p, i) => {
@@ -50,13 +50,16 @@ export function Meter({ used, free, of, label }: { used: number; free: number; o
   )
 }
 
-/** A section of the page. Its place in the navigation has the same name. */
-export function Section({ id, title, note, children }: { id: string; title: string; note?: string; children: ComponentChildren }) {
+/** A section of the page. Its place in the navigation has the same name. The tools are next to its title. */
+export function Section({ id, title, note, tools, children }: { id: string; title: string; note?: string; tools?: ComponentChildren; children: ComponentChildren }) {
   return (
     <section id={id} aria-labelledby={`${id}-title`} tabIndex={-1}>
-      <h2 id={`${id}-title`}>
-        {title} {note && <span class="note">{note}</span>}
-      </h2>
+      <div class="head">
+        <h2 id={`${id}-title`}>
+          {title} {note && <span class="note">{note}</span>}
+        </h2>
+        {tools}
+      </div>
       {children}
     </section>
   )
@@ -64,29 +67,47 @@ export function Section({ id, title, note, children }: { id: string; title: stri
 
 /** Says that a list is empty, unless its content is not known yet. */
 export function Empty({ reading, children }: { reading?: boolean; children: ComponentChildren }) {
-  return <p class="empty">{reading ? 'The clusters are being read.' : children}</p>
+  return <p class="note">{reading ? 'The clusters are being read.' : children}</p>
 }
 
-const cardLimit = 30
 const urgency: Record<Health, number> = { fail: 0, warn: 1, ok: 2, none: 2 }
 
 /** The worst come first: those are looked for. */
 export const worstFirst = <T extends { health: Health }>(items: T[]) => [...items].sort((a, b) => urgency[a.health] - urgency[b.health])
 
-/** A list of cards. If it is long, only its beginning is shown until more is wanted. */
-export function Cards<T extends Keyed & { health: Health }>({ items, what, card }: { items: T[]; what: string; card: (item: T) => VNode }) {
+/** A list. If it is long, only its beginning is shown until more is wanted. */
+export function List<T extends { key: string }>({ items, what, limit = 20, item }: { items: T[]; what: string; limit?: number; item: (item: T) => ComponentChildren }) {
   const [all, setAll] = useState(false)
-  const ordered = worstFirst(items)
   return (
     <>
-      <ul class="cards">{(all ? ordered : ordered.slice(0, cardLimit)).map((item) => <li key={item.key} class="card">{card(item)}</li>)}</ul>
-      {items.length > cardLimit && (
-        <p class="more">
-          <button type="button" aria-expanded={all} onClick={() => setAll(!all)}>
-            {all ? `Show ${cardLimit} ${what} only` : `Show all ${items.length} ${what}`}
-          </button>
-        </p>
+      <ul class="list">{(all ? items : items.slice(0, limit)).map((i) => <li key={i.key}>{item(i)}</li>)}</ul>
+      {items.length > limit && (
+        <button type="button" aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? `Show ${limit} ${what} only` : `Show all ${items.length} ${what}`}
+        </button>
       )}
     </>
   )
+}
+
+/** An object in one line: its title, and up to three cells. Its details are rendered when they are opened. */
+export function Row({ title, cells, details }: { title: ComponentChildren; cells: ComponentChildren[]; details: () => ComponentChildren }) {
+  const [open, setOpen] = useState(false)
+  return (
+    <details onToggle={(event) => event.target === event.currentTarget && setOpen(event.currentTarget.open)}>
+      <summary class="row"><strong>{title}</strong>{cells.map((cell, i) => <span key={i} class="cell">{cell}</span>)}</summary>
+      {open && <div class="details">{details()}</div>}
+    </details>
+  )
+}
+
+/** A field whose words a line must have to be shown. */
+export function Filter({ what, text, setText }: { what: string; text: string; setText: (text: string) => void }) {
+  return <input type="search" aria-label={`Filter ${what}`} placeholder={`Filter ${what}`} value={text} onInput={(e) => setText(e.currentTarget.value)} />
+}
+
+/** Reports whether the fields have all words of a filter. */
+export function matches(filter: string, ...fields: (string | undefined)[]): boolean {
+  const text = fields.join(' ').toLowerCase()
+  return filter.toLowerCase().split(/\s+/).every((word) => text.includes(word))
 }

@@ -46,7 +46,7 @@ export function Path({ pods, ends, setEnds }: { pods: Pod[]; ends: Ends; setEnds
         </datalist>
       ))}
       <div aria-live="polite">
-        {answer.error && <p class="wrap fail-text">{answer.error}</p>}
+        {answer.error && <p class="fail-text">{answer.error}</p>}
         {answer.explanation && <Explained e={answer.explanation} />}
       </div>
     </Section>
@@ -68,8 +68,8 @@ function Explained({ e }: { e: Explanation }) {
   return (
     <div class="explained">
       <p>{e.whole ? <Badge health="ok">the path works</Badge> : <Badge health="fail">the path is broken</Badge>}</p>
-      {e.fault && <p class="wrap fail-text"><strong>{e.fault.cluster}: {e.fault.object}:</strong> {e.fault.text}</p>}
-      <p class="wrap">
+      {e.fault && <p class="fail-text"><strong>{e.fault.cluster}: {e.fault.object}:</strong> {e.fault.text}</p>}
+      <p>
         {named(e.from)} reaches {named(e.to)} at <span class="code">{e.address ?? 'no address'}</span>
         {e.seen && <>, and is seen as <span class="code">{e.seen}</span></>}.
       </p>
@@ -85,7 +85,7 @@ function Way({ title, hops }: { title: string; hops: Hop[] }) {
   return (
     <div>
       <h3>{title}</h3>
-      {hops.length === 0 && <p class="empty">The packet does not get there.</p>}
+      {hops.length === 0 && <p class="note">The packet does not get there.</p>}
       <ol class="hops">
         {hops.map((hop, i) => (
           <li key={i}>
@@ -93,7 +93,7 @@ function Way({ title, hops }: { title: string; hops: Hop[] }) {
             {hop.steps.length > 0 && (
               <ul>
                 {hop.steps.map((step, j) => (
-                  <li key={j} class="wrap">
+                  <li key={j}>
                     <span class="code">{step.before === step.after ? step.after : `${step.before} ⇒ ${step.after}`}</span> {step.by}
                   </li>
                 ))}
