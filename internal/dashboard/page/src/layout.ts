@@ -70,7 +70,7 @@ const overlaps = (a: Box, b: Box) => a.left < b.right && b.left < a.right && a.t
 /** A text on its own line leaves enough of the line visible at both ends, with the arrows. */
 function fits(line: Line, box: Box): boolean {
   const gap = within(line, box), length = Math.hypot(line.to.x - line.from.x, line.to.y - line.from.y)
-  return !!gap && gap[0] * length > 26 && (1 - gap[1]) * length > 26
+  return !!gap && gap[0] * length > 20 && (1 - gap[1]) * length > 20
 }
 
 /** The part of a line that is inside of a box, from 0 to 1. */

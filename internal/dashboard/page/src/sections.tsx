@@ -10,7 +10,7 @@ export function Findings({ diagnosis }: { diagnosis?: Diagnosis }) {
   const well = grouped(diagnosis?.findings.filter((f) => f.level === 'ok') ?? [])
   return (
     <Section id="findings" title="Findings" note={diagnosis?.done ? plural(problems.length, 'problem') : 'being diagnosed'}>
-      {diagnosis?.done && problems.length === 0 && <Empty>doctor finds no problem.</Empty>}
+      {diagnosis?.done && problems.length === 0 && <p><Badge health="ok">doctor finds no problem</Badge></p>}
       <List items={problems} what="problems" limit={5} item={(g) => <Problem group={g} />} />
       {well.length > 0 && (
         <details>
@@ -156,8 +156,6 @@ export type Choose = (end: 'from' | 'to', pod: Pod) => void
 
 interface NamespacesProps { namespaces: (Namespace & Keyed)[]; pods: (Pod & Keyed)[]; reading: boolean; choose: Choose }
 
-const placeNamed = (cluster: string) => cluster || 'no node yet'
-
 export function Namespaces({ namespaces, pods, reading, choose }: NamespacesProps) {
   const [filter, setFilter] = useState('')
   const shown = namespaces.filter((n) => matches(filter, n.name, n.cluster, n.consumer, n.phase, ...n.places.map((p) => p.cluster)))
@@ -175,7 +173,7 @@ export function Namespaces({ namespaces, pods, reading, choose }: NamespacesProp
           <Row title={<>{n.name} <span class="note">{n.consumer ? `in ${n.cluster}, of consumer ${n.consumer}` : `of ${n.cluster}`}</span></>} cells={[
             <Badge health={n.health}>{n.phase}</Badge>,
             total > 0 && <span class="amounts">{text} <Meter used={running} free={0} of={total} label={text} /></span>,
-            total > 0 && places.slice(0, 3).map((p) => `${placeNamed(p.cluster)} ${p.pods.toLocaleString('en')}`).join(', ') +
+            total > 0 && places.slice(0, 3).map((p) => `${p.pods.toLocaleString('en')} ${p.cluster ? 'in ' + p.cluster : 'on no node yet'}`).join(', ') +
               (places.length > 3 ? ` and ${plural(places.length - 3, 'more cluster')}` : ''),
           ]} details={() => <NamespaceDetails n={n} pods={pods} choose={choose} />} />
         )
