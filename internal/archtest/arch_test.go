@@ -60,6 +60,7 @@ var pureMayImport = []string{
 	"golang.org/x/net/dns/dnsmessage",           // the format of DNS messages, without any input or output
 	"filippo.io/age", "golang.org/x/crypto/ssh", // formats of encrypted files and of keys; package age is used for decryption only, since encryption needs randomness
 	"sigs.k8s.io/yaml",
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath", // the format of metadata.managedFields
 }
 
 // pureMustNot are packages with I/O in the standard library, or in the packages that are allowed above.

@@ -229,7 +229,11 @@ func (m *move) stop(w *workload) (Step, bool) {
 		}
 		owner.To = now.To
 	}
-	return m.scale(w, &Stopped{Claim: m.Name, Replicas: w.replicas, To: owner.To}), true
+	managers, err := managersOfField(w.obj, "spec", "replicas")
+	if err != nil {
+		return Step{Err: err}, true
+	}
+	return m.scale(w, &Stopped{Claim: m.Name, Replicas: w.replicas, To: owner.To, Managers: managers}), true
 }
 
 func (m *move) scale(w *workload, stopped *Stopped) Step {
@@ -246,7 +250,7 @@ func (m *move) stopping(w *workload, stopped *Stopped) (Step, bool) {
 	switch {
 	case w.replicas > stopped.To:
 		// The claim still has its old volume, so no data is lost.
-		next, err := w.scaled(w.replicas, nil)
+		next, err := w.released(stopped)
 		if err != nil {
 			return Step{Err: err}, true
 		}

@@ -31,6 +31,9 @@ func Next(s State) Step {
 		return step
 	}
 	step.Urgent = true
+	if owner.replicas != stopped.To {
+		return step
+	}
 	if step.Object == nil || step.Object.GetUID() != owner.obj.GetUID() { // this step does not restart it
 		step.Stopped = fmt.Sprintf("%s has %d replicas instead of %d until the move ends: run the same command again, or move the claim to where its data is", owner,
 			owner.replicas, stopped.Replicas)
@@ -53,6 +56,9 @@ func (s *State) next() Step {
 		return Step{Err: err}
 	}
 	m := &move{State: s, source: source, record: record}
+	if step, due := m.handBack(); due {
+		return step
+	}
 	node := s.node(s.Node)
 	switch {
 	case node == nil:

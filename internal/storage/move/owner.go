@@ -38,6 +38,8 @@ type Stopped struct {
 	// Replicas is the number of replicas before the move, To the number that the move has set.
 	Replicas int32 `json:"replicas"`
 	To       int32 `json:"to,omitempty"`
+	// Managers are the other field managers of the number of replicas before the move.
+	Managers []metav1.ManagedFieldsEntry `json:"managers,omitempty"`
 }
 
 // workload is a Deployment or StatefulSet.
@@ -103,7 +105,7 @@ func (w *workload) stopped() (*Stopped, error) {
 	return out, nil
 }
 
-// scaled returns the workload with another number of replicas and with AnnotationStopped. If stopped is nil, scaled removes the annotation.
+// scaled returns the workload with another number of replicas and with AnnotationStopped.
 func (w *workload) scaled(replicas int32, stopped *Stopped) (storage.Object, error) {
 	var next storage.Object
 	switch obj := w.obj.(type) {
@@ -114,21 +116,33 @@ func (w *workload) scaled(replicas int32, stopped *Stopped) (storage.Object, err
 		out := obj.DeepCopy()
 		out.Spec.Replicas, next = &replicas, out
 	}
-	annotations := next.GetAnnotations()
-	if stopped == nil {
-		delete(annotations, AnnotationStopped)
-		return next, nil
-	}
 	text, err := json.Marshal(stopped)
 	if err != nil {
 		return nil, fmt.Errorf("writing annotation %s: %w", AnnotationStopped, err)
 	}
+	annotations := next.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[AnnotationStopped] = string(text)
 	next.SetAnnotations(annotations)
 	return next, nil
+}
+
+// released returns the workload without AnnotationStopped. The number of replicas belongs to its former field managers again.
+func (w *workload) released(stopped *Stopped) (storage.Object, error) {
+	next, ok := w.obj.DeepCopyObject().(storage.Object)
+	if !ok {
+		return nil, fmt.Errorf("%s is no object", w)
+	}
+	annotations := next.GetAnnotations()
+	delete(annotations, AnnotationStopped)
+	next.SetAnnotations(annotations)
+	managers, due, err := handedBack(w.obj, stopped.Managers)
+	if due {
+		next.SetManagedFields(managers)
+	}
+	return next, err
 }
 
 // stoppedOwner returns the workload that was stopped for the claim, nil if there is none.
@@ -148,7 +162,8 @@ func (s *State) stoppedOwner() (*workload, *Stopped, error) {
 	return nil, nil, nil
 }
 
-// restart restores the number of replicas of the owner, unless someone changed it meanwhile. due is false if no owner is stopped.
+// restart restores the number of replicas of the owner, unless someone changed it meanwhile, and then removes AnnotationStopped. due is false if no owner has that
+// annotation. These are two writes: Kubernetes makes the command the field manager of what it changes, so that the field can be returned only after the change.
 func (s *State) restart(phase Phase) (step Step, due bool) {
 	w, stopped, err := s.stoppedOwner()
 	if err != nil {
@@ -157,15 +172,18 @@ func (s *State) restart(phase Phase) (step Step, due bool) {
 	if w == nil {
 		return Step{}, false
 	}
-	replicas := w.replicas
-	if replicas == stopped.To {
-		replicas = stopped.Replicas
+	var next storage.Object
+	why := fmt.Sprintf("starting %s again with %d replicas", w, stopped.Replicas)
+	if w.replicas == stopped.To {
+		next, err = w.scaled(stopped.Replicas, stopped)
+	} else {
+		why = fmt.Sprintf("ending the stop of %s, which has %d replicas", w, w.replicas)
+		next, err = w.released(stopped)
 	}
-	next, err := w.scaled(replicas, nil)
 	if err != nil {
 		return Step{Err: err}, true
 	}
-	return Step{Action: Patch, Object: next, Old: w.obj, Phase: phase, Why: fmt.Sprintf("starting %s again with %d replicas", w, replicas)}, true
+	return Step{Action: Patch, Object: next, Old: w.obj, Phase: phase, Why: why}, true
 }
 
 // owner returns the owner of the pods that use the claim, nil if no pod uses it. The error says why a move can't stop the owner.

@@ -33,6 +33,8 @@ type Record struct {
 	Annotations map[string]string                `json:"annotations,omitempty"`
 	Owners      []metav1.OwnerReference          `json:"owners,omitempty"`
 	Spec        corev1.PersistentVolumeClaimSpec `json:"spec"`
+	// Managers are the other field managers of the claim before the move, which get their fields back after the claim was created again.
+	Managers []metav1.ManagedFieldsEntry `json:"managers,omitempty"`
 	// Capacity is the size of the volume if the claim requests less, empty otherwise. The new volume gets at least that size.
 	Capacity string `json:"capacity,omitempty"`
 	// Copy is the UID of the claim whose copy was verified, empty before. Checksum is the checksum of the copy.
@@ -87,7 +89,7 @@ func newRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVol
 	out := &Record{
 		Claim: claim.UID, Node: r.Node, Provider: storage.ProviderOf(node), Image: r.Image, KeepSource: r.KeepSource,
 		Policy: volume.Spec.PersistentVolumeReclaimPolicy,
-		Labels: claim.Labels, Owners: claim.OwnerReferences, Spec: *claim.Spec.DeepCopy(),
+		Labels: claim.Labels, Owners: claim.OwnerReferences, Spec: *claim.Spec.DeepCopy(), Managers: managersOf(claim),
 	}
 	out.Spec.VolumeName = ""
 	requested, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
