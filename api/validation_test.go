@@ -35,6 +35,11 @@ func TestValidationOnAPIServer(t *testing.T) {
 	classed := func(class string) func(client.Object) {
 		return func(o client.Object) { o.(*authv1beta1.ResourceSlice).Spec.Class = class }
 	}
+	dial := func(port int32, addresses ...string) client.Object {
+		return &networkingv1beta1.NetworkRequest{ObjectMeta: meta("milan"), Spec: networkingv1beta1.NetworkRequestSpec{
+			Dial: &networkingv1beta1.DialedEndpoint{Addresses: addresses, Port: port},
+		}}
+	}
 	for name, row := range map[string]struct {
 		obj    client.Object
 		change func(client.Object) // nil: only creation is tried
@@ -146,6 +151,20 @@ func TestValidationOnAPIServer(t *testing.T) {
 			}},
 			refuse: "port and ports exclude each other",
 		},
+		"a request dials addresses and a port": {obj: dial(4000, "100.64.0.7", "fd00::7", "vpn.example.org", "gw")},
+		"a request dials an address only":      {obj: dial(0, "100.64.0.7")},
+		"a request dials a port only":          {obj: dial(4000)},
+		"a request dials neither":              {obj: dial(0), refuse: "dial is empty: give addresses or port"},
+		"a request dials a negative port":      {obj: dial(-1, "100.64.0.7"), refuse: "spec.dial.port in body should be greater than or equal to 0"},
+		"a request dials a large port":         {obj: dial(65536), refuse: "spec.dial.port in body should be less than or equal to 65535"},
+		"a request dials a path":               {obj: dial(0, "vpn.example.org/gw"), refuse: "addresses must be IP addresses or host names, without a port"},
+		"a request dials nothing":              {obj: dial(4000, ""), refuse: "addresses must be IP addresses or host names"},
+		"a request dials a port in an address": {obj: dial(0, "100.64.0.7:4000"), refuse: "addresses must be IP addresses or host names, without a port"},
+		"a request dials a port of a name":     {obj: dial(0, "vpn.example.org:4000"), refuse: "addresses must be IP addresses or host names, without a port"},
+		"a request dials no IPv4 address":      {obj: dial(0, "100.64.0.700"), refuse: "ends in a number and is no IPv4 address"},
+		"a request dials half an IPv4 address": {obj: dial(0, "fd00::7", "100.64"), refuse: "ends in a number and is no IPv4 address"},
+		"a request dials a long name":          {obj: dial(0, strings.Repeat("a", 254)), refuse: "may not be more than 253"},
+		"a request dials nine addresses":       {obj: dial(0, strings.Split("a b c d e f g h i", " ")...), refuse: "must have at most 8 items"},
 		"a range of a peer is a CIDR": {
 			obj: &networkingv1beta1.Configuration{ObjectMeta: meta("rome"), Spec: networkingv1beta1.ConfigurationSpec{
 				Remote: networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.0.0.0"}}},

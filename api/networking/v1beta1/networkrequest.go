@@ -27,9 +27,14 @@ type NetworkFacts struct {
 }
 
 // DialedEndpoint replaces parts of the endpoint that a peer reports.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.addresses) && size(self.addresses) > 0) || (has(self.port) && self.port != 0)",message="dial is empty: give addresses or port, or leave dial out to connect to the endpoint that the peer reports"
 type DialedEndpoint struct {
 	// Addresses lists IP addresses or host names, in order of preference. If empty, those that the peer reports are dialed.
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(a, a.contains(':') ? a.matches('^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$') : a.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="addresses must be IP addresses or host names, without a port"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('(^|[.])[0-9]+$') || a.matches('^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])([.]|$)){4}$'))",message="addresses has a value that ends in a number and is no IPv4 address"
 	Addresses []string `json:"addresses,omitempty"`
 	// Port is the UDP port. If it is 0, the port that the peer reports is dialed.
 	// +kubebuilder:validation:Minimum=0
