@@ -292,6 +292,7 @@ func TestCuresOfUnscheduledPods(t *testing.T) {
 		"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {virtual-node.liqo.io/not-allowed: true}.":                                    "liqoctl offload namespace shop --pod-offloading-strategy LocalAndRemote",
 		"0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for it.":    "(kubernetes.io/hostname=milan, its node affinity)",
 		"0/2 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: 0/2 nodes are available.": "tolerate taint node-role.kubernetes.io/control-plane, or remove the taint: kubectl taint nodes NODE node-role.kubernetes.io/control-plane-",
+		`pods "a" is forbidden: exceeded quota: team, requested: cpu=1, used: cpu=4, limited: cpu=4`:                                                                "kubectl -n shop describe resourcequota",
 		"0/2 nodes are available: 2 Insufficient cpu.":                                     room,
 		"0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints.": "kubectl -n shop describe pod a",
 	} {
