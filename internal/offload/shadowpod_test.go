@@ -156,8 +156,8 @@ func TestPodAnnotations(t *testing.T) {
 	}
 }
 
-// TestPodLabels: the Pod of a consumer has all labels except those that controllers of this cluster are known to obey. An administrator accepts some
-// of these, and refuses others. Labels from an earlier release are removed.
+// TestPodLabels: the Pod of a consumer has all labels except those that controllers of this cluster are known to obey, and those of the node that this cluster
+// chooses. An administrator accepts some of these, and refuses others. Labels from an earlier release are removed.
 func TestPodLabels(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Labels = map[string]string{
@@ -166,6 +166,7 @@ func TestPodLabels(t *testing.T) {
 			"networking.liqo.io/component": "gateway", "networking.liqo.io/gateway-name": "turin", "offloading.liqo.io/component": "virtual-kubelet",
 			"istio.io/rev": "canary", "sidecar.istio.io/inject": "true", "azure.workload.identity/use": "true", "aadpodidbinding": "admin",
 			"admission.datadoghq.com/enabled": "true", "kueue.x-k8s.io/queue-name": "team", "linkerd.io/control-plane-ns": "linkerd",
+			"topology.kubernetes.io/zone": "of-rome",
 		}
 	})
 	always := []string{"app", "app.kubernetes.io/name", "apps.kubernetes.io/pod-index", "notistio.io/x", "offloading.liqo.io/origin", offloadingv1beta1.LabelManagedBy, "team.example.org/tier"}
