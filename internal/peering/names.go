@@ -35,6 +35,9 @@ const PeeringUserPrefix = "liqo-peer-user-"
 const (
 	// LabelRemoteTenantCSR ("true") marks the CertificateSigningRequests created for consumers.
 	LabelRemoteTenantCSR = "liqo.io/remote-tenant-csr"
+	// AnnotationConsumerKey is an annotation of the tenant namespace of a consumer. It is the public key, in base64, of the Tenant that was admitted there last. It
+	// stays when the Tenant is deleted, so that whoever has the kubeconfig of a peering user can't peer the cluster again with another key.
+	AnnotationConsumerKey = "liqo.io/consumer-key"
 	// AnnotationRequestedFor, on a CertificateSigningRequest for a consumer, names the object that the request was created for:
 	// <kind>/<namespace>/<name>.
 	AnnotationRequestedFor = "liqo.io/requested-for"

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"testing"
 
@@ -67,6 +68,13 @@ func peer(t *testing.T, rome, milan *cluster) {
 	tenant := eventually(t, milan, &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}, "admitted", func(tn *authv1beta1.Tenant) bool {
 		return tn.Status.AuthParams != nil && meta.IsStatusConditionTrue(tn.Status.Conditions, kube.ConditionReady)
 	})
+	namespace := milan.tenantNamespace(rome)
+	if err := milan.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace); err != nil {
+		t.Fatal(err)
+	}
+	if key := base64.StdEncoding.EncodeToString(tenant.Spec.PublicKey); namespace.Annotations[peering.AnnotationConsumerKey] != key {
+		t.Errorf("Namespace %s remembers the key %q, want %q", namespace.Name, namespace.Annotations[peering.AnnotationConsumerKey], key)
+	}
 	rome.create(t, &authv1beta1.Identity{
 		ObjectMeta: rome.meta(milan, peering.ControlPlaneIdentityName(milan.id)),
 		Spec: authv1beta1.IdentitySpec{

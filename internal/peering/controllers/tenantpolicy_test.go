@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,8 +98,10 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	}
 	check("its key", patch(rome, key("rome")), "")
 	check("a certificate for its key", patch(rome, func(t *authv1beta1.Tenant) { t.Spec.CSR = []byte("another") }), "")
-	check("the key of a thief", patch(rome, key("thief")), "spec.publicKey is the key of a cluster that is peered")
-	check("no key", patch(rome, key("")), "spec.publicKey is the key of a cluster that is peered")
+	const otherKey = "spec.publicKey is not the key with which cluster rome was peered: if the cluster has another key now, unpeer it first, and have an administrator of the provider run: " +
+		"kubectl annotate namespace liqo-tenant-rome liqo.io/consumer-key-"
+	check("the key of a thief", patch(rome, key("thief")), otherKey)
+	check("no key", patch(rome, key("")), otherKey)
 	check("another key by the provider", patch(admin, key("new")), "")
 	check("vouching for itself", patch(rome, vouched), "authzPolicy belongs to the provider")
 	check("the provider's drain", patch(admin, drained), "")
@@ -114,6 +119,29 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	check("undoing a cordon by making it anew", rome.Delete(t.Context(), tenant(nil)), "removed by the provider")
 	check("the end of the cordon", patch(admin, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "")
 	check("leaving", rome.Delete(t.Context(), tenant(nil)), "")
+	remember := func(key string) {
+		t.Helper()
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, peering.AnnotationConsumerKey, key))
+		if err := admin.Patch(t.Context(), namespace, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remember(base64.StdEncoding.EncodeToString([]byte("new"))) // as the controller manager does when it admits the Tenant
+	apitest.Eventually(t, within, "the annotation to reach the policy", func() error {
+		if err := rome.Create(t.Context(), tenant(key("thief")), client.DryRunAll); err == nil || !strings.Contains(err.Error(), otherKey) {
+			return errors.Join(errors.New("not yet"), err)
+		}
+		return nil
+	})
+	check("coming back without a key", rome.Create(t.Context(), tenant(nil)), otherKey)
+	check("coming back as a thief", rome.Create(t.Context(), tenant(key("thief"))), otherKey)
+	check("a thief whom an administrator lets in", admin.Create(t.Context(), tenant(key("thief")), client.DryRunAll), "")
+	check("a key for a Tenant that an administrator created without one", admin.Create(t.Context(), tenant(nil)), "")
+	check("that key by a thief", patch(rome, key("thief")), otherKey)
+	check("that key by its owner", patch(rome, key("new")), "")
+	check("leaving again", rome.Delete(t.Context(), tenant(nil)), "")
+	check("coming back", rome.Create(t.Context(), tenant(key("new"))), "")
 }
 
 // TestConsumerAccountsPolicyOnAPIServer: the controller manager, with the rights of an administrator even, deletes the ServiceAccounts of consumers

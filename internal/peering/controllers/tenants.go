@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,6 +30,7 @@ import (
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/finalizers;renews/finalizers,verbs=update
 
 // providerSide holds the dependencies that the controllers of a provider share.
@@ -112,6 +114,9 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.verify(ctx, tenant, o); err != nil {
 		return err
 	}
+	if err := r.rememberKey(ctx, tenant); err != nil {
+		return err
+	}
 	if err := r.bind(ctx, tenant); err != nil {
 		return err
 	}
@@ -134,6 +139,27 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 		announce(r.events, tenant, reasons.Reconciled, "Admit", "admitted cluster %s: issued its %s and granted its permissions", tenant.Spec.ClusterID, peering.KindOf(credential))
 	}
 	tenant.Status.AuthParams = params
+	return nil
+}
+
+// rememberKey writes the key of an admitted Tenant to its namespace. Policy liqo-tenant compares the key of a later Tenant with it.
+func (r *tenants) rememberKey(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if len(tenant.Spec.PublicKey) == 0 {
+		return nil // an administrator vouched for it
+	}
+	namespace := &corev1.Namespace{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: tenant.Namespace}, namespace); err != nil {
+		return fmt.Errorf("reading Namespace %s: %w", tenant.Namespace, err)
+	}
+	key := base64.StdEncoding.EncodeToString(tenant.Spec.PublicKey)
+	if namespace.Annotations[peering.AnnotationConsumerKey] == key {
+		return nil
+	}
+	before := namespace.DeepCopy()
+	metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, peering.AnnotationConsumerKey, key)
+	if err := r.client.Patch(ctx, namespace, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing the key of cluster %s to Namespace %s: %w", tenant.Spec.ClusterID, namespace.Name, err)
+	}
 	return nil
 }
 
