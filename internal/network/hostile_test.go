@@ -236,3 +236,45 @@ func TestRangesThatLiqoctlReadAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestPeersChooseNoViewsWithoutOwnRanges: the ranges that liqoctl read in a peer keep their addresses only if this cluster knows its own pod and service ranges.
+// Otherwise the peer could name a part of the service range, so this cluster chooses the view. What an administrator entered is used as it is.
+func TestPeersChooseNoViewsWithoutOwnRanges(t *testing.T) {
+	own := func(kinds ...string) (out []ipamv1alpha1.Network) {
+		for _, kind := range kinds {
+			network := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: kind, Labels: map[string]string{
+				ipamv1alpha1.LabelNetworkType: kind, ipamv1alpha1.LabelNetworkNotRemapped: api.True,
+			}}}
+			network.Spec.CIDR = map[string]string{ipamv1alpha1.NetworkTypePod: "10.10.0.0/16", ipamv1alpha1.NetworkTypeService: "10.96.0.0/12"}[kind]
+			out = append(out, network)
+		}
+		return out
+	}
+	read := map[string]string{networkingv1beta1.AnnotationReportedByPeer: api.True}
+	for name, row := range map[string]struct {
+		meta     metav1.ObjectMeta
+		own      []ipamv1alpha1.Network
+		named    string
+		unwanted bool
+	}{
+		"services":                             {metav1.ObjectMeta{Annotations: read}, own("pod-cidr", "service-cidr"), "10.97.0.0/16", true},
+		"services of an unknown range":         {metav1.ObjectMeta{Annotations: read}, own("pod-cidr"), "10.97.0.0/16", true},
+		"pods of an unknown range":             {metav1.ObjectMeta{Annotations: read}, own("service-cidr"), "10.10.0.0/16", true},
+		"another range":                        {metav1.ObjectMeta{Annotations: read}, own("pod-cidr", "service-cidr"), "10.20.0.0/16", false},
+		"another range, in a request":          {metav1.ObjectMeta{Labels: map[string]string{networkingv1beta1.LabelNegotiated: api.True}}, own("pod-cidr", "service-cidr"), "10.20.0.0/16", true},
+		"another range, by an administrator":   {metav1.ObjectMeta{}, own("pod-cidr", "service-cidr"), "10.20.0.0/16", false},
+		"an unknown range by an administrator": {metav1.ObjectMeta{}, own("pod-cidr"), "10.97.0.0/16", false},
+	} {
+		remote := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: row.named}}
+		if ChoosesViews(&networkingv1beta1.Configuration{ObjectMeta: row.meta}, row.own) {
+			remote.Labels = map[string]string{ipamv1alpha1.LabelNetworkNegotiated: api.True}
+		}
+		// What a cluster always knows: the Services of the API server and of its DNS.
+		hosts := []ipam.Host{{Name: "Service default/kubernetes", Addr: netip.MustParseAddr("10.96.0.1")}, {Name: "Service kube-system/kube-dns", Addr: netip.MustParseAddr("10.96.0.10")}}
+		plan := ipam.Networks(ipam.NetworkObjects{Networks: append(slices.Clone(row.own), remote), Pools: ipam.DefaultPools(), Hosts: hosts})
+		view := plan[types.NamespacedName{Namespace: remote.Namespace, Name: remote.Name}].CIDR
+		if !view.IsValid() || (view.String() != row.named) != row.unwanted {
+			t.Errorf("%s: %s is seen as %s; chosen by this cluster: want %t", name, row.named, view, row.unwanted)
+		}
+	}
+}

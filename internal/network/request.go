@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/reasons"
@@ -35,6 +36,17 @@ func Negotiated(o metav1.Object) bool {
 // ReportedByPeer reports whether only the peer named the ranges of a Configuration: in a NetworkRequest, or to liqoctl.
 func ReportedByPeer(c *networkingv1beta1.Configuration) bool {
 	return Negotiated(c) || c.Annotations[networkingv1beta1.AnnotationReportedByPeer] == api.True
+}
+
+// ChoosesViews reports whether this cluster chooses the views of a peer's ranges, and does not let the peer choose them: if only the peer named the ranges, in a
+// NetworkRequest. Ranges that liqoctl read in the peer are their own views if they overlap no range of this cluster. Without the pod and the service range of this
+// cluster among own, its Networks, that is unknown, and so this cluster chooses.
+func ChoosesViews(c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network) bool {
+	known := map[string]bool{}
+	for i := range own {
+		known[own[i].Labels[ipamv1alpha1.LabelNetworkType]] = true
+	}
+	return Negotiated(c) || ReportedByPeer(c) && !(known[ipamv1alpha1.NetworkTypePod] && known[ipamv1alpha1.NetworkTypeService])
 }
 
 // AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. An existing gateway decides: server means that

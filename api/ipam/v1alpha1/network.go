@@ -12,8 +12,9 @@ const (
 	LabelNetworkNotRemapped = "ipam.liqo.io/network-not-remapped"
 	// LabelNetworkShared ("true") marks a Network with a fixed range that may overlap other fixed ranges of the local cluster.
 	LabelNetworkShared = "ipam.liqo.io/network-shared"
-	// LabelNetworkNegotiated ("true") marks a Network whose range only the peer supplied, in a NetworkRequest. No administrator of the local
-	// cluster reviewed it. So Liqo always allocates its local range from the pools, away from addresses that the local cluster depends on.
+	// LabelNetworkNegotiated ("true") marks a Network whose range only the peer supplied, and no administrator of the local cluster reviewed: in a NetworkRequest,
+	// or to liqoctl while the local cluster does not know its own pod and service ranges. So Liqo always allocates its local range from the pools, away from
+	// addresses that the local cluster depends on.
 	LabelNetworkNegotiated = "ipam.liqo.io/network-negotiated"
 )
 

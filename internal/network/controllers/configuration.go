@@ -40,7 +40,7 @@ type configurations struct {
 
 func (r *configurations) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "configuration").
-		For(&networkingv1beta1.Configuration{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		For(&networkingv1beta1.Configuration{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&ipamv1alpha1.Network{}, builder.WithPredicates(anyChange())).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(toAll(mgr.GetClient(), &networkingv1beta1.ConfigurationList{}, false)),
 			builder.WithPredicates(anyChange(), predicate.NewPredicateFuncs(r.local))).
@@ -58,7 +58,11 @@ func (r *configurations) local(o client.Object) bool {
 func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configuration) error {
 	condition := metav1.Condition{Type: networkingv1beta1.ConditionCIDRsConfigured, Status: metav1.ConditionFalse}
 	var found networkingv1beta1.ConfigurationStatus
-	err := r.remote(ctx, c, &found, &condition)
+	own := &ipamv1alpha1.NetworkList{}
+	if err := r.client.List(ctx, own, client.InNamespace(r.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelNetworkType}); err != nil {
+		return fmt.Errorf("listing the Networks of this cluster: %w", err)
+	}
+	err := r.remote(ctx, c, own.Items, &found, &condition)
 	switch {
 	case kube.IsInvalid(err):
 		condition.Reason, condition.Message = reasons.Invalid, err.Error()
@@ -74,7 +78,7 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 	if err != nil {
 		return err
 	}
-	if err := r.fillLocal(ctx, c); err != nil {
+	if err := r.fillLocal(ctx, c, own.Items); err != nil {
 		return err
 	}
 	if condition.Status != metav1.ConditionTrue {
@@ -87,8 +91,10 @@ func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configur
 // reconcile.
 var errRefused = errors.New("delete one of them")
 
-// remote creates, updates and deletes the Networks of the peer's ranges, and reads their results into found and condition.
-func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Configuration, found *networkingv1beta1.ConfigurationStatus, condition *metav1.Condition) error {
+// remote creates, updates and deletes the Networks of the peer's ranges, and reads their results into found and condition. own are the Networks of this cluster.
+func (r *configurations) remote(
+	ctx context.Context, c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network, found *networkingv1beta1.ConfigurationStatus, condition *metav1.Condition,
+) error {
 	cluster := c.Labels[api.LabelRemoteClusterID]
 	if cluster == "" {
 		return kube.Invalid(reasons.Invalid, "label %s is missing: set it to the cluster ID of the peer", api.LabelRemoteClusterID)
@@ -113,6 +119,7 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 			return err
 		}
 	}
+	choose := network.ChoosesViews(c, own)
 	var first []string
 	for _, w := range wanted {
 		// Wait until a Network that is being deleted releases its addresses. Otherwise, IPAM would remap the new Network to another range
@@ -122,7 +129,7 @@ func (r *configurations) remote(ctx context.Context, c *networkingv1beta1.Config
 			continue
 		}
 		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: w.Name}}
-		if err := r.ensure(ctx, c, n, w, cluster); err != nil {
+		if err := r.ensure(ctx, c, n, w, cluster, choose); err != nil {
 			return err
 		}
 		networks[w.Name] = n
@@ -149,13 +156,14 @@ func (r *configurations) requireOldest(ctx context.Context, c *networkingv1beta1
 	return nil
 }
 
-func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string) error {
+// ensure creates or updates the Network n of the range w. choose means that this cluster chooses the view of the range, and not the peer.
+func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string, choose bool) error {
 	_, err := kube.Ensure(ctx, r.client, n, func() error {
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {
 			return fmt.Errorf("the Network %s/%s exists and does not belong to this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
 		n.Labels = network.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
-		if network.Negotiated(c) {
+		if choose {
 			n.Labels[ipamv1alpha1.LabelNetworkNegotiated] = api.True
 		} else {
 			delete(n.Labels, ipamv1alpha1.LabelNetworkNegotiated)
@@ -187,12 +195,8 @@ func (r *configurations) owned(ctx context.Context, c *networkingv1beta1.Configu
 
 // fillLocal writes this cluster's own ranges, as its Networks report them, into spec.local of a Configuration. While a Network has no range
 // yet, an existing spec.local stays unchanged.
-func (r *configurations) fillLocal(ctx context.Context, c *networkingv1beta1.Configuration) error {
-	list := &ipamv1alpha1.NetworkList{}
-	if err := r.client.List(ctx, list, client.InNamespace(r.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelNetworkType}); err != nil {
-		return fmt.Errorf("listing the Networks of this cluster: %w", err)
-	}
-	local, wait := network.LocalRanges(list.Items)
+func (r *configurations) fillLocal(ctx context.Context, c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network) error {
+	local, wait := network.LocalRanges(own)
 	if wait != "" && c.Spec.Local != nil {
 		return nil
 	}

@@ -156,6 +156,29 @@ func testInsertedRange(t *testing.T, c *cluster, conf *networkingv1beta1.Configu
 	})
 }
 
+// testRangesOfLiqoctl: while this cluster has no Network for its service range, ranges that liqoctl read in a peer get views that this cluster chooses, until an
+// administrator takes over the Configuration.
+func testRangesOfLiqoctl(t *testing.T, c *cluster) {
+	service := eventually(t, c, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "service-cidr"}}, "there", func(*ipamv1alpha1.Network) bool { return true })
+	c.delete(t, service.DeepCopy())
+	c.gone(t, service.DeepCopy())
+	defer c.create(t, &ipamv1alpha1.Network{
+		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: service.Name, Labels: service.Labels, Annotations: service.Annotations}, Spec: service.Spec,
+	})
+	c.tenant(t, "verona")
+	conf := configuration("verona", []string{"10.97.0.0/16"}, []string{"10.71.0.0/16"})
+	metav1.SetMetaDataAnnotation(&conf.ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
+	c.create(t, conf)
+	eventually(t, c, conf, "ranges", configured)
+	if view := conf.Status.Remote.CIDR.Pod[0]; view == "10.97.0.0/16" {
+		t.Error("the range that the peer named keeps its addresses")
+	}
+	network := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: conf.Namespace, Name: "verona-pod-10-97-0-0-16"}}
+	eventually(t, c, network, "is named by the peer", func(n *ipamv1alpha1.Network) bool { return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True })
+	change(t, c, conf, func(conf *networkingv1beta1.Configuration) { conf.Annotations = nil })
+	eventually(t, c, network, "is an administrator's", func(n *ipamv1alpha1.Network) bool { return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == "" })
+}
+
 // testLocalRanges: when the cluster gets another pod CIDR, the Configuration shows it, and when the cluster loses it, the Configuration no longer
 // does.
 func testLocalRanges(t *testing.T, c *cluster, conf *networkingv1beta1.Configuration) {

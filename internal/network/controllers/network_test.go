@@ -28,6 +28,7 @@ func TestNetworkOnAPIServer(t *testing.T) {
 	}{
 		{"system addresses", testSystemAddresses},
 		{"configuration", testConfiguration},
+		{"ranges that liqoctl read", testRangesOfLiqoctl},
 		{"wrong configurations", testWrongConfigurations},
 		{"gateway server", testGatewayServer},
 		{"gateway outside a tenant namespace", testGatewayElsewhere},
