@@ -50,7 +50,7 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 		Aliases: []string{"unauth"},
 		Short:   "Revoke the identity issued by a provider",
 		Long: "Undo authenticate: delete the Tenant of the local cluster in the provider, and the Identity in the local cluster. The command\n" +
-			"fails while the local cluster uses resources of the provider; unpeer releases them first.",
+			"fails while the local cluster uses resources of the provider, or requests a network from it; unpeer releases both first.",
 		Example: example(`
 			# The last step of unpeering, by itself
 			%[1]s unauthenticate --remote-kubeconfig milan.yaml`),

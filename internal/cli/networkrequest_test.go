@@ -21,8 +21,10 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering"
 )
 
 // TestEveryNetworkRequestIsWithdrawn: all NetworkRequests to a provider are deleted, and the command waits for the deletion of the network of each.
@@ -88,6 +90,38 @@ func TestNetworkInUseStays(t *testing.T) {
 		stays, err := c.networkStays(t.Context(), "tenant-of-milan", "milan")
 		if err != nil || stays != row.stays || stays != strings.Contains(said.String(), "only rome requested") {
 			t.Errorf("%s: it stays: %t, %v, want %t: %s", name, stays, err, row.stays, said.String())
+		}
+	}
+}
+
+// TestIdentityOfANetworkStays: the identity with a provider is not deleted while this cluster requests a network from it. A request of the provider itself does not
+// need that identity.
+func TestIdentityOfANetworkStays(t *testing.T) {
+	const namespace = "liqo-tenant-milan"
+	request := func(labels map[string]string) client.Object {
+		return &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan", Labels: labels}}
+	}
+	for name, row := range map[string]struct {
+		object client.Object
+		says   string
+	}{
+		"a request to the provider": {
+			request(map[string]string{api.LabelRemoteID: "milan"}),
+			"NetworkRequest milan in namespace liqo-tenant-milan still requests a network from cluster milan, which would delete its side of the network without this identity: run liqoctl unpeer",
+		},
+		"a request of the provider": {request(map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: "milan"}), ""},
+	} {
+		identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName("milan")}}
+		c := &cluster{
+			Console: console.New(io.Discard, io.Discard, false), id: "rome",
+			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(identity, row.object).
+				WithIndex(&offloadingv1beta1.NamespaceMap{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build(),
+		}
+		if err := c.forgetIdentity(t.Context(), "milan", namespace, false); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s: %v, want %q", name, err, row.says)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(identity), identity); (err == nil) != (row.says != "") {
+			t.Errorf("%s: reading the Identity: %v", name, err)
 		}
 	}
 }

@@ -235,10 +235,18 @@ func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string
 		return c.error(fmt.Errorf("ResourceSlice %s in namespace %s still uses resources of cluster %s: delete it first, or run liqoctl unpeer",
 			slices.Items[0].Name, namespace, provider))
 	}
+	requests, err := c.networkRequests(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	if ours := requestsTo(provider, requests); len(ours) > 0 {
+		return c.error(fmt.Errorf("%s still requests a network from cluster %s, which would delete its side of the network without this identity: run liqoctl unpeer, which withdraws the request first",
+			c.name(ours[0]), provider))
+	}
 	// The NamespaceMap is deleted with the last VirtualNode. Its copy in the provider can only be deleted while the Identity exists.
 	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: provider}}
 	step := c.Start("Waiting until cluster %s has deleted the remote namespaces", provider)
-	err := c.gone(ctx, step, mapping)
+	err = c.gone(ctx, step, mapping)
 	step.End()
 	if err != nil {
 		return err
