@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ func (o *networkOptions) add(command *cobra.Command) {
 	flags := command.Flags()
 	o.given = flags.Changed
 	o.server.add(flags, connectServerFlags)
-	o.addDialed(flags, "Address the gateway client connects to (default: that of the server's Service)", "Port the gateway client connects to (default: that of the server's Service)")
+	o.addDialed(flags, "Address the gateway client connects to (default: that of the server's Service)"+removesEarlier,
+		"Port the gateway client connects to (default: that of the server's Service); 0 removes an earlier one")
 	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	oneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	// Only network connect has flags for custom templates.
@@ -60,9 +62,15 @@ func (o *networkOptions) validate() error {
 type dialed struct {
 	clientAddress string
 	clientPort    int32
+	// changed reports whether the user set a flag, also to an empty value. nil means that only flags with a value are set.
+	changed func(name string) bool
 }
 
+// removesEarlier says in the help of a flag how a value of an earlier command is removed.
+const removesEarlier = "; an empty value removes an earlier one"
+
 func (d *dialed) addDialed(flags *pflag.FlagSet, address, port string) {
+	d.changed = flags.Changed
 	flags.StringVar(&d.clientAddress, "gw-client-address", "", address)
 	flags.Int32Var(&d.clientPort, "gw-client-port", 0, port)
 }
@@ -79,27 +87,47 @@ func (d *dialed) validate() error {
 	return nil
 }
 
-// endpoint returns the field of a NetworkRequest for the user's flags, nil without flags.
-func (d *dialed) endpoint() *networkingv1beta1.DialedEndpoint {
-	if *d == (dialed{}) {
-		return nil
+// apply returns the field of a NetworkRequest after the user's flags. Each flag that the user set changes its part of the field. An empty value removes it.
+func (d *dialed) apply(before *networkingv1beta1.DialedEndpoint) *networkingv1beta1.DialedEndpoint {
+	out := networkingv1beta1.DialedEndpoint{}
+	if before != nil {
+		out = *before.DeepCopy()
 	}
-	out := &networkingv1beta1.DialedEndpoint{Port: d.clientPort}
+	set := func(name string) bool { return d.changed != nil && d.changed(name) }
 	if d.clientAddress != "" {
 		out.Addresses = []string{d.clientAddress}
+	} else if set("gw-client-address") {
+		out.Addresses = nil
+	}
+	if d.clientPort != 0 || set("gw-client-port") {
+		out.Port = d.clientPort
+	}
+	if len(out.Addresses) == 0 && out.Port == 0 {
+		return nil
+	}
+	return &out
+}
+
+// arguments returns the flags as text, for a command that another administrator runs.
+func (d *dialed) arguments() string { return dialArguments(d.apply(nil)) }
+
+// dialArguments returns the flags that enter an endpoint. It is empty for nil.
+func dialArguments(dial *networkingv1beta1.DialedEndpoint) (out string) {
+	if dial == nil {
+		return ""
+	}
+	if len(dial.Addresses) > 0 {
+		out += " --gw-client-address " + strings.Join(dial.Addresses, ",")
+	}
+	if dial.Port != 0 {
+		out += fmt.Sprintf(" --gw-client-port %d", dial.Port)
 	}
 	return out
 }
 
-// arguments returns the flags as text, for a command that another administrator runs.
-func (d *dialed) arguments() (out string) {
-	if d.clientAddress != "" {
-		out += " --gw-client-address " + d.clientAddress
-	}
-	if d.clientPort != 0 {
-		out += fmt.Sprintf(" --gw-client-port %d", d.clientPort)
-	}
-	return out
+// dialText describes spec.dial of a NetworkRequest in messages.
+func dialText(dial *networkingv1beta1.DialedEndpoint) string {
+	return cmp.Or(strings.TrimSpace(dialArguments(dial)), "empty (what the provider reports)")
 }
 
 // Values of the flag for where the gateway server of a peering runs.

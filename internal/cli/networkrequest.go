@@ -63,8 +63,8 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 		if serviceType != "" && request.Spec.Server == networkingv1beta1.ServerAtConsumer {
 			change(&notes, "spec.serviceType", &request.Spec.ServiceType, serviceType)
 		}
-		if dial := u.options.network.endpoint(); dial != nil && !equality.Semantic.DeepEqual(request.Spec.Dial, dial) {
-			notes = append(notes, "spec.dial is"+u.options.network.arguments())
+		if dial := u.options.network.apply(request.Spec.Dial); !equality.Semantic.DeepEqual(request.Spec.Dial, dial) {
+			notes = append(notes, fmt.Sprintf("spec.dial is %s, was %s", dialText(dial), dialText(request.Spec.Dial)))
 			request.Spec.Dial = dial
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,6 +146,16 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 		Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: corev1.ServiceTypeLoadBalancer},
 	}}
 	dialler := &networkingv1beta1.GatewayClient{ObjectMeta: negotiated}
+	dialing := requested(networkingv1beta1.ServerAtProvider)
+	dialing.Spec.Dial = &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.7"}, Port: 4000}
+	flags := func(args ...string) (d dialed) {
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		d.addDialed(set, "", "")
+		if err := set.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
 	for name, row := range map[string]struct {
 		location, serviceType string
 		objects               []client.Object
@@ -173,6 +184,26 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 			location: locationProvider, dialed: dialed{clientAddress: "100.64.0.7", clientPort: 4000}, objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
 			want: "LoadBalancer", says: "was changed: spec.dial is --gw-client-address 100.64.0.7 --gw-client-port 4000",
 			dials: &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.7"}, Port: 4000},
+		},
+		"an address without flags": {
+			location: locationProvider, objects: []client.Object{dialing}, want: "LoadBalancer", dials: dialing.Spec.Dial,
+		},
+		"another address at the same port": {
+			location: locationProvider, dialed: flags("--gw-client-address", "100.64.0.8"), objects: []client.Object{dialing},
+			want: "LoadBalancer", dials: &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.8"}, Port: 4000},
+			says: "spec.dial is --gw-client-address 100.64.0.8 --gw-client-port 4000, was --gw-client-address 100.64.0.7 --gw-client-port 4000",
+		},
+		"an empty address": {
+			location: locationProvider, dialed: flags("--gw-client-address", ""), objects: []client.Object{dialing},
+			want: "LoadBalancer", dials: &networkingv1beta1.DialedEndpoint{Port: 4000}, says: "spec.dial is --gw-client-port 4000, was --gw-client-address 100.64.0.7",
+		},
+		"an empty address and no port": {
+			location: locationProvider, dialed: flags("--gw-client-address", "", "--gw-client-port", "0"), objects: []client.Object{dialing},
+			want: "LoadBalancer", says: "spec.dial is empty (what the provider reports), was --gw-client-address 100.64.0.7 --gw-client-port 4000",
+		},
+		"an empty address before there is a request": {
+			location: locationProvider, dialed: flags("--gw-client-address", ""), objects: []client.Object{requested(networkingv1beta1.ServerAtProvider)},
+			want: "LoadBalancer",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

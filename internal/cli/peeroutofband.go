@@ -70,8 +70,8 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "",
 		"Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
 	oneOf(command, connectServerFlags.serviceType, serviceTypes...)
-	o.network.addDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)",
-		"Port at which the gateway client connects to the provider (default: what the provider reports)")
+	o.network.addDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)"+removesEarlier,
+		"Port at which the gateway client connects to the provider (default: what the provider reports); 0 removes an earlier one")
 	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		i.name = args[0]
 		token, err := i.check(time.Now())
@@ -109,9 +109,9 @@ func (o *peerOptions) checkRequest() error {
 	if err := o.network.dialed.validate(); err != nil {
 		return err
 	}
-	if o.location == locationConsumer && o.network.dialed != (dialed{}) {
+	if flags := strings.TrimSpace(o.network.arguments()); flags != "" && o.location == locationConsumer {
 		return fmt.Errorf("%s is for a gateway server in the provider (--gw-server-service-location Provider): addresses of a server in this cluster are chart value "+
-			"networking.gatewayTemplates.server.service.addresses", strings.TrimSpace(o.network.arguments()))
+			"networking.gatewayTemplates.server.service.addresses", flags)
 	}
 	kind := o.network.server.serviceType
 	if kind == "" {
