@@ -38,7 +38,7 @@ func (a *app) dashboardCommand() *cobra.Command {
 		Use:   "dashboard",
 		Short: "Serve a live page of the clusters, their peerings and pods",
 		Long: "Serve a page for a browser on this machine. It shows the topology with the state, round-trip time and traffic of each tunnel, the\n" +
-			"granted, requested, used and free resources of virtual nodes, offloaded namespaces and where their pods run, events, the findings of\n" +
+			"granted, requested, used and free resources of virtual nodes, offloaded namespaces and where their pods and volumes are, events, the findings of\n" +
 			"doctor, and the path between two pods as network explain prints it. The page is updated until the command is interrupted. It changes\n" +
 			"nothing in the clusters.\n\n" +
 			"The page shows the clusters of the given kubeconfigs, and what they report about their peers. It is served on 127.0.0.1 only. The\n" +

@@ -10,7 +10,7 @@ import (
 )
 
 // Documents are what the page shows: JSON by key. The first part of a key is the kind of its document: cluster, peering, node, namespace, pod,
-// event or diagnosis. The other parts name the object. Documents must not be changed.
+// claim, event or diagnosis. The other parts name the object. Documents must not be changed.
 type Documents map[string]json.RawMessage
 
 // Compute returns the documents of a state. They depend on the state only, and not on the order of its objects.

@@ -70,18 +70,20 @@ func (d Documents) events(state *State) {
 			}})
 		}
 	}
-	rank := func(e keyed) int {
-		if e.Type == corev1.EventTypeWarning {
-			return 0
-		}
-		return 1
-	}
 	slices.SortFunc(all, func(a, b keyed) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.At, a.At), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(rankOf(a.Type), rankOf(b.Type)), cmp.Compare(b.At, a.At), cmp.Compare(a.key, b.key))
 	})
 	for _, event := range all[:min(len(all), eventLimit)] {
 		d.add(event.eventDocument, "event", event.key)
 	}
+}
+
+// rankOf orders the types of events: Warnings first.
+func rankOf(eventType string) int {
+	if eventType == corev1.EventTypeWarning {
+		return 0
+	}
+	return 1
 }
 
 // timeOf returns when an event happened last. Each version of the events API has its own field for that.

@@ -31,6 +31,9 @@ func TestOrderOfObjectsChangesNothing(t *testing.T) {
 			shuffle(t, random, c.Nodes)
 			shuffle(t, random, c.Pods)
 			shuffle(t, random, c.Events)
+			shuffle(t, random, c.Claims)
+			shuffle(t, random, c.Volumes)
+			shuffle(t, random, c.Classes)
 		}
 		got := Compute(other)
 		patch := Diff(want, got)
@@ -61,6 +64,7 @@ func contradictory() *State {
 	state := peered()
 	for i := range state.Clusters {
 		c := &state.Clusters[i]
+		contradictoryVolumes(c)
 		for n, name := range []string{"one", "two"} {
 			peer := peerOf("naples", corev1beta1.PhaseEstablished, corev1beta1.PhasePending, corev1beta1.PhaseEstablished)
 			peer.Name = "naples-" + name

@@ -24,6 +24,8 @@ type namespaceDocument struct {
 	// Places are the clusters in which pods of the namespace run or may run, by ID. A place without an ID counts the pods that are not bound to a
 	// node.
 	Places []placeDocument `json:"places"`
+	// Volumes counts the claims with volumes of Liqo. It is nil if there are none.
+	Volumes *volumesDocument `json:"volumes,omitempty"`
 }
 
 // placeDocument counts the pods of a namespace in one cluster.
@@ -72,6 +74,11 @@ func (d Documents) namespaces(state *State) {
 				document.count(&of)
 			}
 			d.add(of, "pod", c.ID, pod.Namespace, pod.Name)
+		}
+		for _, claim := range claimsOf(c, func(namespace string) bool { return offloaded[namespace] != nil }) {
+			document := offloaded[claim.Namespace]
+			document.Volumes = document.Volumes.add(&claim)
+			d.add(claim, "claim", c.ID, claim.Namespace, claim.Name)
 		}
 		for name, document := range offloaded {
 			slices.SortFunc(document.Places, func(a, b placeDocument) int { return cmp.Compare(a.Cluster, b.Cluster) })

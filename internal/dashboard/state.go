@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
@@ -34,6 +35,10 @@ type Cluster struct {
 	Nodes        []corev1.Node
 	Pods         []corev1.Pod
 	Events       []corev1.Event
+	Claims       []corev1.PersistentVolumeClaim
+	// Volumes has the volumes of Liqo only.
+	Volumes []corev1.PersistentVolume
+	Classes []storagev1.StorageClass
 	// Usage has what the pods on each virtual node use, by the name of the node. It has no entry for a node that is not measured.
 	Usage map[string]corev1.ResourceList
 }

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
@@ -27,6 +28,7 @@ import (
 	"liqo.io/liqo/internal/dashboard/page"
 	"liqo.io/liqo/internal/dashboard/server"
 	"liqo.io/liqo/internal/doctor"
+	"liqo.io/liqo/internal/storage"
 )
 
 var update = flag.Bool("update", false, "write the pictures of the documentation again")
@@ -125,6 +127,8 @@ func federation(providers, pods int) *dashboard.State {
 			rome.Pods = append(rome.Pods, podOn(id, fmt.Sprintf("web-%d-%d", i, n)))
 		}
 	}
+	rome.Claims = append(rome.Claims, claimOf("data", moved))
+	rome.Volumes = append(rome.Volumes, volumeOf("data", moved, "milan"))
 	state.Clusters = []dashboard.Cluster{rome, {ID: "milan", Version: "v1", Server: "https://milan", Namespace: "liqo", Complete: true}}
 	return state
 }
@@ -138,6 +142,34 @@ func podOn(node, name string) corev1.Pod {
 			}}}},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// moved is the UID in the name of the volume that broken moves.
+const moved = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+
+// claimOf returns a Bound claim of namespace demo, whose volume has the UID in its name.
+func claimOf(name, uid string) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name, Annotations: map[string]string{"volume.kubernetes.io/storage-provisioner": storage.Provisioner}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeName: storage.VolumeName(types.UID(uid)),
+			Resources:  corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("8Gi")}},
+		},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	}
+}
+
+// volumeOf returns the virtual volume of a claim of namespace demo.
+func volumeOf(claim, uid, provider string) corev1.PersistentVolume {
+	return corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: storage.VolumeName(types.UID(uid)), Labels: map[string]string{api.LabelRemoteClusterID: provider},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}, ClaimRef: &corev1.ObjectReference{Namespace: "demo", Name: claim},
+		},
 	}
 }
 
@@ -164,6 +196,7 @@ func TestPage(t *testing.T) {
 
 	Evaluate[struct{}](p, `document.querySelector('#namespaces details').open = true; ({})`)
 	p.Until(patience, "the pods", Shows("#namespaces", "web-0-1"))
+	p.Until(patience, "the volume", Shows("#namespaces", "1 volume", "data", "Bound", "10 GiB"))
 	state.Clusters[0].Pods = append(state.Clusters[0].Pods, podOn("milan", "new"))
 	s.Publish(dashboard.Compute(state))
 	p.Follows("a new pod", Shows("#namespaces", "new", "3 of 3 pods ready"))
@@ -278,6 +311,15 @@ func broken() *dashboard.State {
 	}
 	rome.Nodes[0].Status.Allocatable["hugepages-2Mi"] = resource.MustParse("0")
 	rome.Nodes[0].Status.Allocatable["requests.nvidia.example.com/very-long-resource-name"] = resource.MustParse("3")
+	rome.Claims = append(rome.Claims, claimOf("lost", "2"), claimOf("uploads-of-customers-web-with-a-long-name-of-a-deployment-0", "3"))
+	rome.Claims[1].Status.Phase = corev1.ClaimLost
+	rome.Claims[2].Status.Phase, rome.Claims[2].Spec.VolumeName = corev1.ClaimPending, ""
+	rome.Volumes[0].Annotations[storage.AnnotationMove] = `{"node":"milan-2"}`
+	rome.Events = append(rome.Events, corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "refused"}, Type: corev1.EventTypeWarning, Reason: "ProvisioningFailed",
+		InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "demo", Name: rome.Claims[2].Name}, LastTimestamp: metav1.NewTime(pictured),
+		Message: "cluster milan-1 offers no storage class \"fast\"",
+	})
 	long := "namespace-with-the-longest-name-that-a-namespace-may-have-63-chr"[:63]
 	rome.Offloadings = append(rome.Offloadings, offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: long, Name: offloadingv1beta1.NamespaceOffloadingName},
@@ -313,8 +355,8 @@ func broken() *dashboard.State {
 		{Cluster: "milan-1", Peer: "rome", Check: "connections", Level: doctor.Fail, Evidence: "the tunnel to rome is in state Error", Cure: "open UDP port 51820 of 203.0.113.9 for 198.51.100.4"},
 		{
 			Cluster: "rome", Check: "moving volumes", Level: doctor.Warn,
-			Evidence: "the move of PersistentVolumeClaim data in namespace demo is unfinished: its data is in PersistentVolume pvc-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
-			Cure:     "if no liqoctl runs it now, continue it: liqoctl move volume data --namespace demo --target-node milan",
+			Evidence: "the move of PersistentVolumeClaim data in namespace demo is unfinished: its data is in PersistentVolume pvc-" + moved,
+			Cure:     "if no liqoctl runs it now, continue it: liqoctl move volume data --namespace demo --target-node milan-2",
 		},
 		state.Findings[0],
 		{Cluster: "rome", Check: "components", Level: doctor.OK, Evidence: "7 components run"},

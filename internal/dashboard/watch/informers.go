@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -14,15 +15,17 @@ import (
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/storage"
 )
 
 // NewInformers returns informers of a cluster, which are not started. Of pods, nodes and events they keep only what the page depends on, because
-// there may be many.
+// there may be many. They watch no PersistentVolumes but those of Liqo.
 func NewInformers(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
 	out, err := cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Transform: stripPod}, &corev1.Node{}: {Transform: stripNode}, &corev1.Event{}: {Transform: stripEvent},
+			&corev1.PersistentVolume{}: {Label: labels.SelectorFromSet(labels.Set{storage.LabelVirtual: api.True})},
 		},
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +32,9 @@ func newStore(c *Cluster) *store {
 			collect(func(c *dashboard.Cluster) *[]corev1.Node { return &c.Nodes }),
 			collect(func(c *dashboard.Cluster) *[]corev1.Pod { return &c.Pods }),
 			collect(func(c *dashboard.Cluster) *[]corev1.Event { return &c.Events }),
+			collect(func(c *dashboard.Cluster) *[]corev1.PersistentVolumeClaim { return &c.Claims }),
+			collect(func(c *dashboard.Cluster) *[]corev1.PersistentVolume { return &c.Volumes }),
+			collect(func(c *dashboard.Cluster) *[]storagev1.StorageClass { return &c.Classes }),
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -28,6 +29,7 @@ import (
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/storage"
 )
 
 // world is a cluster whose informers the test feeds, and what was published.
@@ -190,6 +192,22 @@ func TestDocumentsFollowTheCluster(t *testing.T) {
 		w.wait(time.Second)
 		if got := w.document("pod/rome/demo/a"); got != "" {
 			w.Errorf("the deleted pod is still there: %s", got)
+		}
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("liqo"), VolumeName: "pvc-1"},
+		}
+		w.add(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner}, claim)
+		w.wait(time.Second)
+		if got := w.document("claim/rome/demo/data"); got == "" || strings.Contains(got, "place") {
+			w.Errorf("the claim without a volume is %s", got)
+		}
+		w.add(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-1", Labels: map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan"},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+		}})
+		w.wait(time.Second)
+		if got := w.document("claim/rome/demo/data"); !strings.Contains(got, `"place":"milan"`) {
+			w.Errorf("the claim with a volume is %s", got)
 		}
 	})
 }

@@ -63,8 +63,8 @@ function App() {
   const peerings = useMemo(() => <Peerings peerings={lists.peering} reading={reading} />, [lists.peering, reading])
   const nodes = useMemo(() => <Nodes nodes={lists.node} reading={reading} />, [lists.node, reading])
   const namespaces = useMemo(() => (
-    <Namespaces namespaces={lists.namespace} pods={lists.pod} reading={reading} choose={choose} />
-  ), [lists.namespace, lists.pod, reading])
+    <Namespaces namespaces={lists.namespace} pods={lists.pod} claims={lists.claim} reading={reading} choose={choose} />
+  ), [lists.namespace, lists.pod, lists.claim, reading])
   const path = useMemo(() => <Path pods={lists.pod} ends={ends} setEnds={setEnds} />, [lists.pod, ends])
   const events = useMemo(() => <Events events={lists.event} reading={reading} />, [lists.event, reading])
 

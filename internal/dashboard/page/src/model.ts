@@ -22,6 +22,10 @@ export interface VirtualNode {
 export interface Place { cluster: string; namespace?: string; running: number; pods: number }
 export interface Namespace {
   cluster: string; name: string; consumer?: string; strategy?: string; phase: string; health: Health; message?: string; places: Place[]
+  volumes?: { ready: number; total: number; health: Health }
+}
+export interface Claim {
+  cluster: string; namespace: string; name: string; place?: string; node?: string; size?: number; requested: number; state: string; health: Health
 }
 export interface Pod { cluster: string; namespace: string; name: string; place?: string; node?: string; state: string; health: Health }
 export interface Event {
@@ -33,7 +37,7 @@ export interface Finding {
 export interface Diagnosis { done: boolean; findings: Finding[] }
 
 interface Kinds {
-  cluster: Cluster; peering: Peering; node: VirtualNode; namespace: Namespace; pod: Pod; event: Event; diagnosis: Diagnosis
+  cluster: Cluster; peering: Peering; node: VirtualNode; namespace: Namespace; pod: Pod; claim: Claim; event: Event; diagnosis: Diagnosis
 }
 type Kind = keyof Kinds
 
@@ -46,7 +50,7 @@ export interface Keyed { key: string }
 /** All documents by kind, each list in the order of its keys. A list keeps its identity while none of its documents changes. */
 export type Lists = { [K in Kind]: (Kinds[K] & Keyed)[] }
 
-const kinds: Kind[] = ['cluster', 'peering', 'node', 'namespace', 'pod', 'event', 'diagnosis']
+const kinds: Kind[] = ['cluster', 'peering', 'node', 'namespace', 'pod', 'claim', 'event', 'diagnosis']
 
 /** Store applies updates, as Patch.Apply of internal/dashboard does. */
 export class Store {

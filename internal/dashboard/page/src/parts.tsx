@@ -73,7 +73,10 @@ export function Empty({ reading, children }: { reading?: boolean; children: Comp
 const urgency: Record<Health, number> = { fail: 0, warn: 1, ok: 2, none: 2 }
 
 /** The worst come first: those are looked for. */
-export const worstFirst = <T extends { health: Health }>(items: T[]) => [...items].sort((a, b) => urgency[a.health] - urgency[b.health])
+export const worstFirst = <T extends { health: Health; volumes?: { health: Health } }>(items: T[]) => {
+  const rank = (item: T) => Math.min(urgency[item.health], urgency[item.volumes?.health ?? 'none'])
+  return [...items].sort((a, b) => rank(a) - rank(b))
+}
 
 /** A list. If it is long, only its beginning is shown until more is wanted. */
 export function List<T extends { key: string }>({ items, what, limit = 20, item }: { items: T[]; what: string; limit?: number; item: (item: T) => ComponentChildren }) {

@@ -1,8 +1,8 @@
 // The sections that list what the documents say. A line has the state of an object. What is wrong with it is in the findings, and in its details.
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { amount, clock, perSecond, plural, seconds } from './format'
-import type { Diagnosis, Event, Finding, Keyed, Namespace, Peering, Pod, Point, Resource, VirtualNode } from './model'
+import { amount, bytes, clock, perSecond, plural, seconds } from './format'
+import type { Claim, Diagnosis, Event, Finding, Keyed, Namespace, Peering, Pod, Point, Resource, VirtualNode } from './model'
 import { Badge, Empty, Filter, List, matches, Meter, Row, Section, Sparkline, worstFirst } from './parts'
 
 export function Findings({ diagnosis }: { diagnosis?: Diagnosis }) {
@@ -142,21 +142,21 @@ export function Nodes({ nodes, reading }: { nodes: (VirtualNode & Keyed)[]; read
 /** What of a grant the pods request, what they use, if that is measured, and what is free. */
 function Amounts({ r }: { r: Resource }) {
   const parts = [`${amount(r.name, r.requested)} requested`, r.used !== undefined && `${amount(r.name, r.used)} in use`,
-    `${amount(r.name, r.free)} ${r.known ? 'really free' : 'left'}`].filter(Boolean).join(', ')
+    `${amount(r.name, r.free)} ${r.known ? 'really free' : 'left'}`].filter(Boolean)
   return (
     <span class="amounts">
       <span>{amount(r.name, r.granted)} {r.name}{r.name === 'cpu' && ' (cores)'}</span>
-      <span class="note">{parts}</span>
-      <Meter used={r.requested} free={r.free} of={r.granted} label={`${r.name}: ${parts}`} />
+      <span class="note">{parts.map((part, i) => <>{i > 0 && ', '}<span class="whole">{part}</span></>)}</span>
+      <Meter used={r.requested} free={r.free} of={r.granted} label={`${r.name}: ${parts.join(', ')}`} />
     </span>
   )
 }
 
 export type Choose = (end: 'from' | 'to', pod: Pod) => void
 
-interface NamespacesProps { namespaces: (Namespace & Keyed)[]; pods: (Pod & Keyed)[]; reading: boolean; choose: Choose }
+interface NamespacesProps { namespaces: (Namespace & Keyed)[]; pods: (Pod & Keyed)[]; claims: (Claim & Keyed)[]; reading: boolean; choose: Choose }
 
-export function Namespaces({ namespaces, pods, reading, choose }: NamespacesProps) {
+export function Namespaces({ namespaces, pods, claims, reading, choose }: NamespacesProps) {
   const [filter, setFilter] = useState('')
   const shown = namespaces.filter((n) => matches(filter, n.name, n.cluster, n.consumer, n.phase, ...n.places.map((p) => p.cluster)))
   return (
@@ -171,20 +171,25 @@ export function Namespaces({ namespaces, pods, reading, choose }: NamespacesProp
         const text = `${running.toLocaleString('en')} of ${plural(total, 'pod')} ready`
         return (
           <Row title={<>{n.name} <span class="note">{n.consumer ? `in ${n.cluster}, of consumer ${n.consumer}` : `of ${n.cluster}`}</span></>} cells={[
-            <Badge health={n.health}>{n.phase}</Badge>,
+            <><Badge health={n.health}>{n.phase}</Badge>{n.volumes && <VolumeCount of={n.volumes} />}</>,
             total > 0 && <span class="amounts">{text} <Meter used={running} free={0} of={total} label={text} /></span>,
             total > 0 && places.slice(0, 3).map((p) => `${p.pods.toLocaleString('en')} ${p.cluster ? 'in ' + p.cluster : 'on no node yet'}`).join(', ') +
               (places.length > 3 ? ` and ${plural(places.length - 3, 'more cluster')}` : ''),
-          ]} details={() => <NamespaceDetails n={n} pods={pods} choose={choose} />} />
+          ]} details={() => <NamespaceDetails n={n} pods={pods} claims={claims} choose={choose} />} />
         )
       }} />
     </Section>
   )
 }
 
-const podLimit = 50
+/** How many volumes a namespace has, and how many of them are ready unless all are. */
+const VolumeCount = ({ of: { ready, total, health } }: { of: NonNullable<Namespace['volumes']> }) => (
+  ready === total ? <span class="note">{plural(total, 'volume')}</span> : <Badge health={health}>{ready} of {plural(total, 'volume')} ready</Badge>
+)
 
-function NamespaceDetails({ n, pods, choose }: { n: Namespace; pods: (Pod & Keyed)[]; choose: Choose }) {
+const limit = 50
+
+function NamespaceDetails({ n, pods, claims, choose }: { n: Namespace } & Pick<NamespacesProps, 'pods' | 'claims' | 'choose'>) {
   const [filter, setFilter] = useState('')
   const remote = n.places.filter((p) => p.namespace)
   const own = pods.filter((p) => p.cluster === n.cluster && p.namespace === n.name)
@@ -194,13 +199,14 @@ function NamespaceDetails({ n, pods, choose }: { n: Namespace; pods: (Pod & Keye
       {n.message && <p class="fail-text">{n.message}</p>}
       {n.strategy && <p class="note">Strategy {n.strategy}</p>}
       {remote.length > 0 && <p class="note">Remote namespaces: {remote.map((p) => `${p.namespace} in ${p.cluster}`).join(', ')}</p>}
+      {n.volumes && <Volumes n={n} claims={worstFirst(claims.filter((c) => c.cluster === n.cluster && c.namespace === n.name))} />}
       {own.length > 10 && <Filter what={`pods of ${n.name}`} text={filter} setText={setFilter} />}
       {own.length > 0 && (
         <table>
           <caption class="hidden">Pods of namespace {n.name} of {n.cluster}</caption>
           <thead><tr><th scope="col">Pod</th><th scope="col">State</th><th scope="col">Cluster</th><th scope="col">Path</th></tr></thead>
           <tbody>
-            {shown.slice(0, podLimit).map((p) => (
+            {shown.slice(0, limit).map((p) => (
               <tr key={p.key}>
                 <th scope="row">{p.name}</th>
                 <td><Badge health={p.health}>{p.state}</Badge></td>
@@ -214,7 +220,29 @@ function NamespaceDetails({ n, pods, choose }: { n: Namespace; pods: (Pod & Keye
           </tbody>
         </table>
       )}
-      {shown.length > podLimit && <p class="note">and {plural(shown.length - podLimit, 'more pod')}</p>}
+      {shown.length > limit && <p class="note">and {plural(shown.length - limit, 'more pod')}</p>}
+    </>
+  )
+}
+
+function Volumes({ n, claims }: { n: Namespace; claims: (Claim & Keyed)[] }) {
+  return (
+    <>
+      <table>
+        <caption class="hidden">Volumes of namespace {n.name} of {n.cluster}</caption>
+        <thead><tr><th scope="col">Volume</th><th scope="col">State</th><th scope="col">Data in</th><th scope="col">Size</th></tr></thead>
+        <tbody>
+          {claims.slice(0, limit).map((c) => (
+            <tr key={c.key}>
+              <th scope="row">{c.name}</th>
+              <td><Badge health={c.health}>{c.state}</Badge></td>
+              <td>{c.place || '–'}{c.node && <span class="note"> on {c.node}</span>}</td>
+              <td>{c.size ? bytes(c.size) : <span class="note">{bytes(c.requested)} requested</span>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {claims.length > limit && <p class="note">and {plural(claims.length - limit, 'more volume')}</p>}
     </>
   )
 }
