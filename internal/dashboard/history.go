@@ -37,9 +37,14 @@ func (s Series) last() *float64 {
 	return &s[len(s)-1].Value
 }
 
-// current returns the newest measurement, or nil if it was made more than TrafficAge ago.
+// Current reports whether the newest measurement is current: it was made at most TrafficAge ago.
+func (s Series) Current(now time.Time) bool {
+	return len(s) > 0 && now.Sub(time.Unix(s[len(s)-1].At, 0)) <= TrafficAge
+}
+
+// current returns the newest measurement, or nil if it is not current.
 func (s Series) current(now time.Time) *float64 {
-	if len(s) == 0 || now.Sub(time.Unix(s[len(s)-1].At, 0)) > TrafficAge {
+	if !s.Current(now) {
 		return nil
 	}
 	return s.last()

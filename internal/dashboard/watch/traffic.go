@@ -29,7 +29,7 @@ const (
 
 // traffic measures the traffic of the tunnels of a cluster.
 func (w *watcher) traffic(ctx context.Context, c *Cluster, s *store) {
-	for {
+	for last := time.Now(); ; {
 		w.mu.Lock()
 		gateways := activeGateways(s)
 		w.mu.Unlock()
@@ -38,12 +38,24 @@ func (w *watcher) traffic(ctx context.Context, c *Cluster, s *store) {
 		for i := range gateways {
 			group.Go(func() error { w.measure(ctx, c, &gateways[i]); return nil })
 		}
-		_ = group.Wait()  // measure records its errors itself
-		notify(w.changed) // a value that could not be measured becomes outdated
+		_ = group.Wait() // measure records its errors itself
+		now := time.Now()
+		w.update(func() bool { return w.outdated(c.ID, last, now) })
+		last = now
 		if !sleep(ctx, trafficEvery) {
 			return
 		}
 	}
+}
+
+// outdated reports whether traffic that a cluster has measured was current at one time, and is not at a later one.
+func (w *watcher) outdated(cluster string, last, now time.Time) bool {
+	for tunnel, history := range w.state.History {
+		if tunnel.Cluster == cluster && (history.Sent.Current(last) && !history.Sent.Current(now) || history.Received.Current(last) && !history.Received.Current(now)) {
+			return true
+		}
+	}
+	return false
 }
 
 // activeGateways returns the pods that forward the traffic of tunnels.
@@ -66,8 +78,9 @@ func (w *watcher) measure(ctx context.Context, c *Cluster, pod *corev1.Pod) {
 	if ctx.Err() != nil {
 		return
 	}
-	w.update(func() {
+	w.update(func() bool {
 		history := w.state.History[tunnel]
+		before, measured := history.Unmeasured, false
 		history.Unmeasured = ""
 		if err != nil {
 			history.Unmeasured = err.Error()
@@ -76,10 +89,12 @@ func (w *watcher) measure(ctx context.Context, c *Cluster, pod *corev1.Pod) {
 				at := counters.At.Unix()
 				history.Sent = history.Sent.With(dashboard.Point{At: at, Value: sent})
 				history.Received = history.Received.With(dashboard.Point{At: at, Value: received})
+				measured = true
 			}
 			w.counters[tunnel] = counters
 		}
 		w.state.History[tunnel] = history
+		return measured || history.Unmeasured != before
 	})
 }
 

@@ -5,10 +5,12 @@ package watch
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,7 +85,7 @@ func Run(ctx context.Context, options Options) error {
 		})
 		tasks.Go(func() {
 			if c.Informers.WaitForCacheSync(ctx) {
-				w.update(func() { s.cluster.Complete = true })
+				w.update(func() bool { s.cluster.Complete = true; return true })
 			}
 		})
 	}
@@ -128,12 +130,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// update changes the state and triggers its publication.
-func (w *watcher) update(change func()) {
+// update changes the state, and triggers its publication if change reports that something has changed: to compute all documents takes long.
+func (w *watcher) update(change func() bool) {
 	w.mu.Lock()
-	change()
+	changed := change()
 	w.mu.Unlock()
-	notify(w.changed)
+	if changed {
+		notify(w.changed)
+	}
 }
 
 // follow puts the objects of a cluster into its store, as they change.
@@ -152,7 +156,7 @@ func (w *watcher) follow(ctx context.Context, c *Cluster, s *store) error {
 					object = unknown.Obj
 				}
 				if o, is := object.(client.Object); is {
-					w.update(func() { kind.remove(client.ObjectKeyFromObject(o)) })
+					w.update(func() bool { kind.remove(client.ObjectKeyFromObject(o)); return true })
 					notify(w.suspect)
 				}
 			},
@@ -170,7 +174,7 @@ func (w *watcher) put(kind kind, before, after any) {
 	if !is {
 		return
 	}
-	w.update(func() { kind.put(object) })
+	w.update(func() bool { kind.put(object); return true })
 	if old, _ := before.(client.Object); significant(old, object) {
 		notify(w.suspect)
 	}
@@ -235,7 +239,7 @@ func (w *watcher) probe(ctx context.Context, c *Cluster, s *store) {
 			failure = fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.Server, err)
 		}
 		if ctx.Err() == nil && failure != s.cluster.Failure { // only this function writes it
-			w.update(func() { s.cluster.Failure = failure })
+			w.update(func() bool { s.cluster.Failure = failure; return true })
 			notify(w.suspect)
 		}
 		if !sleep(ctx, probeEvery) {
@@ -254,7 +258,11 @@ func (w *watcher) usage(ctx context.Context, c *Cluster, s *store) {
 			used = nil
 		}
 		if ctx.Err() == nil {
-			w.update(func() { s.cluster.Usage = used })
+			w.update(func() bool {
+				changed := !equality.Semantic.DeepEqual(s.cluster.Usage, used)
+				s.cluster.Usage = used
+				return changed
+			})
 		}
 		if !sleep(ctx, usageEvery) {
 			return
@@ -270,7 +278,11 @@ func (w *watcher) diagnoses(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.update(func() { w.state.Findings, w.state.Diagnosed = findings, true })
+		w.update(func() bool {
+			changed := !w.state.Diagnosed || !reflect.DeepEqual(w.state.Findings, findings)
+			w.state.Findings, w.state.Diagnosed = findings, true
+			return changed
+		})
 		if !sleep(ctx, max(diagnosisPause, effort*time.Since(began))) {
 			return
 		}

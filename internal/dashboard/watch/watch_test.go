@@ -39,10 +39,14 @@ type world struct {
 
 	mu        sync.Mutex
 	published dashboard.Documents
+	// publications counts how often documents were computed.
+	publications int
 	// silent, if set, is returned as an error instead of the API server's response. metrics holds the metrics of each gateway. diagnoses counts the diagnoses.
 	silent    error
 	metrics   string
 	diagnoses int
+	// steady means that each diagnosis has the same findings. Otherwise each one has a finding of its own.
+	steady bool
 	// usage holds the measured cores of node milan; without it, the cluster has no metrics API.
 	usage string
 	// read has the namespace of each pod whose metrics were read.
@@ -78,10 +82,15 @@ func run(t *testing.T, test func(w *world)) {
 				Diagnose: func(context.Context) []doctor.Finding {
 					return locked(w, func() []doctor.Finding {
 						w.diagnoses++
+						if w.steady {
+							return []doctor.Finding{{Cluster: "rome", Evidence: "the same"}}
+						}
 						return []doctor.Finding{{Cluster: "rome", Evidence: fmt.Sprint("diagnosis ", w.diagnoses)}}
 					})
 				},
-				Publish: func(documents dashboard.Documents) { locked(w, func() bool { w.published = documents; return true }) },
+				Publish: func(documents dashboard.Documents) {
+					locked(w, func() bool { w.published = documents; w.publications++; return true })
+				},
 			})
 		}()
 		synctest.Wait()
@@ -383,6 +392,29 @@ func TestUsageIsMeasured(t *testing.T) {
 			if got := w.document("node/rome/milan"); got == "" || !strings.Contains(got, row.want) || row.want == "" && strings.Contains(got, `"used"`) {
 				t.Errorf("with %q cores measured, the node is %s", row.cores, got)
 			}
+		}
+	})
+}
+
+// TestNothingIsComputedWithoutAChange: while use, traffic and findings are read again and again and stay the same, no documents are computed.
+func TestNothingIsComputedWithoutAChange(t *testing.T) {
+	run(t, func(w *world) {
+		locked(w, func() bool { w.usage, w.steady = "1", true; return true })
+		w.add(milan(), connection(networkingv1beta1.Connected, "1ms", 1), gateway("health"))
+		w.wait(2 * usageEvery)
+		count := func() int { return locked(w, func() int { return w.publications }) }
+		began, diagnoses := count(), locked(w, func() int { return w.diagnoses })
+		w.wait(diagnosisEvery + time.Minute)
+		if again := locked(w, func() int { return w.diagnoses }); again == diagnoses {
+			t.Error("no diagnosis ran")
+		}
+		if got := count() - began; got != 0 {
+			t.Errorf("documents were computed %d times although nothing changed", got)
+		}
+		locked(w, func() bool { w.usage = "2"; return true })
+		w.wait(usageEvery)
+		if got := count() - began; got != 1 {
+			t.Errorf("documents were computed %d times after a change of a figure of use, want once", got)
 		}
 	})
 }
