@@ -13,6 +13,14 @@
     const node = walker.currentNode, parent = node.parentElement, text = node.data.trim()
     if (!text || parent.closest('.hidden, .skip, script, noscript, option') || !parent.checkVisibility()) continue
     range.selectNodeContents(node)
+    if (parent.closest('.badge, button, thead')) {
+      for (const { 0: word, index } of node.data.matchAll(/\S+/g)) {
+        range.setStart(node, index)
+        range.setEnd(node, index + word.length)
+        if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) faults.push(`the word ${quote(word)} is broken`)
+      }
+      range.selectNodeContents(node)
+    }
     for (const { left, right, top, bottom } of range.getClientRects()) if (right > left) boxes.push({ node, parent, text, left, right, top, bottom })
   }
   boxes.sort((a, b) => a.top - b.top)

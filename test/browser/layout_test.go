@@ -20,7 +20,7 @@ var pictures = flag.String("pictures", "", "folder for pictures of the dashboard
 var layoutFaults string
 
 // TestLayout: at each width and in both themes, of two clusters without a problem and of six with many, no text overlaps another one or a line of
-// the graph, none leaves the box that it is in or is cut off, and nothing makes the page or a part of it scroll sideways. The details are closed
+// the graph, none leaves the box that it is in or is cut off, no word of a state, a button or a heading is broken, and nothing makes the page or a part of it scroll sideways. The details are closed
 // first, and open then.
 func TestLayout(t *testing.T) {
 	for name, world := range map[string]struct {
@@ -90,6 +90,7 @@ func TestLayoutFaultsAreFound(t *testing.T) {
 	for code, want := range map[string]string{
 		`document.querySelector('#findings .list').style.marginTop = '-2rem'`:                                       "overlaps",
 		`document.querySelector('#peerings .note').style.cssText = 'position: absolute; left: 1270px; width: 99px'`: "leaves",
+		`document.querySelector('#nodes .badge').style.width = '3rem'`:                                              "is broken",
 		`document.querySelector('#nodes').style.width = '1400px'`:                                                   "scrolls sideways",
 		`document.querySelector('#findings .list').style.cssText = 'height: 60px; overflow: hidden'`:                "is cut off",
 		`((t, l) => { t.setAttribute('x', (+l.x1.baseVal.value + l.x2.baseVal.value) / 2); t.setAttribute('y', (l.y1.baseVal.value + l.y2.baseVal.value) / 2) })(

@@ -130,7 +130,7 @@ export function Nodes({ nodes, reading }: { nodes: (VirtualNode & Keyed)[]; read
                 {resources.every((r) => r.used === undefined) && ' What they use is shown if cluster ' + n.cluster + ' has a metrics server.'}
                 {resources.some((r) => !r.known) && ' “Left” is the rest of the grant. Give the provider’s kubeconfig to see what it really has free.'}
               </p>
-              <ul class="cells">{resources.slice(2).map((r) => <li key={r.name}><Amounts r={r} /></li>)}</ul>
+              {resources.length > 2 && <ul class="cells">{resources.slice(2).map((r) => <li key={r.name}><Amounts r={r} /></li>)}</ul>}
             </>
           )} />
         )
