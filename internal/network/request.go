@@ -46,7 +46,7 @@ func ChoosesViews(c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network
 	for i := range own {
 		known[own[i].Labels[ipamv1alpha1.LabelNetworkType]] = true
 	}
-	return Negotiated(c) || ReportedByPeer(c) && !(known[ipamv1alpha1.NetworkTypePod] && known[ipamv1alpha1.NetworkTypeService])
+	return Negotiated(c) || ReportedByPeer(c) && (!known[ipamv1alpha1.NetworkTypePod] || !known[ipamv1alpha1.NetworkTypeService])
 }
 
 // AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. An existing gateway decides: server means that
