@@ -28,8 +28,9 @@ const (
 	writerClaim = "data-writer-0"
 )
 
-// maxAway is how long a live move may keep the pod away, in addition to the pod's own stop and start, on the reference machine of the budgets.
-const maxAway = 5 * time.Second
+// maxAway is the part of a live move for which there may be no pod. The time itself depends on the machine and on what else it does: docs/performance.md has it for
+// the reference machine.
+const maxAway = 1. / 3
 
 // appendLines appends numbered lines to a file, and prints each line once it is on the disk. A new pod continues where the previous one ended. It first prints
 // how many lines it has found.
@@ -100,11 +101,7 @@ func liveMove(s *story.Story) {
 		}
 		end(s)
 	})
-	limit := s.Scaled(maxAway)
-	fmt.Printf("             a move may keep the pod away for %v on this machine, and for %v on the reference machine\n", limit, maxAway)
-	var aways []time.Duration
-	// If the pod was away for too long, it moves there and back once more. The busy machine may delay one of four moves.
-	for n := 0; n < 2 || n < 4 && slices.Max(aways) > limit; n++ {
+	for n := range 2 {
 		target := []string{"milan", rome.Worker(2)}[n%2]
 		s.Step("it moves to "+target+" while the pod writes", func() {
 			lines, stop := s.LogStream(rome, moved, writerPod)
@@ -131,8 +128,8 @@ func liveMove(s *story.Story) {
 			s.PodReady(rome, moved, writerPod, 2*start)
 			away, err := pods.away(n + 1)
 			s.Must(err)
-			if aways = append(aways, away); away > limit {
-				fmt.Printf("             there was no pod for %v:\n%s", away, said)
+			if away.Seconds() > maxAway*took.Seconds() {
+				s.Errorf("there was no pod for %v of the %v of the move, want at most a third:\n%s", away, took, said)
 			}
 			found := -1
 			s.Follow(rome, moved, writerPod, start, func(line string) bool {
@@ -146,9 +143,6 @@ func liveMove(s *story.Story) {
 			s.Logf("the move took %.1f s; for %.1f s of them there was no pod; %d lines were acknowledged and %d found", took.Seconds(), away.Seconds(), most, found)
 		})
 		s.Step("each line is there, the pod runs there, and nothing is left", func() { complete(s, target, last) })
-	}
-	if slices.Sort(aways); aways[len(aways)/2] > limit {
-		s.Errorf("there was no pod for %v, want at most %v, but for one of four moves", aways, limit)
 	}
 	s.Step("the end", func() {
 		s.Must(rome.Delete(s.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: moved, Name: writer}}))

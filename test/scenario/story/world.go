@@ -185,11 +185,6 @@ func (w *World) end(t *testing.T) {
 	}
 }
 
-// Scaled returns a limit that was measured on the reference machine of the budgets, multiplied by the slowness of this machine.
-func (w *World) Scaled(limit time.Duration) time.Duration {
-	return time.Duration(float64(limit) * w.slowness).Round(100 * time.Millisecond)
-}
-
 // ready installs Liqo in all clusters and peers rome with the others, where this is not done yet.
 func (w *World) ready(s *Story) {
 	installed, err := w.Installed(s.Context(), w.Rome)
