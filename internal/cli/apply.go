@@ -23,8 +23,8 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-// apply carries out the installation and waits until it works. It rolls back a failed installation.
-func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *prepared) error {
+// runApply carries out the installation and waits until it works. It rolls back a failed installation.
+func runApply(ctx context.Context, a *app, c *cluster, o *installOptions, ready *prepared) error {
 	step := c.Start("Installing")
 	defer step.End()
 	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
@@ -32,7 +32,7 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 		return err
 	}
 	if o.dryRun {
-		return c.dryRun(ctx, step, release, ready)
+		return dryRunChart(ctx, c, step, release, ready)
 	}
 	a.journal.rollsBack()
 	undo := &installRun{cluster: c, release: release}
@@ -69,8 +69,8 @@ func (a *app) apply(ctx context.Context, c *cluster, o *installOptions, ready *p
 	return fmt.Errorf("%w\nThe installation was rolled back", err)
 }
 
-// dryRun lets the API server validate the objects of the chart. This is only possible if the custom resource definitions are installed already.
-func (c *cluster) dryRun(ctx context.Context, step *console.Step, release *installer.Release, ready *prepared) error {
+// dryRunChart lets the API server validate the objects of the chart. This is only possible if the custom resource definitions are installed already.
+func dryRunChart(ctx context.Context, c *cluster, step *console.Step, release *installer.Release, ready *prepared) error {
 	defined, err := installer.Definitions(ctx, c)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (u *installRun) lostFirst(ctx context.Context, err error) error {
 
 // acquire takes the lock. It fails if the installation has changed since it was prepared.
 func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
-	held, lock, err := installer.Acquire(ctx, u.quietly(), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
+	held, lock, err := installer.Acquire(ctx, withoutJournal(u.cluster), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still running", holder)
 	})
 	if err != nil {
@@ -164,9 +164,9 @@ func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *pre
 	return held, nil
 }
 
-// quietly returns the client without the journal. It is for the Lease of the lock, which is temporary and must not appear among the changes of the
+// withoutJournal returns the client without the journal. It is for the Lease of the lock, which is temporary and must not appear among the changes of the
 // command.
-func (c *cluster) quietly() client.Client {
+func withoutJournal(c *cluster) client.Client {
 	if noted, ok := c.WithWatch.(*journaled); ok {
 		return noted.WithWatch
 	}
@@ -214,7 +214,7 @@ func (u *installRun) applyAll(ctx context.Context, step *console.Step, ready *pr
 	for _, ignored := range u.applied.Ignored {
 		u.Warn("No effect: %s", ignored)
 	}
-	return u.rolledOut(ctx, step, u.applied.Workloads)
+	return rolledOut(ctx, u.cluster, step, u.applied.Workloads)
 }
 
 // labelPodSecurity is the namespace label with the Pod Security level that its pods must meet. The network agents need "privileged",

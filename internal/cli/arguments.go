@@ -36,7 +36,7 @@ func required(command *cobra.Command, names ...string) {
 }
 
 // printObject writes the manifest of an object to the output stream.
-func (c *cluster) printObject(object client.Object, format string) error {
+func printObject(c *cluster, object client.Object, format string) error {
 	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	if err != nil {
 		return err

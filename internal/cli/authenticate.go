@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) authenticateCommand() *cobra.Command {
+func authenticateCommand(a *app) *cobra.Command {
 	var auth authFlags
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -42,7 +42,7 @@ func (a *app) authenticateCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) unauthenticateCommand() *cobra.Command {
+func unauthenticateCommand(a *app) *cobra.Command {
 	var timeout time.Duration
 	var wait bool
 	command := &cobra.Command{
@@ -68,11 +68,11 @@ func (a *app) unauthenticateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+		namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
 		if err != nil {
 			return err
 		}
-		if err := p.local.checkUnpeer(ctx, p.remote.id, namespace); err != nil {
+		if err := checkUnpeer(ctx, p.local, p.remote.id, namespace); err != nil {
 			return err
 		}
 		if err := p.halfDone(p.unauthenticate(ctx, wait)); err != nil {

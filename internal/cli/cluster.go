@@ -242,7 +242,7 @@ func (c *cluster) requireInstallation(ctx context.Context) error {
 		}
 		return c.error(fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err))
 	}
-	if err := c.servesKinds(); err != nil {
+	if err := servesKinds(c); err != nil {
 		return c.error(err)
 	}
 	c.id, c.version = id, deployment.Labels[labelVersion]
@@ -259,7 +259,7 @@ var ownKinds = []schema.GroupVersionKind{
 }
 
 // servesKinds fails if custom resource definitions are missing. Without this check, commands could treat a missing kind as a kind without objects.
-func (c *cluster) servesKinds() error {
+func servesKinds(c *cluster) error {
 	var missing []string
 	for _, kind := range ownKinds {
 		if _, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {

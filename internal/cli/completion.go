@@ -42,7 +42,7 @@ func (a *app) names(kinds ...objectKind) completionFunc {
 	return a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
 		var out []string
 		for _, kind := range kinds {
-			objects, err := c.all(ctx, kind, *a.kubeconfig.Namespace)
+			objects, err := listKind(ctx, c, kind, *a.kubeconfig.Namespace)
 			if err != nil {
 				return nil, err
 			}

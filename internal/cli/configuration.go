@@ -90,7 +90,7 @@ func parseCIDRs(flag string, texts []string) error {
 	return nil
 }
 
-func (a *app) createConfigurationCommand() *cobra.Command {
+func createConfigurationCommand(a *app) *cobra.Command {
 	var peer string
 	var remote networkingv1beta1.CIDRs
 	var output outputFlag
@@ -111,14 +111,14 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 		return cmp.Or(output.validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External))
 	}, func(ctx context.Context, local *cluster, _ []string) error {
 		if output.format != "" {
-			return local.printObject(configuration(api.TenantNamespace(peer), peer, peer, remote), output.format)
+			return printObject(local, configuration(api.TenantNamespace(peer), peer, peer, remote), output.format)
 		}
-		namespace, err := local.ensureTenantNamespace(ctx, peer)
+		namespace, err := ensureTenantNamespace(ctx, local, peer)
 		if err != nil {
 			return err
 		}
 		object := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-		if err := local.created(ctx, object, func() {
+		if err := createOrUpdate(ctx, local, object, func() {
 			setLabel(object, api.LabelRemoteClusterID, peer)
 			object.Spec.Remote.CIDR = remote
 		}); err != nil || !wait {
@@ -138,8 +138,8 @@ func (a *app) createConfigurationCommand() *cobra.Command {
 	return command
 }
 
-// created creates the object or updates it to what the user wants, and reports which of the two it did.
-func (c *cluster) created(ctx context.Context, object client.Object, fill func()) error {
+// createOrUpdate creates the object or updates it to what the user wants, and reports which of the two it did.
+func createOrUpdate(ctx context.Context, c *cluster, object client.Object, fill func()) error {
 	existed := false
 	changed, err := c.ensure(ctx, object, func() error {
 		existed = object.GetResourceVersion() != ""
@@ -168,7 +168,7 @@ func nameOr(args []string, usual string) string {
 	return usual
 }
 
-func (a *app) generateConfigurationCommand() *cobra.Command {
+func generateConfigurationCommand(a *app) *cobra.Command {
 	var namespace string
 	var timeout time.Duration
 	var output outputFlag
@@ -183,11 +183,11 @@ func (a *app) generateConfigurationCommand() *cobra.Command {
 			%[1]s generate configuration > rome.yaml`),
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
-			own, err := local.cidrs(ctx)
+			own, err := ownCIDRs(ctx, local)
 			if err != nil {
 				return err
 			}
-			return local.printObject(configuration(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, own), output.format)
+			return printObject(local, configuration(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, own), output.format)
 		}),
 	}
 	addGenerateFlags(command.Flags(), &output, &namespace, &timeout)

@@ -121,7 +121,7 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 		return out
 	}
 	out.gateway = e.gateways.describe()
-	out.trouble = e.gatewayTrouble(e.namespace, &e.gateways)
+	out.trouble = gatewayTrouble(e.cluster, e.namespace, &e.gateways)
 	if connection := e.connection(); e.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil {
 		out.connection = orDefault(connection.Status.Value, "without a status")
 	}
@@ -129,7 +129,7 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 		out.key = own.Data[networkingv1beta1.SecretPublicKey]
 	}
 	var keys networkingv1beta1.PublicKeyList
-	if other.listOfPeer(ctx, &keys, other.namespace, other.peer) == nil {
+	if listOfPeer(ctx, other.cluster, &keys, other.namespace, other.peer) == nil {
 		if stored := network.PublicKeyInUse(keys.Items, other.namespace, other.peer); stored != nil {
 			out.stored, out.storedBy = stored.Spec.PublicKey, stored.Name
 		}
@@ -138,7 +138,7 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 }
 
 // gatewayTrouble says why the pods of a gateway are not running. It is empty if the pods show no reason.
-func (c *cluster) gatewayTrouble(namespace string, gateway *gateways) string {
+func gatewayTrouble(c *cluster, namespace string, gateway *gateways) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList

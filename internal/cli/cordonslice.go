@@ -32,7 +32,7 @@ var (
 	}
 )
 
-func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
+func sliceCommand(a *app, of sliceVerb) *cobra.Command {
 	var consumer string
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -47,7 +47,7 @@ func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			slice, err := local.copyOf(cmd.Context(), consumer, args[0])
+			slice, err := copyOfSlice(cmd.Context(), local, consumer, args[0])
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return local.cordonSlice(ctx, slice, consumer, of)
+			return setCordon(ctx, local, slice, consumer, of)
 		},
 	}
 	command.ValidArgsFunction = a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
@@ -83,9 +83,9 @@ func (a *app) sliceCommand(of sliceVerb) *cobra.Command {
 	return command
 }
 
-// copyOf returns the copy of a consumer's ResourceSlice in this cluster.
-func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1beta1.ResourceSlice, error) {
-	namespace, err := c.requireTenantNamespace(ctx, consumer)
+// copyOfSlice returns the copy of a consumer's ResourceSlice in this cluster.
+func copyOfSlice(ctx context.Context, c *cluster, consumer, name string) (*authv1beta1.ResourceSlice, error) {
+	namespace, err := requireTenantNamespace(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +110,10 @@ func (c *cluster) copyOf(ctx context.Context, consumer, name string) (*authv1bet
 		consumer, name, namespace, orDefault(strings.Join(known, ", "), "none")), name, known)
 }
 
-func (c *cluster) cordonSlice(ctx context.Context, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
+func setCordon(ctx context.Context, c *cluster, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
 	step := c.Start("Waiting until ResourceSlice %s is %sed", slice.Name, of.verb)
 	defer step.End()
-	tenant, err := c.tenantOf(ctx, consumer)
+	tenant, err := tenantOf(ctx, c, consumer)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (c *cluster) cordonSlice(ctx context.Context, slice *authv1beta1.ResourceSl
 	if err := c.Patch(ctx, slice, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("annotating %s: %w", c.name(slice), err)
 	}
-	if err := c.inEffect(ctx, step, tenant, func(s *authv1beta1.ResourceSlice) bool { return s.Name == slice.Name }); err != nil {
+	if err := awaitQuotas(ctx, c, step, tenant, func(s *authv1beta1.ResourceSlice) bool { return s.Name == slice.Name }); err != nil {
 		return err
 	}
 	step.Done("ResourceSlice %s %sed", slice.Name, of.verb)

@@ -34,7 +34,7 @@ type virtualNodeOptions struct {
 	output                          outputFlag
 }
 
-func (a *app) createVirtualNodeCommand() *cobra.Command {
+func createVirtualNodeCommand(a *app) *cobra.Command {
 	var o virtualNodeOptions
 	var command *cobra.Command
 	command = &cobra.Command{
@@ -66,7 +66,7 @@ func (a *app) createVirtualNodeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return local.createVirtualNode(ctx, args[0], &o, amounts)
+			return createVirtualNode(ctx, local, args[0], &o, amounts)
 		}),
 	}
 	flags := command.Flags()
@@ -126,14 +126,14 @@ func (o *virtualNodeOptions) validate() error {
 	return nil
 }
 
-func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtualNodeOptions, amounts corev1.ResourceList) error {
-	namespace, err := c.requireTenantNamespace(ctx, o.provider)
+func createVirtualNode(ctx context.Context, c *cluster, name string, o *virtualNodeOptions, amounts corev1.ResourceList) error {
+	namespace, err := requireTenantNamespace(ctx, c, o.provider)
 	if err != nil {
 		return err
 	}
 	fill := func(node *offloadingv1beta1.VirtualNode) { o.fill(node, amounts) }
 	if o.slice != "" {
-		slice, secret, err := c.granted(ctx, namespace, o.slice)
+		slice, secret, err := grantedSlice(ctx, c, namespace, o.slice)
 		if err != nil {
 			return err
 		}
@@ -141,27 +141,27 @@ func (c *cluster) createVirtualNode(ctx context.Context, name string, o *virtual
 			o.fill(node, nil)
 			offload.Fill(node, slice, secret)
 		}
-	} else if err := c.offloads(ctx, namespace, o.secret); err != nil {
+	} else if err := checkKubeconfigSecret(ctx, c, namespace, o.secret); err != nil {
 		return fmt.Errorf("--kubeconfig-secret-name %s: %w", o.secret, err)
 	}
 	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if o.output.format != "" {
 		fill(node)
-		return c.printObject(node, o.output.format)
+		return printObject(c, node, o.output.format)
 	}
 	if o.createNode {
-		if err := c.checkNodeName(ctx, name, o.provider, "give the VirtualNode another name, or --create-node=false"); err != nil {
+		if err := checkNodeName(ctx, c, name, o.provider, "give the VirtualNode another name, or --create-node=false"); err != nil {
 			return err
 		}
 	}
-	if err := c.created(ctx, node, func() { fill(node) }); err != nil {
+	if err := createOrUpdate(ctx, c, node, func() { fill(node) }); err != nil {
 		return err
 	}
-	return c.nodeReady(ctx, namespace, name)
+	return nodeReady(ctx, c, namespace, name)
 }
 
-// offloads fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It reads only the Secret, and does not contact the provider.
-func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
+// checkKubeconfigSecret fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It reads only the Secret, and does not contact the provider.
+func checkKubeconfigSecret(ctx context.Context, c *cluster, namespace, name string) error {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
 		return fmt.Errorf("there is no Secret %s in namespace %s: give one with the kubeconfig of a ResourceSlice, %s%sNAME "+
@@ -178,8 +178,8 @@ func (c *cluster) offloads(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// granted returns a ResourceSlice that the provider accepted, and the name of the Secret with the kubeconfig for it.
-func (c *cluster) granted(ctx context.Context, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
+// grantedSlice returns a ResourceSlice that the provider accepted, and the name of the Secret with the kubeconfig for it.
+func grantedSlice(ctx context.Context, c *cluster, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
 	slice := &authv1beta1.ResourceSlice{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, slice); apierrors.IsNotFound(err) {
 		return nil, "", fmt.Errorf("there is no ResourceSlice %s in namespace %s: create it with liqoctl create resourceslice", name, namespace)

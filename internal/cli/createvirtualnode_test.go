@@ -31,11 +31,11 @@ func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
 	refused := func(name, want string) {
 		t.Helper()
-		if err := c.offloads(t.Context(), "tenant-of-milan", name); err == nil || !strings.Contains(cured(err).Error(), want) {
+		if err := checkKubeconfigSecret(t.Context(), c, "tenant-of-milan", name); err == nil || !strings.Contains(cured(err).Error(), want) {
 			t.Errorf("Secret %s: %v, want %q", name, err, want)
 		}
 	}
-	if err := c.offloads(t.Context(), "tenant-of-milan", "kubeconfig-x"); err != nil {
+	if err := checkKubeconfigSecret(t.Context(), c, "tenant-of-milan", "kubeconfig-x"); err != nil {
 		t.Error(err)
 	}
 	refused("kubeconfig-y", "there is no Secret kubeconfig-y in namespace tenant-of-milan: give one with the kubeconfig of a ResourceSlice, kubeconfig-resourceslice-NAME")
@@ -69,7 +69,7 @@ func TestDoctorNamesUnreadableObjects(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
 	c.namespace = "liqo"
 	mayNotGet(c)
-	unread := strings.Join(c.doctorFacts(t.Context(), false).Unread, "\n")
+	unread := strings.Join(doctorFacts(t.Context(), c, false).Unread, "\n")
 	for _, want := range []string{
 		"Lease kube-node-lease/milan can not be read: ",
 		"The address ranges can not be read: reading ConfigMap liqo-network-configmap in namespace liqo: ",

@@ -31,7 +31,7 @@ const (
 	diagnosisTimeout = time.Minute
 )
 
-func (a *app) dashboardCommand() *cobra.Command {
+func dashboardCommand(a *app) *cobra.Command {
 	var remotes []string
 	var port uint16
 	command := &cobra.Command{
@@ -55,14 +55,14 @@ func (a *app) dashboardCommand() *cobra.Command {
 	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
 	flags.Uint16Var(&port, "port", 0, "Port of the page on this machine (0: any free one)")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.dashboard(cmd.Context(), remotes, port)
+		return runDashboard(cmd.Context(), a, remotes, port)
 	}
 	return command
 }
 
-// dashboard serves the page until the context ends.
-func (a *app) dashboard(ctx context.Context, remotes []string, port uint16) error {
-	all, err := a.localAndRemotes(ctx, remotes, func(err error) bool {
+// runDashboard serves the page until the context ends.
+func runDashboard(ctx context.Context, a *app, remotes []string, port uint16) error {
+	all, err := localAndRemotes(ctx, a, remotes, func(err error) bool {
 		if unreachable(err) {
 			a.console().Warn("%v: the page shows what the other clusters report about it", err)
 		}
@@ -75,14 +75,14 @@ func (a *app) dashboard(ctx context.Context, remotes []string, port uint16) erro
 	options := watch.Options{Publish: feed.Publish}
 	probes := make([]func(context.Context) error, len(all))
 	for i, c := range all {
-		watched, err := c.watched()
+		watched, err := watchedCluster(c)
 		if err != nil {
 			return c.error(err)
 		}
 		options.Clusters = append(options.Clusters, *watched)
 		probes[i] = watched.Probe
 	}
-	options.Diagnose = func(ctx context.Context) []doctor.Finding { return a.diagnoseAll(ctx, all, probes) }
+	options.Diagnose = func(ctx context.Context) []doctor.Finding { return diagnoseAll(ctx, a, all, probes) }
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 	if err != nil {
 		return fmt.Errorf("listening for browsers: %w: --port chooses another port", err)
@@ -106,8 +106,8 @@ func (a *app) dashboard(ctx context.Context, remotes []string, port uint16) erro
 	return group.Wait()
 }
 
-// watched returns the cluster in the form that the watcher of the dashboard uses.
-func (c *cluster) watched() (*watch.Cluster, error) {
+// watchedCluster returns the cluster in the form that the watcher of the dashboard uses.
+func watchedCluster(c *cluster) (*watch.Cluster, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", c.config.Host, err)
@@ -160,7 +160,7 @@ const maxMetrics = 8 << 20
 
 // diagnoseAll returns the findings about each cluster that responds, and those of a comparison between the first cluster and each other one. A
 // cluster that does not respond adds one finding.
-func (a *app) diagnoseAll(ctx context.Context, all []*cluster, probes []func(context.Context) error) []doctor.Finding {
+func diagnoseAll(ctx context.Context, a *app, all []*cluster, probes []func(context.Context) error) []doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	facts, silent := make([]*doctor.Cluster, len(all)), make([]error, len(all))
@@ -170,8 +170,8 @@ func (a *app) diagnoseAll(ctx context.Context, all []*cluster, probes []func(con
 			bounded, cancel := context.WithTimeout(ctx, accessTimeout)
 			defer cancel()
 			if silent[i] = probes[i](bounded); silent[i] == nil {
-				facts[i] = c.doctorFacts(ctx, true)
-				a.lookUp(ctx, facts[i].Names)
+				facts[i] = doctorFacts(ctx, c, true)
+				lookUpHosts(ctx, a, facts[i].Names)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-func (a *app) deleteCommand() *cobra.Command {
+func deleteCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "delete",
 		Short: "Delete individual resources",
@@ -24,11 +24,11 @@ func (a *app) deleteCommand() *cobra.Command {
 		Example: example(`
 			# End the tunnel to milan
 			%[1]s delete gatewayclient milan`),
-	}, a.deleteObjectCommand(kindConfiguration), a.deleteObjectCommand(kindServer), a.deleteObjectCommand(kindClient), a.deleteObjectCommand(kindPublicKey),
-		a.deleteObjectCommand(kindVirtualNode), a.deleteObjectCommand(kindSlice), a.deletePeeringUserCommand())
+	}, deleteObjectCommand(a, kindConfiguration), deleteObjectCommand(a, kindServer), deleteObjectCommand(a, kindClient), deleteObjectCommand(a, kindPublicKey),
+		deleteObjectCommand(a, kindVirtualNode), deleteObjectCommand(a, kindSlice), deletePeeringUserCommand(a))
 }
 
-func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
+func deleteObjectCommand(a *app, kind objectKind) *cobra.Command {
 	var wait, ignore bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -43,9 +43,9 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			object, err := local.find(ctx, kind, within, args[0])
+			object, err := findObject(ctx, local, kind, within, args[0])
 			if err != nil {
-				return local.mayBeGone(ignore, err)
+				return mayBeGone(local, ignore, err)
 			}
 			provider, labels := "", object.GetLabels()
 			switch node := object.(type) {
@@ -58,11 +58,11 @@ func (a *app) deleteObjectCommand(kind objectKind) *cobra.Command {
 				}
 			}
 			if provider != "" { // the deletion drains the virtual node as an unpeer does, so the same check applies
-				if err := local.checkUnpeer(ctx, provider, object.GetNamespace()); err != nil {
+				if err := checkUnpeer(ctx, local, provider, object.GetNamespace()); err != nil {
 					return err
 				}
 				node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
-				if err := local.giveUp(ctx, node); err != nil { // the VirtualNode of a ResourceSlice has the name of the ResourceSlice
+				if err := giveUp(ctx, local, node); err != nil { // the VirtualNode of a ResourceSlice has the name of the ResourceSlice
 					return err
 				}
 			}
@@ -91,7 +91,7 @@ func addIgnoreNotFound(flags *pflag.FlagSet, ignore *bool) {
 }
 
 // mayBeGone returns nil for a missing object if the user passed --ignore-not-found. Otherwise it adds a hint to the error.
-func (c *cluster) mayBeGone(ignore bool, err error) error {
+func mayBeGone(c *cluster, ignore bool, err error) error {
 	none := (*noneError)(nil)
 	switch {
 	case !errors.As(err, &none):

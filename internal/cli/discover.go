@@ -27,7 +27,7 @@ type discoverOptions struct {
 	output  outputFlag
 }
 
-func (a *app) discoverCommand() *cobra.Command {
+func discoverCommand(a *app) *cobra.Command {
 	var o discoverOptions
 	command := &cobra.Command{
 		Use:   "discover DOMAIN",
@@ -58,15 +58,15 @@ func (a *app) discoverCommand() *cobra.Command {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
 		if strings.TrimSuffix(strings.ToLower(args[0]), ".") == discovery.LocalDomain {
-			return a.discoverHere(ctx, &o)
+			return discoverHere(ctx, a, &o)
 		}
-		return a.discover(ctx, args[0], &o)
+		return discoverDomain(ctx, a, args[0], &o)
 	}
 	return command
 }
 
-// discover prints the clusters of a domain.
-func (a *app) discover(ctx context.Context, domain string, o *discoverOptions) error {
+// discoverDomain prints the clusters of a domain.
+func discoverDomain(ctx context.Context, a *app, domain string, o *discoverOptions) error {
 	servers := []string{query.ServerAddress(o.server)}
 	if o.server == "" {
 		var err error
@@ -81,14 +81,14 @@ func (a *app) discover(ctx context.Context, domain string, o *discoverOptions) e
 	for _, problem := range found.Problems {
 		a.console().Warn("%v", problem)
 	}
-	return a.printClusters(found.Clusters, domain, o)
+	return printClusters(a, found.Clusters, domain, o)
 }
 
 // localWait is the timeout for answers from the hosts of the local networks.
 const localWait = 3 * time.Second
 
 // discoverHere prints the clusters of the local networks of this machine.
-func (a *app) discoverHere(ctx context.Context, o *discoverOptions) error {
+func discoverHere(ctx context.Context, a *app, o *discoverOptions) error {
 	if o.server != "" {
 		return fmt.Errorf("--server %s cannot be used with the domain %s: multicast DNS has no server", o.server, discovery.LocalDomain)
 	}
@@ -99,11 +99,11 @@ func (a *app) discoverHere(ctx context.Context, o *discoverOptions) error {
 	for _, problem := range problems {
 		a.console().Warn("%v", problem)
 	}
-	return a.printClusters(clusters, "the local networks of this machine", o)
+	return printClusters(a, clusters, "the local networks of this machine", o)
 }
 
 // printClusters prints discovered clusters as a table, or in the format of the flag.
-func (a *app) printClusters(clusters []discovery.Cluster, where string, o *discoverOptions) error {
+func printClusters(a *app, clusters []discovery.Cluster, where string, o *discoverOptions) error {
 	if o.output.format != "" {
 		return write(a.console().Out(), append([]discovery.Cluster{}, clusters...), o.output.format)
 	}
@@ -125,7 +125,7 @@ func (a *app) printClusters(clusters []discovery.Cluster, where string, o *disco
 	return nil
 }
 
-func (a *app) generateDNSRecordsCommand() *cobra.Command {
+func generateDNSRecordsCommand(a *app) *cobra.Command {
 	var ttl, timeout time.Duration
 	var address string
 	command := &cobra.Command{
@@ -156,7 +156,7 @@ func (a *app) generateDNSRecordsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return local.printRecords(ctx, args[0], address, ttl)
+			return printRecords(ctx, local, args[0], address, ttl)
 		},
 	}
 	flags := command.Flags()
@@ -167,10 +167,10 @@ func (a *app) generateDNSRecordsCommand() *cobra.Command {
 }
 
 // printRecords prints the records that announce the cluster in a domain.
-func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl time.Duration) error {
+func printRecords(ctx context.Context, c *cluster, domain, address string, ttl time.Duration) error {
 	if address == "" {
 		var err error
-		if address, err = c.enrollmentURL(ctx, false); err != nil {
+		if address, err = enrollmentURL(ctx, c, false); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,7 @@ func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl 
 		return err
 	}
 	advertisement.TTL = uint32(ttl / time.Second) //nolint:gosec // at most an hour
-	if advertisement.Fingerprint, err = c.enrollmentFingerprint(ctx); err != nil {
+	if advertisement.Fingerprint, err = enrollmentFingerprint(ctx, c); err != nil {
 		return err
 	}
 	_, err = fmt.Fprint(c.Out(), discovery.ZoneText(advertisement.Records(domain)))
@@ -187,7 +187,7 @@ func (c *cluster) printRecords(ctx context.Context, domain, address string, ttl 
 }
 
 // enrollmentFingerprint returns the fingerprint of the key of the authentication service. It is empty, with a warning, if there is no key yet.
-func (c *cluster) enrollmentFingerprint(ctx context.Context) (string, error) {
+func enrollmentFingerprint(ctx context.Context, c *cluster) (string, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentCertificate}
 	err := c.Get(ctx, key, secret)

@@ -14,7 +14,7 @@ import (
 )
 
 // docsCommand writes the reference of all commands from their help texts.
-func (a *app) docsCommand() *cobra.Command {
+func docsCommand(a *app) *cobra.Command {
 	man := false
 	command := &cobra.Command{
 		Use:     "docs DIRECTORY",

@@ -16,7 +16,7 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	var output outputFlag
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -46,7 +46,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		facts, err := a.gatherFacts(ctx, remote, flags.Changed("remote-kubeconfig") || flags.Changed("remote-context") || flags.Changed("remote-cluster"))
+		facts, err := gatherFacts(ctx, a, remote, flags.Changed("remote-kubeconfig") || flags.Changed("remote-context") || flags.Changed("remote-cluster"))
 		if err != nil {
 			return err
 		}
@@ -65,21 +65,21 @@ func (a *app) doctorCommand() *cobra.Command {
 }
 
 // gatherFacts collects the facts about one or two clusters, and looks up the host names among them.
-func (a *app) gatherFacts(ctx context.Context, remote *remoteConfig, two bool) (*doctor.Facts, error) {
-	facts, err := a.factsOf(ctx, remote, two)
+func gatherFacts(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doctor.Facts, error) {
+	facts, err := factsOf(ctx, a, remote, two)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range []*doctor.Cluster{facts.Local, facts.Remote} {
 		if c != nil {
-			a.lookUp(ctx, c.Names)
+			lookUpHosts(ctx, a, c.Names)
 		}
 	}
 	return facts, nil
 }
 
-// lookUp looks up host names, and records the names that have no address.
-func (a *app) lookUp(ctx context.Context, names []doctor.Name) {
+// lookUpHosts looks up host names, and records the names that have no address.
+func lookUpHosts(ctx context.Context, a *app, names []doctor.Name) {
 	for i := range names {
 		bounded, cancel := context.WithTimeout(ctx, accessTimeout)
 		addresses, err := a.resolve(bounded, "ip", names[i].Host)
@@ -94,7 +94,7 @@ func (a *app) lookUp(ctx context.Context, names []doctor.Name) {
 }
 
 // factsOf collects the facts about one or two clusters.
-func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doctor.Facts, error) {
+func factsOf(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doctor.Facts, error) {
 	facts := &doctor.Facts{Client: version.Version}
 	step := a.console().Start("Gathering facts")
 	defer step.End()
@@ -103,7 +103,7 @@ func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doc
 		if err != nil {
 			return nil, err
 		}
-		facts.Local = local.doctorFacts(ctx, true)
+		facts.Local = doctorFacts(ctx, local, true)
 		facts.Now = time.Now()
 		return facts, nil
 	}
@@ -111,7 +111,7 @@ func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doc
 	if err != nil {
 		// If the peer is unreachable, the local cluster is still examined.
 		if local, here := a.installed(ctx); here == nil && unreachable(err) {
-			facts.Local = local.doctorFacts(ctx, true)
+			facts.Local = doctorFacts(ctx, local, true)
 			facts.Local.Unread = append(facts.Local.Unread, fmt.Sprintf("the remote cluster can not be read: %v", err))
 			facts.Now = time.Now()
 			return facts, nil
@@ -119,8 +119,8 @@ func (a *app) factsOf(ctx context.Context, remote *remoteConfig, two bool) (*doc
 		return nil, err
 	}
 	err = both(
-		func() error { facts.Local = p.local.doctorFacts(ctx, true); return nil },
-		func() error { facts.Remote = p.remote.doctorFacts(ctx, true); return nil },
+		func() error { facts.Local = doctorFacts(ctx, p.local, true); return nil },
+		func() error { facts.Remote = doctorFacts(ctx, p.remote, true); return nil },
 	)
 	facts.Now = time.Now()
 	return facts, err
@@ -134,8 +134,8 @@ func unreachable(err error) bool {
 
 // diagnosis returns the findings about the cluster without sending requests to its peers. Commands that show the state of the cluster use
 // it.
-func (c *cluster) diagnosis(ctx context.Context) []doctor.Finding {
-	facts := &doctor.Facts{Client: version.Version, Local: c.doctorFacts(ctx, false)}
+func diagnosis(ctx context.Context, c *cluster) []doctor.Finding {
+	facts := &doctor.Facts{Client: version.Version, Local: doctorFacts(ctx, c, false)}
 	facts.Now = time.Now()
 	return doctor.Examine(facts)
 }

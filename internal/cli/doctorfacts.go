@@ -39,7 +39,7 @@ type collector struct {
 }
 
 // doctorFacts collects all facts about a cluster. With ask, it also sends requests to the peers, with the Identities that they granted.
-func (c *cluster) doctorFacts(ctx context.Context, ask bool) *doctor.Cluster {
+func doctorFacts(ctx context.Context, c *cluster, ask bool) *doctor.Cluster {
 	p := &collector{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
 		ID: c.id, Version: c.version, Namespace: c.namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
@@ -165,7 +165,7 @@ func (p *collector) network() {
 		if known := network.PublicKeyInUse(keys.Items, namespace, id); known != nil {
 			p.KnownKeys[id] = known.Spec.PublicKey
 		}
-		servers, clients, err := p.listGateways(p.ctx, namespace, id)
+		servers, clients, err := listGateways(p.ctx, p.cluster, namespace, id)
 		if err != nil {
 			p.Unread = append(p.Unread, err.Error())
 			continue
@@ -186,7 +186,7 @@ func (p *collector) network() {
 		p.get("Secret", client.ObjectKeyFromObject(keys), keys)
 		p.Keys[id] = keys.Data[networkingv1beta1.SecretPublicKey]
 	}
-	told, err := p.networkInfo(p.ctx)
+	told, err := gatherNetwork(p.ctx, p.cluster)
 	p.unreadable("The address ranges", err)
 	if err == nil {
 		p.Told[ipamv1alpha1.NetworkTypePod] = told.PodCIDRs
@@ -280,7 +280,7 @@ func (p *collector) parts() {
 		}
 	}
 	for _, namespace := range namespaces {
-		components, err := p.components(p.ctx, namespace)
+		components, err := listComponents(p.ctx, p.cluster, namespace)
 		if err != nil {
 			p.Unread = append(p.Unread, err.Error())
 			continue

@@ -26,7 +26,7 @@ const plannedAddress = "192.0.2.1"
 func (c *cluster) isDryRun() bool { return c.plan != nil }
 
 // assumeNamespace assumes, in a dry run, that a namespace exists that a controller would create.
-func (c *cluster) assumeNamespace(ctx context.Context, name string) error {
+func assumeNamespace(ctx context.Context, c *cluster, name string) error {
 	if !c.isDryRun() {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-func (a *app) forceCommand() *cobra.Command {
+func forceCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "force",
 		Short: "Undo a peering without contacting the peer",
@@ -28,10 +28,10 @@ func (a *app) forceCommand() *cobra.Command {
 		Example: example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
-	}, a.forceUnpeerCommand())
+	}, forceUnpeerCommand(a))
 }
 
-func (a *app) forceUnpeerCommand() *cobra.Command {
+func forceUnpeerCommand(a *app) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "unpeer CLUSTER-ID",
@@ -57,18 +57,18 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 				return fmt.Errorf("%w: name the cluster that is gone for good (known: %s): %s",
 					errUnnamed, orDefault(strings.Join(known, ", "), "none"), cmd.UseLine())
 			}
-			namespace, foreign, err := c.forgettable(cmd.Context(), args[0])
+			namespace, foreign, err := forgettable(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			abandoned, err := c.volumesThere(cmd.Context(), func(_, provider string) bool { return provider == args[0] }, false)
+			abandoned, err := volumesThere(cmd.Context(), c, func(_, provider string) bool { return provider == args[0] }, false)
 			if err != nil {
 				return err
 			}
 			if len(abandoned) > 0 {
 				c.Warn("This command abandons the data of these volumes, even if cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
 			}
-			if err := c.checkClaimsOf(cmd.Context(), namespace); err != nil {
+			if err := checkClaimsOf(cmd.Context(), c, namespace); err != nil {
 				return err
 			}
 			if err := a.confirm(giveUpQuestion(args[0], foreign)); err != nil {
@@ -76,7 +76,7 @@ func (a *app) forceUnpeerCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return c.forget(ctx, args[0], namespace)
+			return forgetPeer(ctx, c, args[0], namespace)
 		},
 		ValidArgsFunction: a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
 			var list corev1beta1.ForeignClusterList
@@ -99,7 +99,7 @@ func orForce(err error) error {
 }
 
 // forgettable returns the tenant namespace and the ForeignCluster of a peering. The namespace is empty if it does not exist any more.
-func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1beta1.ForeignCluster, error) {
+func forgettable(ctx context.Context, c *cluster, peer string) (string, *corev1beta1.ForeignCluster, error) {
 	if peer == c.id {
 		return "", nil, fmt.Errorf("%s is the local cluster itself: name the cluster that is lost", peer)
 	}
@@ -109,7 +109,7 @@ func (c *cluster) forgettable(ctx context.Context, peer string) (string, *corev1
 		return "", nil, fmt.Errorf("reading ForeignCluster %s: %w", peer, err)
 	}
 	namespace, found := "", err == nil
-	if namespace, err = c.findTenantNamespace(ctx, peer); err != nil {
+	if namespace, err = findTenantNamespace(ctx, c, peer); err != nil {
 		return "", nil, err
 	}
 	if namespace == "" && !found {
@@ -127,28 +127,28 @@ func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
 	return fmt.Sprintf("Remove the peering with cluster %[1]s, and all of its pods in this cluster? Nothing is removed in cluster %[1]s.", peer)
 }
 
-// forget removes the peering. An annotation on the ForeignCluster keeps the controllers from contacting the peer meanwhile. forget removes
+// forgetPeer removes the peering. An annotation on the ForeignCluster keeps the controllers from contacting the peer meanwhile. forgetPeer removes
 // the annotation at the end, so that a cluster with the same ID can peer again.
-func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
+func forgetPeer(ctx context.Context, c *cluster, peer, namespace string) error {
 	if namespace != "" {
-		if err := c.markLost(ctx, peer, true); err != nil {
+		if err := markLost(ctx, c, peer, true); err != nil {
 			return err
 		}
-		if err := c.releaseResources(ctx, peer, namespace); err != nil {
+		if err := releaseResources(ctx, c, peer, namespace); err != nil {
 			return err
 		}
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-		if err := c.giveUp(ctx, tenant.DeepCopy()); err != nil {
+		if err := giveUp(ctx, c, tenant.DeepCopy()); err != nil {
 			return err
 		}
 		if err := c.deleteAll(ctx, []client.Object{tenant}, true); err != nil {
 			return err
 		}
-		if err := c.deleteNamespace(ctx, namespace); err != nil {
+		if err := deleteNamespace(ctx, c, namespace); err != nil {
 			return err
 		}
 	}
-	if err := c.markLost(ctx, peer, false); err != nil {
+	if err := markLost(ctx, c, peer, false); err != nil {
 		return err
 	}
 	c.Did("Cluster %s is forgotten", peer)
@@ -157,7 +157,7 @@ func (c *cluster) forget(ctx context.Context, peer, namespace string) error {
 }
 
 // markLost adds or removes the annotation that marks a peer as gone for good.
-func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
+func markLost(ctx context.Context, c *cluster, peer string, lost bool) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
 	changed, err := c.ensureAny(ctx, foreign, func() error {
 		foreign.Spec.ClusterID = peer
@@ -175,7 +175,7 @@ func (c *cluster) markLost(ctx context.Context, peer string, lost bool) error {
 }
 
 // deleteNamespace deletes a namespace and waits until it is gone. If that takes too long, the error lists the remaining contents.
-func (c *cluster) deleteNamespace(ctx context.Context, name string) error {
+func deleteNamespace(ctx context.Context, c *cluster, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := kube.Delete(ctx, c, namespace); err != nil {
 		return c.error(err)

@@ -270,8 +270,8 @@ func (g *gateways) keys(namespace string) *corev1.Secret {
 
 // findGateways returns the gateway for a peer in a tenant namespace. It fails if there are several, because no command can choose between
 // them.
-func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*gateways, error) {
-	servers, clients, err := c.listGateways(ctx, namespace, peer)
+func findGateways(ctx context.Context, c *cluster, namespace, peer string) (*gateways, error) {
+	servers, clients, err := listGateways(ctx, c, namespace, peer)
 	if err != nil {
 		return nil, err
 	}
@@ -295,15 +295,15 @@ func (c *cluster) findGateways(ctx context.Context, namespace, peer string) (*ga
 }
 
 // listGateways returns all gateways for a peer. The result is empty if the cluster does not have the kinds.
-func (c *cluster) listGateways(
-	ctx context.Context, namespace, peer string,
+func listGateways(
+	ctx context.Context, c *cluster, namespace, peer string,
 ) ([]networkingv1beta1.GatewayServer, []networkingv1beta1.GatewayClient, error) {
 	if namespace == "" {
 		return nil, nil, nil
 	}
 	var servers networkingv1beta1.GatewayServerList
 	var clients networkingv1beta1.GatewayClientList
-	if err := errors.Join(c.listOfPeer(ctx, &servers, namespace, peer), c.listOfPeer(ctx, &clients, namespace, peer)); err != nil {
+	if err := errors.Join(listOfPeer(ctx, c, &servers, namespace, peer), listOfPeer(ctx, c, &clients, namespace, peer)); err != nil {
 		return nil, nil, err
 	}
 	return servers.Items, clients.Items, nil

@@ -16,7 +16,7 @@ import (
 
 var createServerFlags = serverFlagNames{"service-type", "port", "node-port", "load-balancer-ip"}
 
-func (a *app) createGatewayServerCommand() *cobra.Command {
+func createGatewayServerCommand(a *app) *cobra.Command {
 	var f serverFlags
 	var peer string
 	var mtu int
@@ -49,15 +49,15 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 		server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
 		if output.format != "" {
 			f.fill(server, template, kind, peer, mtu)
-			return local.printObject(server, output.format)
+			return printObject(local, server, output.format)
 		}
-		if server.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
+		if server.Namespace, err = ensureTenantNamespace(ctx, local, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, server, func() { f.fill(server, template, kind, peer, mtu) }); err != nil || !wait {
+		if err := createOrUpdate(ctx, local, server, func() { f.fill(server, template, kind, peer, mtu) }); err != nil || !wait {
 			return err
 		}
-		endpoint, err := local.serverEndpoint(ctx, server)
+		endpoint, err := serverEndpoint(ctx, local, server)
 		if err != nil {
 			return withBalancerHint(err, command, args, timeout, f.serviceType)
 		}
@@ -78,7 +78,7 @@ func (a *app) createGatewayServerCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) createGatewayClientCommand() *cobra.Command {
+func createGatewayClientCommand(a *app) *cobra.Command {
 	var f clientFlags
 	var peer string
 	var mtu int
@@ -109,18 +109,18 @@ func (a *app) createGatewayClientCommand() *cobra.Command {
 		object := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
 		if output.format != "" {
 			fillClient(object, template, peer, endpoint, mtu)
-			return local.printObject(object, output.format)
+			return printObject(local, object, output.format)
 		}
-		if object.Namespace, err = local.ensureTenantNamespace(ctx, peer); err != nil {
+		if object.Namespace, err = ensureTenantNamespace(ctx, local, peer); err != nil {
 			return err
 		}
-		if err := local.created(ctx, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
+		if err := createOrUpdate(ctx, local, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
 			return err
 		}
 		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
 		began := time.Now()
 		if err := local.reach(ctx, one.connectedGoal()); err != nil {
-			if trouble := local.gatewayTrouble(one.namespace, &one.gateways); trouble != "" {
+			if trouble := gatewayTrouble(local, one.namespace, &one.gateways); trouble != "" {
 				return fmt.Errorf("%w; %s", err, trouble)
 			}
 			return fmt.Errorf("%w\nNo handshake with %s for %s: is %s open from here to %s, and does each cluster know the key of the other (liqoctl generate publickey)?", err,

@@ -19,7 +19,7 @@ func gatewayKind(name string) (objectKind, error) {
 	return objectKind{}, oneOfThese("gateway-type", name, "server", "client")
 }
 
-func (a *app) generateCommand() *cobra.Command {
+func generateCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "generate",
 		Short: "Generate manifests to apply on the peer",
@@ -28,8 +28,8 @@ func (a *app) generateCommand() *cobra.Command {
 		Example: example(`
 			# Run in rome, to be applied in milan
 			%[1]s generate configuration > rome.yaml`),
-	}, a.generateConfigurationCommand(), a.generatePublicKeyCommand(), a.generateTenantCommand(), a.generateIdentityCommand(), a.generatePeeringUserCommand(),
-		a.generatePeerCommandCommand(), a.generateDNSRecordsCommand())
+	}, generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a), generatePeeringUserCommand(a),
+		generatePeerCommandCommand(a), generateDNSRecordsCommand(a))
 }
 
 // addPeerFlag registers the required flag with the cluster ID of the peer.

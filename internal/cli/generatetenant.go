@@ -17,7 +17,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-func (a *app) generateTenantCommand() *cobra.Command {
+func generateTenantCommand(a *app) *cobra.Command {
 	var provider, nonce, namespace string
 	var timeout time.Duration
 	var auth authFlags
@@ -34,7 +34,7 @@ func (a *app) generateTenantCommand() *cobra.Command {
 			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(&timeout, func() error { return cmp.Or(output.validate(), auth.validate()) }, func(ctx context.Context, local *cluster, _ []string) error {
-			return local.printTenant(ctx, provider, []byte(nonce), namespace, auth.proxyURL, output.format)
+			return printTenant(ctx, local, provider, []byte(nonce), namespace, auth.proxyURL, output.format)
 		}),
 	}
 	flags := command.Flags()
@@ -48,13 +48,13 @@ func (a *app) generateTenantCommand() *cobra.Command {
 	return command
 }
 
-func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte, namespace, proxy, format string) error {
-	here, err := c.ensureTenantNamespace(ctx, provider)
+func printTenant(ctx context.Context, c *cluster, provider string, nonce []byte, namespace, proxy, format string) error {
+	here, err := ensureTenantNamespace(ctx, c, provider)
 	if err != nil {
 		return err
 	}
 	if len(nonce) == 0 {
-		if nonce, err = c.signedNonce(ctx, here, provider); err != nil {
+		if nonce, err = signedNonce(ctx, c, here, provider); err != nil {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte
 	if err := c.reach(ctx, signatureGoal(signed, of, provider)); err != nil || c.isDryRun() {
 		return err // print nothing in a dry run, because it has no signature
 	}
-	application, err := c.application(ctx)
+	application, err := applicationOf(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (c *cluster) printTenant(ctx context.Context, provider string, nonce []byte
 	if proxy != "" {
 		tenant.Spec.ProxyURL = &proxy
 	}
-	return c.printObject(tenant, format)
+	return printObject(c, tenant, format)
 }
 
 // signedNonce returns the provider's nonce that this cluster has signed before.
-func (c *cluster) signedNonce(ctx context.Context, namespace, provider string) ([]byte, error) {
+func signedNonce(ctx context.Context, c *cluster, namespace, provider string) ([]byte, error) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.SignedNonceSecret}
 	err := c.Get(ctx, key, &secret)
@@ -95,7 +95,7 @@ func (c *cluster) signedNonce(ctx context.Context, namespace, provider string) (
 	}
 }
 
-func (a *app) generateIdentityCommand() *cobra.Command {
+func generateIdentityCommand(a *app) *cobra.Command {
 	var consumer, namespace string
 	var timeout time.Duration
 	var output outputFlag
@@ -109,11 +109,11 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 			%[1]s generate identity --remote-cluster-id rome > milan.yaml`),
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
-			tenant, err := local.admitted(ctx, consumer)
+			tenant, err := admitted(ctx, local, consumer)
 			if err != nil {
 				return err
 			}
-			return local.printObject(&authv1beta1.Identity{
+			return printObject(local, &authv1beta1.Identity{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: orDefault(namespace, api.TenantNamespace(local.id)), Name: authv1beta1.IdentityControlPlanePrefix + local.id,
 					Labels: map[string]string{api.LabelRemoteClusterID: local.id},
@@ -132,8 +132,8 @@ func (a *app) generateIdentityCommand() *cobra.Command {
 }
 
 // tenantOf returns the Tenant of a consumer.
-func (c *cluster) tenantOf(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
-	namespace, err := c.requireTenantNamespace(ctx, consumer)
+func tenantOf(ctx context.Context, c *cluster, consumer string) (*authv1beta1.Tenant, error) {
+	namespace, err := requireTenantNamespace(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func (c *cluster) tenantOf(ctx context.Context, consumer string) (*authv1beta1.T
 }
 
 // admitted waits until the Tenant of a consumer has its AuthParams and its tenant namespace in the status.
-func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.Tenant, error) {
-	tenant, err := c.tenantOf(ctx, consumer)
+func admitted(ctx context.Context, c *cluster, consumer string) (*authv1beta1.Tenant, error) {
+	tenant, err := tenantOf(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (c *cluster) admitted(ctx context.Context, consumer string) (*authv1beta1.T
 	})
 }
 
-func (a *app) getKubeconfigCommand() *cobra.Command {
+func getKubeconfigCommand(a *app) *cobra.Command {
 	var provider string
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -179,7 +179,7 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 			%[1]s get kubeconfig resourceslice-milan --remote-cluster-id milan > milan-as-rome.yaml`),
 		Args: exactlyOne("the name of the Identity"),
 		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, args []string) error {
-			data, err := local.identityKubeconfig(ctx, provider, args[0])
+			data, err := identityKubeconfig(ctx, local, provider, args[0])
 			if err != nil {
 				return err
 			}
@@ -203,8 +203,8 @@ func (a *app) getKubeconfigCommand() *cobra.Command {
 }
 
 // identityKubeconfig returns the kubeconfig of an Identity.
-func (c *cluster) identityKubeconfig(ctx context.Context, provider, name string) ([]byte, error) {
-	namespace, err := c.requireTenantNamespace(ctx, provider)
+func identityKubeconfig(ctx context.Context, c *cluster, provider, name string) ([]byte, error) {
+	namespace, err := requireTenantNamespace(ctx, c, provider)
 	if err != nil {
 		return nil, err
 	}

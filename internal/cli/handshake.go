@@ -35,7 +35,7 @@ func (p *pair) authenticate(ctx context.Context, auth *authFlags) error {
 		p.remote.to(nonceGoal(nonce, p.local.id)),
 		p.local.to(signatureGoal(signed, nonce, p.remote.id)),
 		func(ctx context.Context) error { // reads the keys of the cluster, which its controller manager has created before it signed the nonce
-			found, err := p.local.application(ctx)
+			found, err := applicationOf(ctx, p.local)
 			if err == nil {
 				*application, application.ProxyURL = *found, proxyURL
 			}
@@ -43,7 +43,7 @@ func (p *pair) authenticate(ctx context.Context, auth *authFlags) error {
 		},
 		p.remote.to(admissionGoal(tenant, application, signed, p.remote.config.Host)),
 		func(ctx context.Context) error {
-			return p.local.replaceWish(ctx, p.remote.id, corev1beta1.PeeringNo, corev1beta1.PeeringAuto)
+			return replaceWish(ctx, p.local, p.remote.id, corev1beta1.PeeringNo, corev1beta1.PeeringAuto)
 		},
 		p.local.to(identityGoal(identity, tenant, p.remote.id)),
 	)
@@ -89,9 +89,9 @@ func signatureGoal(signed, nonce *corev1.Secret, provider string) *goal {
 	}
 }
 
-// application returns the local cluster's request for admission as a consumer: its public key, and a certificate request that is signed with its
+// applicationOf returns the local cluster's request for admission as a consumer: its public key, and a certificate request that is signed with its
 // private key. The signature of the provider's nonce is missing.
-func (c *cluster) application(ctx context.Context) (*authv1beta1.TenantSpec, error) {
+func applicationOf(ctx context.Context, c *cluster) (*authv1beta1.TenantSpec, error) {
 	var keys corev1.Secret
 	name := client.ObjectKey{Namespace: c.namespace, Name: authv1beta1.KeysSecret}
 	if err := c.Get(ctx, name, &keys); err != nil {

@@ -33,7 +33,7 @@ Use "{{.CommandPath}} [command] --help" for more information about a command.{{e
 Use "{{.Root.CommandPath}} options" for the flags of every command.
 `
 
-func (a *app) optionsCommand() *cobra.Command {
+func optionsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags of all commands",

@@ -95,7 +95,7 @@ func authenticationOf(foreign *corev1beta1.ForeignCluster) (moduleStatus, []stri
 	return status, alerts
 }
 
-func (a *app) infoCommand() *cobra.Command {
+func infoCommand(a *app) *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "info",
@@ -111,7 +111,7 @@ func (a *app) infoCommand() *cobra.Command {
 			%[1]s info -g local.clusterID`),
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(nil, o.validate, func(ctx context.Context, c *cluster, _ []string) error {
-			info, err := c.localInfo(ctx)
+			info, err := gatherLocal(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func (a *app) infoCommand() *cobra.Command {
 		}),
 	}
 	o.add(command)
-	command.AddCommand(a.infoPeerCommand())
+	command.AddCommand(infoPeerCommand(a))
 	return command
 }
 
@@ -152,14 +152,14 @@ func (o *infoOptions) print(c *cluster, info any, boxes func() error) error {
 	}
 }
 
-// unread warns that a part of the output is missing because it could not be read. The rest of the output is still valid.
-func (c *cluster) unread(what string, err error) {
+// warnUnread warns that a part of the output is missing because it could not be read. The rest of the output is still valid.
+func warnUnread(c *cluster, what string, err error) {
 	if err != nil {
 		c.Warn("Missing or incomplete: %s: %v", what, err)
 	}
 }
 
-func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
+func gatherLocal(ctx context.Context, c *cluster) (*localInfo, error) {
 	info := &localInfo{}
 	info.Local.ClusterID = c.id
 	var deployment appsv1.Deployment
@@ -170,14 +170,14 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 	args := controllerManagerArgs(&deployment)
 	info.Local.Labels = pairs(args["cluster-labels"])
 	if info.Local.APIServerAddr = args["api-server-address"]; info.Local.APIServerAddr == "" {
-		address, err := c.publishedAddress(ctx)
-		c.unread("the address of the API server", err)
+		address, err := publishedAddress(ctx, c)
+		warnUnread(c, "the address of the API server", err)
 		info.Local.APIServerAddr = orDefault(address, c.config.Host)
 	}
 
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
-		c.unread("the state of the pods", fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err))
+		warnUnread(c, "the state of the pods", fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err))
 	}
 	info.Health.Healthy = deploymentAvailable(&deployment).done
 	for i := range pods.Items {
@@ -189,11 +189,11 @@ func (c *cluster) localInfo(ctx context.Context) (*localInfo, error) {
 			info.Health.UnhealthyPods[pods.Items[i].Name] = why
 		}
 	}
-	findings := c.diagnosis(ctx)
+	findings := diagnosis(ctx, c)
 	down := len(doctor.Manager(findings, c.id)) > 0
 	var err error
-	info.Network, err = c.networkInfo(ctx)
-	c.unread("the address ranges", err)
+	info.Network, err = gatherNetwork(ctx, c)
+	warnUnread(c, "the address ranges", err)
 	var foreign corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &foreign); err != nil {
 		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
@@ -314,7 +314,7 @@ func (i *localInfo) write(c *console.Console) error {
 }
 
 // publishedAddress returns the API server address that peers receive if none is configured.
-func (c *cluster) publishedAddress(ctx context.Context) (string, error) {
+func publishedAddress(ctx context.Context, c *cluster) (string, error) {
 	var slices discoveryv1.EndpointSliceList
 	err := c.List(ctx, &slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
 	if err != nil {

@@ -28,7 +28,7 @@ type networkInfo struct {
 	trouble map[string]string
 }
 
-func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
+func gatherNetwork(ctx context.Context, c *cluster) (networkInfo, error) {
 	var told corev1.ConfigMap
 	// Earlier versions have no such ConfigMap.
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: networkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
@@ -40,11 +40,11 @@ func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 	if pods := told.Data["POD_CIDRS"]; pods != "" {
 		info.PodCIDRs = strings.Split(pods, ",")
 	}
-	return info, c.givenRanges(ctx, &info)
+	return info, givenRanges(ctx, c, &info)
 }
 
 // givenRanges replaces the external and the internal range by the allocated ones, if Networks exist for them.
-func (c *cluster) givenRanges(ctx context.Context, info *networkInfo) error {
+func givenRanges(ctx context.Context, c *cluster, info *networkInfo) error {
 	info.trouble = map[string]string{}
 	for _, of := range []struct {
 		name, title string

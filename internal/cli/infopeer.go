@@ -72,7 +72,7 @@ type nodeInfo struct {
 	Resources     corev1.ResourceList `json:"resources,omitempty"`
 }
 
-func (a *app) infoPeerCommand() *cobra.Command {
+func infoPeerCommand(a *app) *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "peer [CLUSTER-ID...]",
@@ -85,7 +85,7 @@ func (a *app) infoPeerCommand() *cobra.Command {
 			%[1]s info peer milan -g authentication.status`),
 		Args: cobra.ArbitraryArgs,
 		RunE: a.onInstalled(nil, o.validate, func(ctx context.Context, c *cluster, args []string) error {
-			peers, err := c.peers(ctx, args)
+			peers, err := gatherPeers(ctx, c, args)
 			if err != nil {
 				return err
 			}
@@ -111,8 +111,8 @@ func (a *app) infoPeerCommand() *cobra.Command {
 	return command
 }
 
-// peers returns the information about the given peers, or about all peers.
-func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) {
+// gatherPeers returns the information about the given peers, or about all peers.
+func gatherPeers(ctx context.Context, c *cluster, ids []string) ([]*peerInfo, error) {
 	var foreign corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &foreign); err != nil {
 		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
@@ -135,9 +135,9 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 		return nil, errors.Join(unknown...)
 	}
 	out := make([]*peerInfo, 0, len(ids))
-	findings := c.diagnosis(ctx)
+	findings := diagnosis(ctx, c)
 	for _, id := range ids {
-		info := c.peerInfo(ctx, known[id])
+		info := gatherPeer(ctx, c, known[id])
 		info.Former = doctor.Former(known[id])
 		info.Problems = doctor.OfPeer(findings, id)
 		if down := doctor.Manager(findings, c.id); len(down) > 0 {
@@ -151,23 +151,23 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]*peerInfo, error) 
 	return out, nil
 }
 
-// peerInfo returns the information about one peering. It warns about facts that cannot be read, and leaves them out.
-func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignCluster) *peerInfo {
+// gatherPeer returns the information about one peering. It warns about facts that cannot be read, and leaves them out.
+func gatherPeer(ctx context.Context, c *cluster, foreign *corev1beta1.ForeignCluster) *peerInfo {
 	id := foreign.Spec.ClusterID
 	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role, summary: foreign.Status.Peering, proxyURL: foreign.Status.ForeignProxyURL}
 	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
 	info.Authentication.Status, info.Authentication.Alerts = authenticationOf(foreign)
 	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
 	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
-	c.unread("the network with cluster "+id, c.describeNetwork(ctx, id, &info.Network))
+	warnUnread(c, "the network with cluster "+id, describeNetwork(ctx, c, id, &info.Network))
 	var identities authv1beta1.IdentityList
 	if err := c.List(ctx, &identities); err != nil {
-		c.unread("the identity in cluster "+id, fmt.Errorf("listing Identities: %w", err))
+		warnUnread(c, "the identity in cluster "+id, fmt.Errorf("listing Identities: %w", err))
 	}
 	info.Authentication.Identity = tokenOf(identities.Items, id)
 	var list authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &list, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
-		c.unread("the resources of cluster "+id, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err))
+		warnUnread(c, "the resources of cluster "+id, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err))
 	}
 	for i := range list.Items {
 		info.Authentication.ResourceSlices = append(info.Authentication.ResourceSlices, describeSlice(&list.Items[i]))
@@ -176,7 +176,7 @@ func (c *cluster) peerInfo(ctx context.Context, foreign *corev1beta1.ForeignClus
 	info.Authentication.Providing = sumOf(info.Authentication.ResourceSlices, providing)
 	var virtual offloadingv1beta1.VirtualNodeList
 	if err := c.List(ctx, &virtual, client.MatchingLabels{api.LabelRemoteClusterID: id}); err != nil {
-		c.unread("the virtual nodes of cluster "+id, fmt.Errorf("listing VirtualNodes of cluster %s: %w", id, err))
+		warnUnread(c, "the virtual nodes of cluster "+id, fmt.Errorf("listing VirtualNodes of cluster %s: %w", id, err))
 	}
 	for i := range virtual.Items {
 		info.Offloading.VirtualNodes = append(info.Offloading.VirtualNodes, describeNode(&virtual.Items[i]))

@@ -38,8 +38,8 @@ type peerGatewayInfo struct {
 }
 
 // describeNetwork fills in the information from the objects in the tenant namespace of a peer.
-func (c *cluster) describeNetwork(ctx context.Context, peer string, info *peerNetworkInfo) error {
-	namespace, err := c.findTenantNamespace(ctx, peer)
+func describeNetwork(ctx context.Context, c *cluster, peer string, info *peerNetworkInfo) error {
+	namespace, err := findTenantNamespace(ctx, c, peer)
 	if err != nil || namespace == "" {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *cluster) describeNetwork(ctx context.Context, peer string, info *peerNe
 			info.CIDRs.Remapped = configuration.Status.Remote.CIDR
 		}
 	}
-	servers, clients, err := c.listGateways(ctx, namespace, peer)
+	servers, clients, err := listGateways(ctx, c, namespace, peer)
 	if err != nil {
 		return err
 	}

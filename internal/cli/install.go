@@ -56,7 +56,7 @@ var providerTexts = map[install.Provider]struct{ short, long, example string }{
 		"--project-id my-project --zone europe-west1-b --cluster-id rome --credentials-path ~/.liqo/gcp_service_account"},
 }
 
-func (a *app) installCommand() *cobra.Command {
+func installCommand(a *app) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "install",
 		Aliases: []string{"upgrade"},
@@ -77,21 +77,21 @@ func (a *app) installCommand() *cobra.Command {
 			# See what would be installed, and whether the cluster is fit for it
 			%[1]s install --dry-run`),
 	}
-	a.addProvider(command, "")
+	addProvider(a, command, "")
 	for _, provider := range install.Providers {
 		texts := providerTexts[provider]
 		child := &cobra.Command{
 			Use: string(provider), Short: texts.short, Long: texts.short + ". " + texts.long + "\nSee install --help for the rest.",
 			Example: example("\t%[1]s install " + string(provider) + " " + texts.example),
 		}
-		a.addProvider(child, provider)
+		addProvider(a, child, provider)
 		command.AddCommand(child)
 	}
 	return command
 }
 
 // addProvider adds the flags and the implementation for a distribution or cloud service to a command. If provider is empty, the command detects it.
-func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
+func addProvider(a *app, command *cobra.Command, provider install.Provider) {
 	o := &installOptions{request: install.Request{Provider: provider}}
 	flags := command.Flags()
 	flags.StringVar(&o.chartVersion, "version", version.Version,
@@ -129,11 +129,11 @@ func (a *app) addProvider(command *cobra.Command, provider install.Provider) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
 		o.versionAsked = cmd.Flags().Changed("version")
-		o.upgrade = a.calledAsUpgrade(cmd)
+		o.upgrade = calledAsUpgrade(a, cmd)
 		if cmd.Flags().Changed("sharing-percentage") {
 			o.request.SharingPercentage = &o.sharing
 		}
-		return a.install(ctx, o)
+		return runInstall(ctx, a, o)
 	}
 }
 
@@ -163,7 +163,7 @@ func (o *installOptions) validate() error {
 	return nil
 }
 
-func (a *app) install(ctx context.Context, o *installOptions) error {
+func runInstall(ctx context.Context, a *app, o *installOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 			return fmt.Errorf("there is nothing to upgrade: liqo is not installed in namespace %s of %s: install it with liqoctl install, or name the right kubeconfig", c.namespace, c.config.Host)
 		}
 	}
-	ready, err := a.prepare(ctx, c, o)
+	ready, err := prepareInstall(ctx, a, c, o)
 	if err != nil {
 		return err
 	}
@@ -195,11 +195,11 @@ func (a *app) install(ctx context.Context, o *installOptions) error {
 		}
 		c.Info("The values of the chart are in %s", path)
 	}
-	return a.apply(ctx, c, o, ready)
+	return runApply(ctx, a, c, o, ready)
 }
 
 // calledAsUpgrade reports whether install or one of its subcommands was called by the alias "upgrade".
-func (a *app) calledAsUpgrade(cmd *cobra.Command) bool {
+func calledAsUpgrade(a *app, cmd *cobra.Command) bool {
 	if cmd.CalledAs() == "upgrade" {
 		return true
 	}

@@ -160,7 +160,7 @@ func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
 	defer server.Close()
 	kinds := knownKinds()
 	c := &cluster{id: "milan", WithWatch: fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).Build(), config: &rest.Config{Host: server.URL}}
-	watched, err := c.watched()
+	watched, err := watchedCluster(c)
 	if err != nil {
 		t.Fatal(err)
 	}

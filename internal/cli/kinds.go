@@ -92,8 +92,8 @@ func (a *app) installedWithin(ctx context.Context) (c *cluster, within string, e
 	return c, within, c.requireInstallation(ctx)
 }
 
-// all returns the objects of a kind in a namespace, or in all namespaces if within is empty.
-func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]client.Object, error) {
+// listKind returns the objects of a kind in a namespace, or in all namespaces if within is empty.
+func listKind(ctx context.Context, c *cluster, kind objectKind, within string) ([]client.Object, error) {
 	list := kind.list()
 	if err := c.List(ctx, list, client.InNamespace(within)); err != nil {
 		return nil, fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(within), err)
@@ -101,9 +101,9 @@ func (c *cluster) all(ctx context.Context, kind objectKind, within string) ([]cl
 	return objectsOf(list)
 }
 
-// find returns the object with the given name, in any namespace if within is empty. It fails if several objects have the name.
-func (c *cluster) find(ctx context.Context, kind objectKind, within, name string) (client.Object, error) {
-	all, err := c.all(ctx, kind, within)
+// findObject returns the object with the given name, in any namespace if within is empty. It fails if several objects have the name.
+func findObject(ctx context.Context, c *cluster, kind objectKind, within, name string) (client.Object, error) {
+	all, err := listKind(ctx, c, kind, within)
 	if err != nil {
 		return nil, err
 	}

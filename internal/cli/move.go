@@ -48,7 +48,7 @@ var amountFlags = []struct {
 // text still work.
 var resticFlags = map[string]string{"restic-server-image": "restic/rest-server:0.11.0", "restic-image": "restic/restic:0.14.0"}
 
-func (a *app) moveCommand() *cobra.Command {
+func moveCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "move",
 		Short: "Move volumes to other clusters",
@@ -56,10 +56,10 @@ func (a *app) moveCommand() *cobra.Command {
 		Example: example(`
 			# The pods of this claim follow it to milan
 			%[1]s move volume data --namespace shop --target-node milan`),
-	}, a.moveVolumeCommand())
+	}, moveVolumeCommand(a))
 }
 
-func (a *app) moveVolumeCommand() *cobra.Command {
+func moveVolumeCommand(a *app) *cobra.Command {
 	o := moveVolumeOptions{amounts: map[string]*string{}}
 	command := &cobra.Command{
 		Use:     "volume PVC",
@@ -82,7 +82,7 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 			# While the database runs; it is stopped for some seconds
 			%[1]s move volume data-db-0 --namespace shop --target-node milan --live`),
 		Args:              exactlyOne("the name of the PersistentVolumeClaim"),
-		ValidArgsFunction: a.firstOf(a.claimNames),
+		ValidArgsFunction: a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) { return claimNames(ctx, a, c) }),
 	}
 	o.add(a, command)
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -102,10 +102,10 @@ func (a *app) moveVolumeCommand() *cobra.Command {
 				local.Warn("--%s has no effect: the pods run one image of Liqo, see --image", name)
 			}
 		}
-		if request.Namespace, err = a.applicationNamespace(); err != nil {
+		if request.Namespace, err = applicationNamespace(a); err != nil {
 			return err
 		}
-		return local.moveVolume(ctx, request, o.output != "", alive)
+		return moveVolume(ctx, local, request, o.output != "", alive)
 	}
 	return command
 }
@@ -180,7 +180,7 @@ func (o *moveVolumeOptions) request() (*move.Request, error) {
 }
 
 // applicationNamespace returns the namespace of an object of an application, as kubectl does: that of the flag, else that of the context, else default.
-func (a *app) applicationNamespace() (string, error) {
+func applicationNamespace(a *app) (string, error) {
 	namespace, _, err := a.kubeconfig.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return "", fmt.Errorf("reading the namespace of the context from the kubeconfig: %w", err)
@@ -189,8 +189,8 @@ func (a *app) applicationNamespace() (string, error) {
 }
 
 // claimNames returns the claims of the namespace of the flags, or of the context.
-func (a *app) claimNames(ctx context.Context, c *cluster) ([]string, error) {
-	within, err := a.applicationNamespace()
+func claimNames(ctx context.Context, a *app, c *cluster) ([]string, error) {
+	within, err := applicationNamespace(a)
 	if err != nil {
 		return nil, err
 	}

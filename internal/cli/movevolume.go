@@ -57,13 +57,13 @@ type volumeMove struct {
 }
 
 // moveVolume moves a volume. lines prints the progress as JSON instead of text.
-func (c *cluster) moveVolume(ctx context.Context, request *move.Request, lines bool, alive func()) (err error) {
+func moveVolume(ctx context.Context, c *cluster, request *move.Request, lines bool, alive func()) (err error) {
 	if request.Image == "" {
-		if request.Image, err = c.imageBeside(ctx, moverImage); err != nil {
+		if request.Image, err = imageBeside(ctx, c, moverImage); err != nil {
 			return err
 		}
 	}
-	if request.StorageNamespace, err = c.storageNamespace(ctx); err != nil {
+	if request.StorageNamespace, err = storageNamespace(ctx, c); err != nil {
 		return err
 	}
 	if request.Credentials, err = moveCredentials(); err != nil {
@@ -76,7 +76,7 @@ func (c *cluster) moveVolume(ctx context.Context, request *move.Request, lines b
 }
 
 // storageNamespace returns the namespace of the claims with the data in this cluster, from the arguments of the controller manager.
-func (c *cluster) storageNamespace(ctx context.Context) (string, error) {
+func storageNamespace(ctx context.Context, c *cluster) (string, error) {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
 		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
@@ -313,7 +313,7 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 
 // inMover executes a command in a pod of a move.
 func (c *cluster) inMover(ctx context.Context, namespace, pod string, command ...string) (string, error) {
-	return c.execIn(ctx, namespace, pod, move.Container, command...)
+	return runInContainer(ctx, c, namespace, pod, move.Container, command...)
 }
 
 // lastLine returns the last line that a pod of a move wrote. Others may have added containers to it.

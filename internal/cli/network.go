@@ -206,7 +206,7 @@ func (f *networkCommonFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Skip the check whether both clusters can be connected")
 }
 
-func (a *app) networkCommand() *cobra.Command {
+func networkCommand(a *app) *cobra.Command {
 	var common networkCommonFlags
 	command := group(&cobra.Command{
 		Use:   "network",
@@ -216,13 +216,13 @@ func (a *app) networkCommand() *cobra.Command {
 		Example: example(`
 			# Pods of this cluster and of the one of milan.yaml reach each other; milan has no load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait`),
-	}, a.networkConnectCommand(&common), a.networkDisconnectCommand(&common), a.networkResetCommand(&common), a.networkRotateKeysCommand(&common),
-		a.networkExplainCommand(&common))
+	}, networkConnectCommand(a, &common), networkDisconnectCommand(a, &common), networkResetCommand(a, &common), networkRotateKeysCommand(a, &common),
+		networkExplainCommand(a, &common))
 	common.add(command.PersistentFlags())
 	return command
 }
 
-func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
+func networkConnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
 	var o networkOptions
 	command := &cobra.Command{
 		Use:   "connect",
@@ -281,8 +281,8 @@ func (a *app) networkConnectCommand(common *networkCommonFlags) *cobra.Command {
 	return command
 }
 
-func (a *app) networkDisconnectCommand(common *networkCommonFlags) *cobra.Command {
-	return a.networkRemovalCommand(common, &cobra.Command{
+func networkDisconnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
+	return networkRemovalCommand(a, common, &cobra.Command{
 		Use:   "disconnect",
 		Short: "Delete the tunnel between two clusters",
 		Long: "Delete the tunnel between the local and the remote cluster: its gateways and their keys, in both clusters. The address ranges and\n" +
@@ -292,8 +292,8 @@ func (a *app) networkDisconnectCommand(common *networkCommonFlags) *cobra.Comman
 	}, "Take the tunnel between %s and %s down? Their pods will not reach each other any more", false)
 }
 
-func (a *app) networkResetCommand(common *networkCommonFlags) *cobra.Command {
-	return a.networkRemovalCommand(common, &cobra.Command{
+func networkResetCommand(a *app, common *networkCommonFlags) *cobra.Command {
+	return networkRemovalCommand(a, common, &cobra.Command{
 		Use:   "reset",
 		Short: "Remove the network between two clusters",
 		Long: "Delete the network between the local and the remote cluster: the tunnel, and the address ranges that each cluster stores about the\n" +
@@ -303,7 +303,7 @@ func (a *app) networkResetCommand(common *networkCommonFlags) *cobra.Command {
 	}, "Remove the network between %s and %s? Their pods will not reach each other any more", true)
 }
 
-func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
+func networkRemovalCommand(a *app, common *networkCommonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
 	remote := remoteFlags(command.Flags())
 	a.addDryRun(command.Flags())
 	command.Args = cobra.NoArgs
@@ -320,7 +320,7 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 		}
 		if !requested && !p.isPeeringUser() {
 			reset := strings.Replace(strings.Join(sameClusters(cmd, nil), " "), " disconnect", " reset", 1)
-			return a.removeNetwork(ctx, p, question, configurations, common.wait, reset)
+			return removeNetwork(ctx, a, p, question, configurations, common.wait, reset)
 		}
 		if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
 			return err
@@ -330,7 +330,7 @@ func (a *app) networkRemovalCommand(common *networkCommonFlags, command *cobra.C
 	return command
 }
 
-func (a *app) networkRotateKeysCommand(common *networkCommonFlags) *cobra.Command {
+func networkRotateKeysCommand(a *app, common *networkCommonFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rotate-keys",
 		Short: "Replace the keys of this cluster's side of a tunnel",

@@ -44,7 +44,7 @@ func (p *pair) checkRights(o *peerOptions) error {
 // askForNetwork lets the two control planes connect the networks of clusters that have peered. With wait, it waits until the tunnel is
 // connected.
 func (p *pair) askForNetwork(ctx context.Context, wait bool) error {
-	namespace, err := p.local.requireTenantNamespace(ctx, p.remote.id)
+	namespace, err := requireTenantNamespace(ctx, p.local, p.remote.id)
 	if err != nil {
 		return err
 	}
@@ -68,19 +68,19 @@ func (p *pair) askForNetwork(ctx context.Context, wait bool) error {
 // networkRequested reports whether a NetworkRequest of the local cluster has created the network. The controllers of both clusters then keep it, so it is removed
 // by deleting the NetworkRequest.
 func (p *pair) networkRequested(ctx context.Context) (bool, error) {
-	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
 	if err != nil || namespace == "" {
 		return false, err
 	}
-	requests, err := p.local.networkRequests(ctx, namespace)
+	requests, err := networkRequests(ctx, p.local, namespace)
 	return len(requestsTo(p.remote.id, requests)) > 0, err
 }
 
 // withdraw deletes the NetworkRequest, if the network was requested by one: by a peering user or by a token.
 func (p *pair) withdraw(ctx context.Context) error {
-	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
 	if err != nil || namespace == "" {
 		return err
 	}
-	return p.local.withdrawNetwork(ctx, namespace, p.remote.id)
+	return withdrawNetwork(ctx, p.local, namespace, p.remote.id)
 }

@@ -63,7 +63,7 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 		return nil, nil
 	}
 	for _, c := range []*cluster{p.local, p.remote} {
-		why, err := c.whyNoNetwork(ctx)
+		why, err := whyNoNetwork(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 func (p *pair) sharedRanges(ctx context.Context) string {
 	var ranges [2][]netip.Prefix
 	for i, c := range []*cluster{p.local, p.remote} {
-		networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypePod)
+		networks, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypePod)
 		if err != nil {
 			return "" // the result is only used for a warning, so an error does not stop the command
 		}
@@ -109,8 +109,8 @@ func (p *pair) sharedRanges(ctx context.Context) string {
 }
 
 // whyNoNetwork returns the reason why the network of a cluster cannot be connected, with the cure; empty if it can be connected.
-func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
-	networks, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeExternal)
+func whyNoNetwork(ctx context.Context, c *cluster) (string, error) {
+	networks, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypeExternal)
 	if apierrors.IsForbidden(err) {
 		return fmt.Sprintf("the user of its kubeconfig may not read Networks in namespace %s. An administrator of both clusters must connect them (liqoctl network connect)", c.namespace), nil
 	}
@@ -137,7 +137,7 @@ func (c *cluster) whyNoNetwork(ctx context.Context) (string, error) {
 // checkNetworks fails if the network of one of the clusters cannot be connected, unless the user skips this check.
 func (p *pair) checkNetworks(ctx context.Context, skip bool) error {
 	check := func(c *cluster) error {
-		why, err := c.whyNoNetwork(ctx)
+		why, err := whyNoNetwork(ctx, c)
 		if err == nil && why != "" {
 			err = c.error(fmt.Errorf("no tunnel to cluster %s is possible: %s", c.id, why))
 		}
@@ -157,7 +157,7 @@ func (p *pair) ends(ctx context.Context, o *networkOptions) (*tunnel, error) {
 		if e.namespace == "" { // so it has no gateways: an empty namespace would mean all namespaces
 			return nil
 		}
-		found, err := e.findGateways(ctx, e.namespace, e.peer)
+		found, err := findGateways(ctx, e.cluster, e.namespace, e.peer)
 		if err == nil {
 			e.gateways = *found
 		}
@@ -191,7 +191,7 @@ func (p *pair) ends(ctx context.Context, o *networkOptions) (*tunnel, error) {
 // exchangeRanges creates in each cluster the Configuration with the ranges of the other, and waits until both are mapped.
 func (t *tunnel) exchangeRanges(ctx context.Context) error {
 	return t.atBothEnds(ctx, func(ctx context.Context, e, other *end) error {
-		ranges, err := other.cidrs(ctx)
+		ranges, err := ownCIDRs(ctx, other.cluster)
 		if err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (t *tunnel) atBothEnds(ctx context.Context, step func(ctx context.Context, 
 }
 
 // ownNetworks returns the Networks of one type that describe this cluster itself, sorted by name.
-func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
+func ownNetworks(ctx context.Context, c *cluster, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
 	var list ipamv1alpha1.NetworkList
 	err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
 	if err != nil && !absent(err) {
@@ -220,14 +220,14 @@ func (c *cluster) ownNetworks(ctx context.Context, of ipamv1alpha1.NetworkType) 
 	return list.Items, nil
 }
 
-// cidrs returns the pod and external CIDRs of this cluster for its peers. It waits until each is allocated.
-func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
+// ownCIDRs returns the pod and external CIDRs of this cluster for its peers. It waits until each is allocated.
+func ownCIDRs(ctx context.Context, c *cluster) (networkingv1beta1.CIDRs, error) {
 	var out networkingv1beta1.CIDRs
 	for _, part := range []struct {
 		of ipamv1alpha1.NetworkType
 		to *[]string
 	}{{ipamv1alpha1.NetworkTypePod, &out.Pod}, {ipamv1alpha1.NetworkTypeExternal, &out.External}} {
-		networks, err := c.ownNetworks(ctx, part.of)
+		networks, err := ownNetworks(ctx, c, part.of)
 		if err != nil {
 			return out, err
 		}
@@ -249,7 +249,7 @@ func (c *cluster) cidrs(ctx context.Context) (networkingv1beta1.CIDRs, error) {
 // deleted, it returns one of them.
 func (e *end) configuration(ctx context.Context) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
-	if err := e.listOfPeer(ctx, &list, e.namespace, e.peer); err != nil {
+	if err := listOfPeer(ctx, e.cluster, &list, e.namespace, e.peer); err != nil {
 		return nil, err
 	}
 	inUse := network.ConfigurationInUse(list.Items, e.peer)
@@ -297,10 +297,10 @@ func (t *tunnel) exchangeKeys(ctx context.Context) error {
 	}
 	return t.atBothEnds(ctx, func(ctx context.Context, e, other *end) error {
 		keys := other.gateways.keys(other.namespace)
-		if err := other.reach(ctx, other.keysGoal(keys, &other.gateways)); err != nil {
+		if err := other.reach(ctx, keysGoal(other.cluster, keys, &other.gateways)); err != nil {
 			return err
 		}
-		return e.ensureKey(ctx, e.namespace, e.peer, keys.Data[networkingv1beta1.SecretPublicKey], "held another key than the gateway has: replaced")
+		return ensureKey(ctx, e.cluster, e.namespace, e.peer, keys.Data[networkingv1beta1.SecretPublicKey], "held another key than the gateway has: replaced")
 	})
 }
 

@@ -23,9 +23,9 @@ type remains struct {
 
 // remainsOf returns the objects of the network with a peer. It returns none if there is no tenant namespace. If the user may not list the
 // objects, it fails if insist is true, and otherwise warns and returns none.
-func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*remains, error) {
+func remainsOf(ctx context.Context, c *cluster, peer string, insist bool) (*remains, error) {
 	out := &remains{cluster: c}
-	namespace, err := c.findTenantNamespace(ctx, peer)
+	namespace, err := findTenantNamespace(ctx, c, peer)
 	if err != nil || namespace == "" {
 		return out, err
 	}
@@ -34,7 +34,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 		to   *[]client.Object
 	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
 		list := part.kind.list()
-		err := c.listOfPeer(ctx, list, namespace, peer)
+		err := listOfPeer(ctx, c, list, namespace, peer)
 		if apierrors.IsForbidden(err) && !insist { // a user with the permission to peer only
 			c.Warn("The user of the kubeconfig may not read the network with %s: if there is one, it is not deleted", peer)
 			return &remains{cluster: c}, nil
@@ -51,7 +51,7 @@ func (c *cluster) remainsOf(ctx context.Context, peer string, insist bool) (*rem
 
 // removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address ranges.
 // Otherwise it prints their names and the command that removes them, reset.
-func (a *app) removeNetwork(ctx context.Context, p *pair, question string, configurations, wait bool, reset string) error {
+func removeNetwork(ctx context.Context, a *app, p *pair, question string, configurations, wait bool, reset string) error {
 	local, remote, err := p.remains(ctx, true)
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func (r *remains) inOrder() []client.Object {
 
 func (p *pair) remains(ctx context.Context, insist bool) (local, remote *remains, err error) {
 	err = both(
-		func() (err error) { local, err = p.local.remainsOf(ctx, p.remote.id, insist); return },
-		func() (err error) { remote, err = p.remote.remainsOf(ctx, p.local.id, insist); return },
+		func() (err error) { local, err = remainsOf(ctx, p.local, p.remote.id, insist); return },
+		func() (err error) { remote, err = remainsOf(ctx, p.remote, p.local.id, insist); return },
 	)
 	return local, remote, err
 }

@@ -22,7 +22,7 @@ import (
 	"liqo.io/liqo/internal/network"
 )
 
-func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
+func networkExplainCommand(a *app, common *networkCommonFlags) *cobra.Command {
 	var remotes []string
 	var directory string
 	var output outputFlag
@@ -65,7 +65,7 @@ func (a *app) networkExplainCommand(common *networkCommonFlags) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()
-		clusters, err := a.explained(ctx, directory, remotes)
+		clusters, err := clustersToExplain(ctx, a, directory, remotes)
 		if err != nil {
 			return err
 		}
@@ -81,12 +81,12 @@ type explainedCluster struct {
 	maps    []offloadingv1beta1.NamespaceMap
 }
 
-// explained reads the facts about all clusters, the local one first.
-func (a *app) explained(ctx context.Context, directory string, remotes []string) ([]explainedCluster, error) {
+// clustersToExplain reads the facts about all clusters, the local one first.
+func clustersToExplain(ctx context.Context, a *app, directory string, remotes []string) ([]explainedCluster, error) {
 	if directory != "" {
 		return dumpedClusters(directory, *a.kubeconfig.Namespace)
 	}
-	all, err := a.localAndRemotes(ctx, remotes, func(error) bool { return false })
+	all, err := localAndRemotes(ctx, a, remotes, func(error) bool { return false })
 	if err != nil {
 		return nil, err
 	}
@@ -94,14 +94,14 @@ func (a *app) explained(ctx context.Context, directory string, remotes []string)
 }
 
 // localAndRemotes connects to the local cluster and to those of the kubeconfigs. It leaves out a remote cluster whose error may be skipped.
-func (a *app) localAndRemotes(ctx context.Context, remotes []string, skip func(error) bool) ([]*cluster, error) {
+func localAndRemotes(ctx context.Context, a *app, remotes []string, skip func(error) bool) ([]*cluster, error) {
 	local, err := a.installed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := []*cluster{local}
 	for _, path := range remotes {
-		remote, err := a.provider(ctx, "--remote-kubeconfig", path)
+		remote, err := connectProvider(ctx, a, "--remote-kubeconfig", path)
 		if err != nil {
 			if skip(err) {
 				continue

@@ -21,8 +21,8 @@ func change[T comparable](notes *[]string, field string, at *T, want T) {
 	}
 }
 
-// report prints whether a gateway was created, changed or left as it was.
-func (c *cluster) report(object client.Object, existed bool, notes []string) {
+// reportGateway prints whether a gateway was created, changed or left as it was.
+func reportGateway(c *cluster, object client.Object, existed bool, notes []string) {
 	switch {
 	case !existed:
 		c.Did("%s correctly ensured", c.name(object))
@@ -85,7 +85,7 @@ func (t *tunnel) ensureServer(ctx context.Context) error {
 		return err
 	}
 	e.gateways.server = object
-	e.report(object, existed, notes)
+	reportGateway(e.cluster, object, existed, notes)
 	t.at, err = t.endpoint(ctx, o)
 	return err
 }
@@ -122,7 +122,7 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 	if out.Port != 0 && len(out.Addresses) > 0 {
 		return out, nil
 	}
-	published, err := t.server.serverEndpoint(ctx, t.server.gateways.server)
+	published, err := serverEndpoint(ctx, t.server.cluster, t.server.gateways.server)
 	if err != nil {
 		return out, err
 	}
@@ -137,17 +137,17 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 }
 
 // serverEndpoint waits until a GatewayServer has its endpoint in the status, and returns it.
-func (c *cluster) serverEndpoint(ctx context.Context, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
-	if err := c.reach(ctx, c.endpointGoal(server)); err != nil {
+func serverEndpoint(ctx context.Context, c *cluster, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
+	if err := c.reach(ctx, endpointGoal(c, server)); err != nil {
 		return nil, err
 	}
 	c.Did("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
-	c.warnOfNodePort(server)
+	warnOfNodePort(c, server)
 	return server.Status.Endpoint, nil
 }
 
 // endpointGoal waits until a GatewayServer has its endpoint in the status.
-func (c *cluster) endpointGoal(server *networkingv1beta1.GatewayServer) *goal {
+func endpointGoal(c *cluster, server *networkingv1beta1.GatewayServer) *goal {
 	return &goal{
 		object: server, doing: "Waiting for the address of GatewayServer " + server.Name,
 		met: func() verdict {
@@ -161,12 +161,12 @@ func (c *cluster) endpointGoal(server *networkingv1beta1.GatewayServer) *goal {
 			server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{plannedAddress}, Port: server.Spec.Endpoint.Port,
 				Protocol: corev1.ProtocolUDP}
 		},
-		trouble: func() string { return c.gatewayTrouble(server.Namespace, &gateways{server: server}) },
+		trouble: func() string { return gatewayTrouble(c, server.Namespace, &gateways{server: server}) },
 	}
 }
 
 // warnOfNodePort warns if peers reach a GatewayServer at the node port of its Service because its load balancer has no address.
-func (c *cluster) warnOfNodePort(server *networkingv1beta1.GatewayServer) {
+func warnOfNodePort(c *cluster, server *networkingv1beta1.GatewayServer) {
 	if server.Spec.Endpoint.ServiceType == corev1.ServiceTypeLoadBalancer && server.Status.Endpoint.Port != server.Spec.Endpoint.Port {
 		c.Warn("Service %s/%s got no address from a load balancer, so its node port is used. To avoid the wait, choose type NodePort: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort",
 			server.Namespace, networkingv1beta1.GatewayChild(server.Name))
@@ -236,7 +236,7 @@ func (t *tunnel) ensureClient(ctx context.Context) error {
 		return err
 	}
 	e.gateways.client = object
-	e.report(object, existed, notes)
+	reportGateway(e.cluster, object, existed, notes)
 	if dials := endpointText(&object.Spec.Endpoint); dials != endpointText(&at) {
 		e.Warn("%s connects to %s, but the address of the server is %s. The client is not changed; --gw-client-address %s --gw-client-port %d changes it",
 			e.name(object), dials,

@@ -29,7 +29,7 @@ func (u *use) requestNetwork(ctx context.Context) error {
 		u.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
 		return nil
 	}
-	why, err := u.whyNoNetwork(ctx)
+	why, err := whyNoNetwork(ctx, u.cluster)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (u *use) requestNetwork(ctx context.Context) error {
 		u.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", u.id, why)
 		return nil
 	}
-	if u.connected, err = u.networkMade(ctx, u.namespace, u.provider); err != nil || u.connected {
+	if u.connected, err = networkMade(ctx, u.cluster, u.namespace, u.provider); err != nil || u.connected {
 		return err
 	}
 	u.connected, err = u.negotiate(ctx)
@@ -76,10 +76,10 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 	case changed && !existed:
 		u.Did("NetworkRequest %s correctly ensured", request.Name)
 	case changed:
-		u.report(request, existed, notes)
+		reportGateway(u.cluster, request, existed, notes)
 	}
 	if existed {
-		if err := u.changeNegotiated(ctx, request, u.options); err != nil {
+		if err := changeNegotiated(ctx, u.cluster, request, u.options); err != nil {
 			return false, err
 		}
 	}
@@ -102,14 +102,14 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 
 // changeNegotiated applies the user's flags to the gateway of an earlier NetworkRequest. The controller manager sets the type of the Service only
 // when it creates the GatewayServer, because an administrator may change it later.
-func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
+func changeNegotiated(ctx context.Context, c *cluster, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
 	serviceType := corev1.ServiceType(o.network.server.serviceType)
 	located := o.location == locationConsumer || o.network.located
 	if serviceType == "" && !located {
 		return nil
 	}
 	provider := request.Name
-	found, err := c.findGateways(ctx, request.Namespace, provider)
+	found, err := findGateways(ctx, c, request.Namespace, provider)
 	if err != nil {
 		return err
 	}
@@ -131,16 +131,16 @@ func (c *cluster) changeNegotiated(ctx context.Context, request *networkingv1bet
 		return err
 	}
 	if len(notes) > 0 {
-		c.report(server, true, notes)
+		reportGateway(c, server, true, notes)
 	}
 	return nil
 }
 
 // networkMade reports whether an administrator has connected the networks. No NetworkRequest is needed then, and that administrator also
 // has to disconnect them.
-func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (bool, error) {
+func networkMade(ctx context.Context, c *cluster, namespace, provider string) (bool, error) {
 	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}} {
-		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+		if err := listOfPeer(ctx, c, list, namespace, provider); err != nil {
 			return false, err
 		}
 		objects, err := objectsOf(list)
@@ -157,8 +157,8 @@ func (c *cluster) networkMade(ctx context.Context, namespace, provider string) (
 
 // withdrawNetwork deletes the NetworkRequests to a provider. The controllers delete the network in both clusters, unless the other cluster
 // requested it too.
-func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider string) error {
-	requests, err := c.networkRequests(ctx, namespace)
+func withdrawNetwork(ctx context.Context, c *cluster, namespace, provider string) error {
+	requests, err := networkRequests(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 	}
 	var made []client.Object
 	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}} {
-		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+		if err := listOfPeer(ctx, c, list, namespace, provider); err != nil {
 			return err
 		}
 		objects, err := objectsOf(list)
@@ -190,12 +190,12 @@ func (c *cluster) withdrawNetwork(ctx context.Context, namespace, provider strin
 
 // networkStays reports whether the network with a provider has to stay, because the provider uses the local cluster through it and did not request it. It
 // then says so.
-func (c *cluster) networkStays(ctx context.Context, namespace, provider string) (bool, error) {
-	used, err := c.usedBy(ctx, provider)
+func networkStays(ctx context.Context, c *cluster, namespace, provider string) (bool, error) {
+	used, err := isConsumer(ctx, c, provider)
 	if err != nil || namespace == "" {
 		return false, err
 	}
-	requests, err := c.networkRequests(ctx, namespace)
+	requests, err := networkRequests(ctx, c, namespace)
 	if err != nil || !peering.NetworkStays(used, requests) {
 		return false, err
 	}
@@ -205,7 +205,7 @@ func (c *cluster) networkStays(ctx context.Context, namespace, provider string) 
 }
 
 // networkRequests returns all NetworkRequests of a tenant namespace, those of the other cluster included.
-func (c *cluster) networkRequests(ctx context.Context, namespace string) ([]networkingv1beta1.NetworkRequest, error) {
+func networkRequests(ctx context.Context, c *cluster, namespace string) ([]networkingv1beta1.NetworkRequest, error) {
 	var requests networkingv1beta1.NetworkRequestList
 	if err := c.List(ctx, &requests, client.InNamespace(namespace)); err != nil && !absent(err) {
 		return nil, c.error(fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err))

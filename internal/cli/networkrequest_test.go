@@ -54,7 +54,7 @@ func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
 			}).Build(),
 	}
 	want := "waiting for GatewayClient of-b in namespace tenant-of-milan to be gone"
-	if err := c.withdrawNetwork(ctx, "tenant-of-milan", "milan"); err == nil || !strings.Contains(err.Error(), want) {
+	if err := withdrawNetwork(ctx, c, "tenant-of-milan", "milan"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the network of the second request is not waited for: %v", err)
 	}
 	for _, request := range []client.Object{first, second} {
@@ -88,7 +88,7 @@ func TestNetworkInUseStays(t *testing.T) {
 			Console: console.New(io.Discard, &said, false), id: "rome",
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(row.objects...).Build(),
 		}
-		stays, err := c.networkStays(t.Context(), "tenant-of-milan", "milan")
+		stays, err := networkStays(t.Context(), c, "tenant-of-milan", "milan")
 		if err != nil || stays != row.stays || stays != strings.Contains(said.String(), "only rome requested") {
 			t.Errorf("%s: it stays: %t, %v, want %t: %s", name, stays, err, row.stays, said.String())
 		}
@@ -118,7 +118,7 @@ func TestIdentityOfANetworkStays(t *testing.T) {
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(identity, row.object).
 				WithIndex(&offloadingv1beta1.NamespaceMap{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build(),
 		}
-		if err := c.forgetIdentity(t.Context(), "milan", namespace, false); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+		if err := forgetIdentity(t.Context(), c, "milan", namespace, false); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v, want %q", name, err, row.says)
 		}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(identity), identity); (err == nil) != (row.says != "") {

@@ -15,7 +15,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-func (a *app) createCommand() *cobra.Command {
+func createCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "create",
 		Short: "Create individual resources",
@@ -23,12 +23,12 @@ func (a *app) createCommand() *cobra.Command {
 		Example: example(`
 			# Ask an authenticated provider for resources
 			%[1]s create resourceslice milan --remote-cluster-id milan`),
-	}, a.createResourceSliceCommand(), a.createNonceCommand(),
-		a.createConfigurationCommand(), a.createGatewayServerCommand(), a.createGatewayClientCommand(), a.createPublicKeyCommand(),
-		a.createVirtualNodeCommand())
+	}, createResourceSliceCommand(a), createNonceCommand(a),
+		createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a),
+		createVirtualNodeCommand(a))
 }
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "get",
 		Short: "Print individual values",
@@ -36,10 +36,10 @@ func (a *app) getCommand() *cobra.Command {
 		Example: example(`
 			# The nonce that the cluster rome has to sign
 			%[1]s get nonce --remote-cluster-id rome`),
-	}, a.getNonceCommand(), a.getKubeconfigCommand())
+	}, getNonceCommand(a), getKubeconfigCommand(a))
 }
 
-func (a *app) createNonceCommand() *cobra.Command {
+func createNonceCommand(a *app) *cobra.Command {
 	var consumer string
 	var timeout time.Duration
 	var output outputFlag
@@ -53,12 +53,12 @@ func (a *app) createNonceCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
 			if output.format != "" {
-				return local.printObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				return printObject(local, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 					Namespace: api.TenantNamespace(consumer), Name: authv1beta1.NonceSecret,
 					Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: consumer},
 				}}, output.format)
 			}
-			namespace, err := local.ensureTenantNamespace(ctx, consumer)
+			namespace, err := ensureTenantNamespace(ctx, local, consumer)
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func (a *app) createNonceCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) getNonceCommand() *cobra.Command {
+func getNonceCommand(a *app) *cobra.Command {
 	var consumer string
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -91,7 +91,7 @@ func (a *app) getNonceCommand() *cobra.Command {
 			%[1]s get nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, _ []string) error {
-			namespace, err := local.requireTenantNamespace(ctx, consumer)
+			namespace, err := requireTenantNamespace(ctx, local, consumer)
 			if err != nil {
 				return err
 			}

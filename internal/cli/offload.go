@@ -23,7 +23,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 )
 
-func (a *app) offloadCommand() *cobra.Command {
+func offloadCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "offload",
 		Short: "Offload namespaces to other clusters",
@@ -31,7 +31,7 @@ func (a *app) offloadCommand() *cobra.Command {
 		Example: example(`
 			# Pods of this namespace may run in every provider
 			%[1]s offload namespace demo`),
-	}, a.offloadNamespaceCommand())
+	}, offloadNamespaceCommand(a))
 }
 
 // namespaceChoice selects namespaces by name or by label selector.
@@ -86,7 +86,7 @@ func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string
 }
 
 // refuseProtected fails, before any change is made, if one of the namespaces must not be offloaded.
-func (c *cluster) refuseProtected(ctx context.Context, selector string, names []string) error {
+func refuseProtected(ctx context.Context, c *cluster, selector string, names []string) error {
 	policy := offload.ProtectedNamespaces{LiqoNamespace: c.namespace}
 	var manager appsv1.Deployment
 	// An administrator of a single namespace may not read the patterns. The policy liqo-protected-namespaces rejects matching namespaces
@@ -121,7 +121,7 @@ func (c *cluster) refuseProtected(ctx context.Context, selector string, names []
 }
 
 // confirmLeft asks for confirmation before a new --selector excludes clusters: the remote namespaces there are deleted.
-func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *offloadOptions) error {
+func confirmLeft(ctx context.Context, c *cluster, a *app, names []string, o *offloadOptions) error {
 	if !o.given("selector") {
 		return nil // the selector does not change
 	}
@@ -161,7 +161,7 @@ func (c *cluster) confirmLeft(ctx context.Context, a *app, names []string, o *of
 	}
 	// If the user may not read volumes, the command cannot check them. The controller manager then keeps the remote namespaces with data, and reports
 	// them in the status.
-	err = c.checkVolumes(ctx, func(namespace, provider string) bool { return slices.Contains(lost[namespace], provider) })
+	err = checkVolumes(ctx, c, func(namespace, provider string) bool { return slices.Contains(lost[namespace], provider) })
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -189,7 +189,7 @@ func heldBy(object *offloadingv1beta1.NamespaceOffloading) string {
 
 // keepDataAgain removes the annotation that permits the deletion of volumes with data. The user set it for the clusters that the selector no longer
 // selects, so it must not apply to later changes.
-func (c *cluster) keepDataAgain(ctx context.Context, object *offloadingv1beta1.NamespaceOffloading) error {
+func keepDataAgain(ctx context.Context, c *cluster, object *offloadingv1beta1.NamespaceOffloading) error {
 	before := object.DeepCopy()
 	delete(object.Annotations, api.AnnotationDeleteVolumes)
 	if err := c.Patch(ctx, object, client.MergeFrom(before)); err != nil {
@@ -216,7 +216,7 @@ type offloadOptions struct {
 	given func(flag string) bool
 }
 
-func (a *app) offloadNamespaceCommand() *cobra.Command {
+func offloadNamespaceCommand(a *app) *cobra.Command {
 	var o offloadOptions
 	command := &cobra.Command{
 		Use:     "namespace NAME...",
@@ -252,12 +252,12 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := local.refuseProtected(cmd.Context(), o.choice.selector, names); err != nil {
+			if err := refuseProtected(cmd.Context(), local, o.choice.selector, names); err != nil {
 				return err
 			}
 			if o.output.format == "" {
 				// The time for the user's confirmation does not count towards the timeout.
-				if err := local.confirmLeft(cmd.Context(), a, names, &o); err != nil {
+				if err := confirmLeft(cmd.Context(), local, a, names, &o); err != nil {
 					return err
 				}
 				if slices.Contains(names, metav1.NamespaceDefault) {
@@ -272,9 +272,9 @@ func (a *app) offloadNamespaceCommand() *cobra.Command {
 					if i > 0 && !o.output.json() {
 						fmt.Fprintln(local.Out(), "---")
 					}
-					err = local.printObject(o.object(name), o.output.format)
+					err = printObject(local, o.object(name), o.output.format)
 				} else {
-					err = local.offload(ctx, name, &o)
+					err = offloadNamespace(ctx, local, name, &o)
 				}
 				if err != nil {
 					return err
@@ -383,7 +383,7 @@ func stricter(before, after offloadingv1beta1.PodOffloadingStrategy) bool {
 	return before != "" && before != after && after != offloadingv1beta1.PodsLocalAndRemote
 }
 
-func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptions) error {
+func offloadNamespace(ctx context.Context, c *cluster, namespace string, o *offloadOptions) error {
 	step := c.Start("Offloading namespace %s", namespace)
 	defer step.End()
 	object := &offloadingv1beta1.NamespaceOffloading{
@@ -433,7 +433,7 @@ func (c *cluster) offload(ctx context.Context, namespace string, o *offloadOptio
 		return err
 	}
 	if object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.deleteVolumes {
-		if err := c.keepDataAgain(ctx, object); err != nil {
+		if err := keepDataAgain(ctx, c, object); err != nil {
 			return err
 		}
 	}

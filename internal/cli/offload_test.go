@@ -144,7 +144,7 @@ func TestRepeatedNamesCountOnce(t *testing.T) {
 	if want := []string{"shop", "blog"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("namespaces %v, want %v: %v", names, want, err)
 	}
-	peers, err := c.peers(t.Context(), []string{"turin", "milan", "turin"})
+	peers, err := gatherPeers(t.Context(), c, []string{"turin", "milan", "turin"})
 	if ids := namesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
 		t.Errorf("peers %v: %v", ids, err)
 	}

@@ -28,7 +28,7 @@ func annotate(command *cobra.Command, key string) {
 var errUnnamed = errors.New("no peer is named")
 
 // currentPeers returns the sorted IDs of the current peers for which the predicate holds.
-func (c *cluster) currentPeers(ctx context.Context, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
+func currentPeers(ctx context.Context, c *cluster, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
 	var list corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, c.error(fmt.Errorf("listing ForeignClusters: %w", err))
@@ -51,7 +51,7 @@ func isProvider(foreign *corev1beta1.ForeignCluster) bool {
 
 // onlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than
 // one. The argument of describes the names, for example "providers of cluster rome", and how says how to pass one.
-func (c *cluster) onlyName(known []string, of, how string) (string, error) {
+func onlyName(c *cluster, known []string, of, how string) (string, error) {
 	switch len(known) {
 	case 0:
 		return "", c.error(fmt.Errorf("%w, and there are no %s: %s", errUnnamed, of, how))
@@ -63,12 +63,12 @@ func (c *cluster) onlyName(known []string, of, how string) (string, error) {
 }
 
 // onlyProvider returns the only provider of a cluster, or fails.
-func (c *cluster) onlyProvider(ctx context.Context, how string) (string, error) {
-	known, err := c.currentPeers(ctx, isProvider)
+func onlyProvider(ctx context.Context, c *cluster, how string) (string, error) {
+	known, err := currentPeers(ctx, c, isProvider)
 	if err != nil {
 		return "", err
 	}
-	return c.onlyName(known, "providers of cluster "+c.id, how)
+	return onlyName(c, known, "providers of cluster "+c.id, how)
 }
 
 // choosePeer sets a required --remote-cluster-id to the only peer, if the user did not set it. If there are several peers, it fails and
@@ -82,7 +82,7 @@ func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return nil //nolint:nilerr // the missing flag is the user's first problem
 	}
-	known, err := c.currentPeers(cmd.Context(), anyPeer)
+	known, err := currentPeers(cmd.Context(), c, anyPeer)
 	if err != nil || len(known) == 0 {
 		return nil //nolint:nilerr // as above
 	}
@@ -90,7 +90,7 @@ func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
 	if cmd.Annotations[beginsPeering] != "" {
 		return fmt.Errorf("%w: %s (this cluster has as peers: %s)", errUnnamed, how, strings.Join(known, ", "))
 	}
-	id, err := c.onlyName(known, "peers of cluster "+c.id, how)
+	id, err := onlyName(c, known, "peers of cluster "+c.id, how)
 	if err != nil {
 		return err
 	}

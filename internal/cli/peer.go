@@ -66,7 +66,7 @@ type peerOptions struct {
 	location string
 }
 
-func (a *app) peerCommand() *cobra.Command {
+func peerCommand(a *app) *cobra.Command {
 	var o peerOptions
 	command := &cobra.Command{
 		Use:   "peer [NAME]",
@@ -105,12 +105,12 @@ func (a *app) peerCommand() *cobra.Command {
 			if err := aloneWith(cmd, args[0]); err != nil {
 				return err
 			}
-			return a.peerInvited(ctx, args[0], &o)
+			return peerInvited(ctx, a, args[0], &o)
 		}
-		_, err := a.peer(ctx, remote, &o)
+		_, err := runPeer(ctx, a, remote, &o)
 		return err
 	}
-	command.AddCommand(a.peerOutOfBandCommand(), a.peerInBandCommand())
+	command.AddCommand(peerOutOfBandCommand(a), peerInBandCommand(a))
 	return command
 }
 
@@ -134,7 +134,7 @@ func (o *peerOptions) addBoth(command *cobra.Command) {
 	o.network.add(command)
 }
 
-func (a *app) peer(ctx context.Context, remote *remoteConfig, o *peerOptions) (*pair, error) {
+func runPeer(ctx context.Context, a *app, remote *remoteConfig, o *peerOptions) (*pair, error) {
 	resources, err := o.resources.list()
 	if err != nil {
 		return nil, err

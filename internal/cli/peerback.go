@@ -39,7 +39,7 @@ func (p *pair) inviteBack(ctx context.Context) error {
 
 func (p *pair) invite(ctx context.Context) error {
 	back := p.reversed()
-	if _, err := p.local.enrollmentService(ctx); err != nil {
+	if _, err := enrollmentService(ctx, p.local); err != nil {
 		return err
 	}
 	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
@@ -66,7 +66,7 @@ func (p *pair) invite(ctx context.Context) error {
 		if same && lasts(secret, tokens, p.remote.id, time.Now()) {
 			return nil
 		}
-		text, err := p.local.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.remote.id}, true)
+		text, err := sealToken(ctx, p.local, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.remote.id}, true)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bo
 }
 
 // peerInvited peers with a cluster that left an Invitation here. The tenant namespace already contains everything needed.
-func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) error {
+func peerInvited(ctx context.Context, a *app, name string, o *peerOptions) error {
 	if o.auth.invite {
 		return fmt.Errorf("--invite does not go with NAME %s: this cluster uses the invitation that %s left here, and makes none; leave --invite out", name, name)
 	}
@@ -119,23 +119,23 @@ func (a *app) peerInvited(ctx context.Context, name string, o *peerOptions) erro
 	if err != nil {
 		return err
 	}
-	id, namespace, err := c.peerCalled(ctx, name)
+	id, namespace, err := peerCalled(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	if o.createsNode() {
-		if err := c.checkNodeName(ctx, id, id, nodeNameCure(id)); err != nil {
+		if err := checkNodeName(ctx, c, id, id, nodeNameCure(id)); err != nil {
 			return err
 		}
 	}
 	u := &use{cluster: c, provider: id, namespace: namespace, nodeName: id, options: o, resources: resources}
-	return c.explained(id, inOrder(ctx, u.acceptInvitation, u.run))
+	return explainUnreached(c, id, inOrder(ctx, u.acceptInvitation, u.run))
 }
 
 // acceptInvitation enrolls the local cluster at the authentication service that an Invitation names, unless it is enrolled already.
 func (u *use) acceptInvitation(ctx context.Context) error {
 	c, namespace, provider := u.cluster, u.namespace, u.provider
-	granted, err := c.withoutRefusal(ctx, namespace, provider)
+	granted, err := withoutRefusal(ctx, c, namespace, provider)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 	err = c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	switch {
 	case apierrors.IsNotFound(err) && granted != nil: // enrolled already
-		return c.obtainIdentity(ctx, namespace, provider, nil)
+		return obtainIdentity(ctx, c, namespace, provider, nil)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
 			"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
@@ -162,7 +162,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 	case err != nil && granted == nil:
 		return err
 	case err != nil:
-		needed, readErr := c.needsReenrollment(ctx, granted)
+		needed, readErr := needsReenrollment(ctx, c, granted)
 		if readErr != nil {
 			return readErr
 		}
@@ -170,9 +170,9 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 			return fmt.Errorf("cluster %s does not accept the %s of this cluster any more, and %w", provider, peering.KindOf(&granted.Spec.AuthParams), err)
 		}
 	case granted != nil:
-		if err := c.reenroll(ctx, granted, secret); err != nil {
+		if err := reenroll(ctx, c, granted, secret); err != nil {
 			return err
 		}
 	}
-	return c.obtainIdentity(ctx, namespace, provider, secret)
+	return obtainIdentity(ctx, c, namespace, provider, secret)
 }

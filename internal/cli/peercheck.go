@@ -18,7 +18,7 @@ import (
 // checkPeer fails, before any change is made, if the peering would replace another cluster or collide with a node name.
 func (p *pair) checkPeer(ctx context.Context, o *peerOptions) error {
 	if o.createsNode() {
-		if err := p.local.checkNodeName(ctx, p.remote.id, p.remote.id, nodeNameCure(p.remote.id)); err != nil {
+		if err := checkNodeName(ctx, p.local, p.remote.id, p.remote.id, nodeNameCure(p.remote.id)); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func nodeNameCure(provider string) string {
 }
 
 // checkNodeName fails if the name for a virtual node of the provider is in use by another node.
-func (c *cluster) checkNodeName(ctx context.Context, name, provider, cure string) error {
+func checkNodeName(ctx context.Context, c *cluster, name, provider, cure string) error {
 	taken := ""
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := c.Get(ctx, client.ObjectKeyFromObject(node), node)

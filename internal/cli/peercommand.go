@@ -35,7 +35,7 @@ const (
 	maxNamedTokenLifetime = 365 * 24 * time.Hour
 )
 
-func (a *app) generatePeerCommandCommand() *cobra.Command {
+func generatePeerCommandCommand(a *app) *cobra.Command {
 	var o peerCommandOptions
 	command := &cobra.Command{
 		Use:   "peer-command",
@@ -58,7 +58,7 @@ func (a *app) generatePeerCommandCommand() *cobra.Command {
 			# In a script that has access to both clusters
 			%[1]s generate peer-command --only-command --kubeconfig milan.yaml | KUBECONFIG=rome.yaml bash`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(nil, o.check, func(ctx context.Context, local *cluster, _ []string) error { return local.printPeerCommand(ctx, &o) }),
+		RunE: a.onInstalled(nil, o.check, func(ctx context.Context, local *cluster, _ []string) error { return printPeerCommand(ctx, local, &o) }),
 	}
 	flags := command.Flags()
 	flags.BoolVar(&o.onlyCommand, "only-command", false, "Print only the command")
@@ -112,22 +112,22 @@ func (o *peerCommandOptions) pin() ([]byte, error) {
 	return peering.PinOf(certificate), nil
 }
 
-func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) error {
+func printPeerCommand(ctx context.Context, c *cluster, o *peerCommandOptions) error {
 	pin, err := o.pin()
 	if err != nil {
 		return err
 	}
 	url := o.url
 	if url == "" {
-		url, err = c.enrollmentURL(ctx, o.onlyCommand)
+		url, err = enrollmentURL(ctx, c, o.onlyCommand)
 	} else if !o.trusted && pin == nil {
-		_, err = c.enrollmentService(ctx) // the token contains the fingerprint of its certificate, so the certificate must exist
+		_, err = enrollmentService(ctx, c) // the token contains the fingerprint of its certificate, so the certificate must exist
 	}
 	if err != nil {
 		return err
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
-	text, err := c.sealed(ctx, &token, !o.trusted && pin == nil)
+	text, err := sealToken(ctx, c, &token, !o.trusted && pin == nil)
 	if err != nil || c.isDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
@@ -142,9 +142,9 @@ func (c *cluster) printPeerCommand(ctx context.Context, o *peerCommandOptions) e
 	return err
 }
 
-// sealed returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
+// sealToken returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
 // service's certificate.
-func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool) (string, error) {
+func sealToken(ctx context.Context, c *cluster, token *peering.Token, pinned bool) (string, error) {
 	options := &enrollment.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
 	if pinned {
 		pair, err := enrollment.EnsureCertificate(ctx, options)
@@ -157,7 +157,7 @@ func (c *cluster) sealed(ctx context.Context, token *peering.Token, pinned bool)
 }
 
 // enrollmentService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
-func (c *cluster) enrollmentService(ctx context.Context) (*corev1.Service, error) {
+func enrollmentService(ctx context.Context, c *cluster) (*corev1.Service, error) {
 	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentService}
 	err := c.Get(ctx, key, service)
@@ -171,8 +171,8 @@ func (c *cluster) enrollmentService(ctx context.Context) (*corev1.Service, error
 }
 
 // enrollmentURL returns the URL at which consumers reach the authentication service.
-func (c *cluster) enrollmentURL(ctx context.Context, silent bool) (string, error) {
-	service, err := c.enrollmentService(ctx)
+func enrollmentURL(ctx context.Context, c *cluster, silent bool) (string, error) {
+	service, err := enrollmentService(ctx, c)
 	if err != nil {
 		return "", err
 	}

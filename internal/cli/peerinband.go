@@ -7,7 +7,7 @@ import (
 )
 
 // peerInBandCommand returns the command peer in-band, the older form of peer --in-band.
-func (a *app) peerInBandCommand() *cobra.Command {
+func peerInBandCommand(a *app) *cobra.Command {
 	var o peerOptions
 	command := &cobra.Command{
 		Use:     "in-band",
@@ -34,7 +34,7 @@ func (a *app) peerInBandCommand() *cobra.Command {
 	o.auth.addInvite(flags)
 	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
 	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
-		p, err := a.peer(ctx, remote, &o)
+		p, err := runPeer(ctx, a, remote, &o)
 		if err != nil || !o.bidirectional {
 			return err
 		}

@@ -44,7 +44,7 @@ func (u *peeringUser) request() string { return peering.PeeringUserPrefix + u.co
 func (u *peeringUser) reader() string  { return u.request() + "-liqo-ns-reader" }
 func (u *peeringUser) writer() string  { return u.request() + "-tenant-ns-writer" }
 
-func (a *app) generatePeeringUserCommand() *cobra.Command {
+func generatePeeringUserCommand(a *app) *cobra.Command {
 	var consumer, rsa string
 	var timeout, lifetime time.Duration
 	command := &cobra.Command{
@@ -98,7 +98,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 		u.Warn("It is valid for cluster %s only: another consumer needs another peering user", u.consumer)
 	}
 	var err error
-	if u.namespace, err = u.ensureTenantNamespace(ctx, u.consumer); err != nil {
+	if u.namespace, err = ensureTenantNamespace(ctx, u.cluster, u.consumer); err != nil {
 		return err
 	}
 	algorithm, err := u.algorithm(ctx, rsa)
@@ -234,7 +234,7 @@ func (u *peeringUser) user() string { return u.consumer + "-user" }
 
 // kubeconfig returns a kubeconfig with the API server address for peers. The caller adds the credentials of the user.
 func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, error) {
-	info, err := u.localInfo(ctx)
+	info, err := gatherLocal(ctx, u.cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, err
 	return config, nil
 }
 
-func (a *app) deletePeeringUserCommand() *cobra.Command {
+func deletePeeringUserCommand(a *app) *cobra.Command {
 	var consumer string
 	var ignore bool
 	var timeout time.Duration
@@ -265,10 +265,10 @@ func (a *app) deletePeeringUserCommand() *cobra.Command {
 		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, _ []string) error {
 			u := &peeringUser{cluster: local, consumer: consumer}
 			var err error
-			if u.namespace, err = local.findTenantNamespace(ctx, consumer); err != nil {
+			if u.namespace, err = findTenantNamespace(ctx, local, consumer); err != nil {
 				return err
 			}
-			return local.mayBeGone(ignore, u.delete(ctx))
+			return mayBeGone(local, ignore, u.delete(ctx))
 		}),
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")

@@ -30,7 +30,7 @@ type invitation struct {
 	back string
 }
 
-func (a *app) peerOutOfBandCommand() *cobra.Command {
+func peerOutOfBandCommand(a *app) *cobra.Command {
 	var o peerOptions
 	var i invitation
 	command := &cobra.Command{
@@ -96,7 +96,7 @@ func (a *app) peerOutOfBandCommand() *cobra.Command {
 			return fmt.Errorf("the token was made for cluster %s, and this is %s: check --kubeconfig and --context, or ask for another command",
 				token.Consumer, local.id)
 		}
-		return local.peerOutOfBand(ctx, &i, &o, resources)
+		return peerOutOfBand(ctx, local, &i, &o, resources)
 	})
 	return command
 }
@@ -147,37 +147,37 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 	return token, nil
 }
 
-func (c *cluster) peerOutOfBand(ctx context.Context, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
+func peerOutOfBand(ctx context.Context, c *cluster, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
 	if o.auth.invite {
 		var err error
-		if i.back, err = c.enrollmentURL(ctx, false); err != nil {
+		if i.back, err = enrollmentURL(ctx, c, false); err != nil {
 			return fmt.Errorf("--invite: %w", err)
 		}
 	}
 	if o.createsNode() {
-		if err := c.checkNodeName(ctx, i.name, i.id, "give another NAME (liqoctl peer out-of-band NAME)"); err != nil {
+		if err := checkNodeName(ctx, c, i.name, i.id, "give another NAME (liqoctl peer out-of-band NAME)"); err != nil {
 			return err
 		}
 	}
-	namespace, err := c.ensureTenantNamespace(ctx, i.id)
+	namespace, err := ensureTenantNamespace(ctx, c, i.id)
 	if err != nil {
 		return err
 	}
-	if err := c.enroll(ctx, namespace, i); err != nil {
+	if err := enroll(ctx, c, namespace, i); err != nil {
 		return err
 	}
 	u := &use{cluster: c, provider: i.id, namespace: namespace, nodeName: i.name, options: o, resources: resources}
-	return c.explained(i.id, u.run(ctx))
+	return explainUnreached(c, i.id, u.run(ctx))
 }
 
 // enroll enrolls the local cluster at the provider's authentication service, and waits until it has an identity there. It deletes the
 // token afterwards.
-func (c *cluster) enroll(ctx context.Context, namespace string, i *invitation) error {
-	granted, err := c.withoutRefusal(ctx, namespace, i.id)
+func enroll(ctx context.Context, c *cluster, namespace string, i *invitation) error {
+	granted, err := withoutRefusal(ctx, c, namespace, i.id)
 	if err != nil {
 		return err
 	}
-	back, err := c.inviteThem(ctx, i, granted != nil)
+	back, err := inviteThem(ctx, c, i, granted != nil)
 	if err != nil {
 		return err
 	}
@@ -195,11 +195,11 @@ func (c *cluster) enroll(ctx context.Context, namespace string, i *invitation) e
 		return err
 	}
 	if granted != nil {
-		if err := c.reenroll(ctx, granted, secret); err != nil {
+		if err := reenroll(ctx, c, granted, secret); err != nil {
 			return err
 		}
 	}
-	if err := c.obtainIdentity(ctx, namespace, i.id, secret); err != nil {
+	if err := obtainIdentity(ctx, c, namespace, i.id, secret); err != nil {
 		return err
 	}
 	if back != "" {
@@ -210,7 +210,7 @@ func (c *cluster) enroll(ctx context.Context, namespace string, i *invitation) e
 
 // inviteThem returns a token for the provider, which this cluster sends with its enrollment. The token is empty if the user does not invite the
 // provider, or if the enrollment is over.
-func (c *cluster) inviteThem(ctx context.Context, i *invitation, granted bool) (string, error) {
+func inviteThem(ctx context.Context, c *cluster, i *invitation, granted bool) (string, error) {
 	switch {
 	case i.back == "":
 		return "", nil
@@ -219,13 +219,13 @@ func (c *cluster) inviteThem(ctx context.Context, i *invitation, granted bool) (
 			i.id, i.id, i.id)
 		return "", nil
 	}
-	return c.sealed(ctx, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: i.id}, true)
+	return sealToken(ctx, c, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: i.id}, true)
 }
 
 // withoutRefusal returns the Identity that the provider has granted to the local cluster; nil if there is none. It deletes an Identity that is not granted,
 // because the provider's rejection of an earlier token does not apply to a new one. A granted one stays, valid or not: deleting it would
 // withdraw what this cluster uses of the provider. See reenroll for one that the provider does not accept any more.
-func (c *cluster) withoutRefusal(ctx context.Context, namespace, provider string) (granted *authv1beta1.Identity, err error) {
+func withoutRefusal(ctx context.Context, c *cluster, namespace, provider string) (granted *authv1beta1.Identity, err error) {
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	switch {
@@ -248,8 +248,8 @@ func (c *cluster) withoutRefusal(ctx context.Context, namespace, provider string
 
 // obtainIdentity creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists. The Invitation is nil
 // if the cluster is enrolled already.
-func (c *cluster) obtainIdentity(ctx context.Context, namespace, provider string, invitation *corev1.Secret) error {
-	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
+func obtainIdentity(ctx context.Context, c *cluster, namespace, provider string, invitation *corev1.Secret) error {
+	if err := replaceWish(ctx, c, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
 		return err
 	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}

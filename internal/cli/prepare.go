@@ -28,8 +28,8 @@ type prepared struct {
 	revision string
 }
 
-// prepare gathers the facts about the cluster, computes the values, and fails if the installation cannot work.
-func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prepared, error) {
+// prepareInstall gathers the facts about the cluster, computes the values, and fails if the installation cannot work.
+func prepareInstall(ctx context.Context, a *app, c *cluster, o *installOptions) (*prepared, error) {
 	step := c.Start("Preparing the installation")
 	defer step.End()
 	chart, err := installer.Chart(o.chartPath)
@@ -51,7 +51,7 @@ func (a *app) prepare(ctx context.Context, c *cluster, o *installOptions) (*prep
 	if err := out.readRevision(a, c); err != nil {
 		return nil, err
 	}
-	facts, err := a.facts(ctx, c, step, o)
+	facts, err := gatherInstallFacts(ctx, a, c, step, o)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ func (p *prepared) readRevision(a *app, c *cluster) error {
 	return err
 }
 
-// facts gathers the facts from the cluster, from its Helm release and from the API of the cloud provider.
-func (a *app) facts(ctx context.Context, c *cluster, step *console.Step, o *installOptions) (install.Facts, error) {
+// gatherInstallFacts gathers the facts from the cluster, from its Helm release and from the API of the cloud provider.
+func gatherInstallFacts(ctx context.Context, a *app, c *cluster, step *console.Step, o *installOptions) (install.Facts, error) {
 	step.Update("Retrieving the cluster configuration")
 	facts, err := installer.Gather(ctx, c.config, c, c.namespace)
 	if err != nil {

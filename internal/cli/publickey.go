@@ -32,7 +32,7 @@ func fillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte)
 }
 
 // keysGoal waits until the Secret of a gateway has its public key.
-func (c *cluster) keysGoal(secret *corev1.Secret, gateway *gateways) *goal {
+func keysGoal(c *cluster, secret *corev1.Secret, gateway *gateways) *goal {
 	return &goal{
 		object: secret, doing: "Waiting for the keys of " + gateway.describe(),
 		met: func() verdict {
@@ -49,15 +49,15 @@ func (c *cluster) keysGoal(secret *corev1.Secret, gateway *gateways) *goal {
 		answer: func() {
 			secret.Data = map[string][]byte{networkingv1beta1.SecretPublicKey: make([]byte, network.KeyLength)}
 		},
-		trouble: func() string { return c.gatewayTrouble(secret.Namespace, gateway) },
+		trouble: func() string { return gatewayTrouble(c, secret.Namespace, gateway) },
 	}
 }
 
 // ensureKey stores the public key of the peer's gateway in this cluster, in the PublicKey that the gateway uses, if there is one. It replaces a
 // different key, because the peer's gateway cannot connect while that is stored. The argument replaced is the message for this case.
-func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []byte, replaced string) error {
+func ensureKey(ctx context.Context, c *cluster, namespace, peer string, key []byte, replaced string) error {
 	var keys networkingv1beta1.PublicKeyList
-	if err := c.listOfPeer(ctx, &keys, namespace, peer); err != nil {
+	if err := listOfPeer(ctx, c, &keys, namespace, peer); err != nil {
 		return err
 	}
 	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
@@ -83,7 +83,7 @@ func (c *cluster) ensureKey(ctx context.Context, namespace, peer string, key []b
 	return nil
 }
 
-func (a *app) createPublicKeyCommand() *cobra.Command {
+func createPublicKeyCommand(a *app) *cobra.Command {
 	var peer, text string
 	var key []byte
 	var timeout time.Duration
@@ -104,14 +104,14 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 			return cmp.Or(output.validate(), err)
 		}, func(ctx context.Context, local *cluster, _ []string) error {
 			if output.format != "" {
-				return local.printObject(publicKey(api.TenantNamespace(peer), peer, peer, key), output.format)
+				return printObject(local, publicKey(api.TenantNamespace(peer), peer, peer, key), output.format)
 			}
-			namespace, err := local.ensureTenantNamespace(ctx, peer)
+			namespace, err := ensureTenantNamespace(ctx, local, peer)
 			if err != nil {
 				return err
 			}
 			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-			return local.created(ctx, object, func() { fillPublicKey(object, peer, key) })
+			return createOrUpdate(ctx, local, object, func() { fillPublicKey(object, peer, key) })
 		}),
 	}
 	a.addPeerFlag(command, &peer)
@@ -123,7 +123,7 @@ func (a *app) createPublicKeyCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) generatePublicKeyCommand() *cobra.Command {
+func generatePublicKeyCommand(a *app) *cobra.Command {
 	var gatewayType, name, namespace string
 	var timeout time.Duration
 	var output outputFlag
@@ -149,7 +149,7 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			object, err := local.find(ctx, kind, within, name)
+			object, err := findObject(ctx, local, kind, within, name)
 			if err != nil {
 				return err
 			}
@@ -161,10 +161,10 @@ func (a *app) generatePublicKeyCommand() *cobra.Command {
 				gateway.client = object
 			}
 			keys := gateway.keys(object.GetNamespace())
-			if err := local.reach(ctx, local.keysGoal(keys, gateway)); err != nil {
+			if err := local.reach(ctx, keysGoal(local, keys, gateway)); err != nil {
 				return err
 			}
-			return local.printObject(publicKey(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, keys.Data[networkingv1beta1.SecretPublicKey]), output.format)
+			return printObject(local, publicKey(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, keys.Data[networkingv1beta1.SecretPublicKey]), output.format)
 		}),
 	}
 	flags := command.Flags()

@@ -35,7 +35,7 @@ func TestKeyInUse(t *testing.T) {
 	if !bytes.Equal(facts.stored, whole(1)) || facts.storedBy != "z-old" || !bytes.Equal(facts.key, whole(4)) {
 		t.Errorf("milan uses %x of PublicKey %s for %x, want the key of z-old", facts.stored, facts.storedBy, facts.key)
 	}
-	if err := milan.ensureKey(t.Context(), namespace, "rome", whole(4), "is replaced"); err != nil {
+	if err := ensureKey(t.Context(), milan, namespace, "rome", whole(4), "is replaced"); err != nil {
 		t.Fatal(err)
 	}
 	if facts := client.facts(t.Context(), server); !bytes.Equal(facts.stored, facts.key) {

@@ -13,9 +13,9 @@ import (
 
 // explained extends the error of a failed wait if the local cluster reports that it does not reach the remote cluster. This is useful because
 // liqoctl may reach both clusters although they do not reach each other.
-func (p *pair) explained(err error) error { return p.local.explained(p.remote.id, err) }
+func (p *pair) explained(err error) error { return explainUnreached(p.local, p.remote.id, err) }
 
-func (c *cluster) explained(provider string, err error) error {
+func explainUnreached(c *cluster, provider string, err error) error {
 	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
 		return err
 	}

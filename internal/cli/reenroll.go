@@ -21,9 +21,9 @@ import (
 // reenroll replaces the credential of a granted Identity by that of another enrollment, if the provider seems not to accept it any more. The controller
 // manager enrolls with the invitation: it reaches the provider, also through a tunnel, and replaces the credential only if the provider refuses it and accepts
 // the new one. The Identity stays, because deleting it would withdraw what this cluster uses of the provider.
-func (c *cluster) reenroll(ctx context.Context, granted *authv1beta1.Identity, invitation *corev1.Secret) error {
+func reenroll(ctx context.Context, c *cluster, granted *authv1beta1.Identity, invitation *corev1.Secret) error {
 	provider := granted.Spec.ClusterID
-	if needed, err := c.needsReenrollment(ctx, granted); err != nil || !needed {
+	if needed, err := needsReenrollment(ctx, c, granted); err != nil || !needed {
 		return err
 	}
 	kind, before := peering.KindOf(&granted.Spec.AuthParams), granted.Spec.AuthParams.DeepCopy()
@@ -67,7 +67,7 @@ func (c *cluster) reenroll(ctx context.Context, granted *authv1beta1.Identity, i
 }
 
 // needsReenrollment reports whether the provider seems not to accept the credential of a granted Identity any more.
-func (c *cluster) needsReenrollment(ctx context.Context, granted *authv1beta1.Identity) (bool, error) {
+func needsReenrollment(ctx context.Context, c *cluster, granted *authv1beta1.Identity) (bool, error) {
 	provider := granted.Spec.ClusterID
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)

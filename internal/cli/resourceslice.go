@@ -51,7 +51,7 @@ func (r *sliceRequest) fill(slice *authv1beta1.ResourceSlice) {
 
 // ensureSlice creates or updates the ResourceSlice, waits until the provider has authenticated it and decided on the resources, and reports the
 // decision.
-func (c *cluster) ensureSlice(ctx context.Context, request *sliceRequest) (*authv1beta1.ResourceSlice, error) {
+func ensureSlice(ctx context.Context, c *cluster, request *sliceRequest) (*authv1beta1.ResourceSlice, error) {
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: request.namespace, Name: request.name}}
 	if err := c.reach(ctx, authenticationGoal(slice, request)); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func cut(slice *authv1beta1.ResourceSlice) bool {
 	return false
 }
 
-func (a *app) createResourceSliceCommand() *cobra.Command {
+func createResourceSliceCommand(a *app) *cobra.Command {
 	request := sliceRequest{}
 	var resources resourceFlags
 	var output outputFlag
@@ -159,18 +159,18 @@ func (a *app) createResourceSliceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if request.namespace, err = local.requireTenantNamespace(ctx, request.provider); err != nil {
+			if request.namespace, err = requireTenantNamespace(ctx, local, request.provider); err != nil {
 				return err
 			}
 			if output.format != "" {
-				return local.printObject(request.object(), output.format)
+				return printObject(local, request.object(), output.format)
 			}
 			if request.virtualNode {
-				if err := local.checkNodeName(ctx, request.name, request.provider, "give the ResourceSlice another name, or --no-virtual-node"); err != nil {
+				if err := checkNodeName(ctx, local, request.name, request.provider, "give the ResourceSlice another name, or --no-virtual-node"); err != nil {
 					return err
 				}
 			}
-			_, err = local.ensureSlice(ctx, &request)
+			_, err = ensureSlice(ctx, local, &request)
 			return err
 		}),
 	}

@@ -31,7 +31,7 @@ func (u *installRun) rollback() error {
 	errs = append(errs, installer.RestoreCRDs(ctx, u.cluster, u.defined.Before))
 	if u.applied != nil && !u.applied.Fresh() {
 		workloads, err := u.release.Workloads()
-		return errors.Join(append(errs, err, u.rolledOut(ctx, step, workloads))...)
+		return errors.Join(append(errs, err, rolledOut(ctx, u.cluster, step, workloads))...)
 	}
 	var objects []client.Object
 	for _, crd := range u.defined.Created {

@@ -19,19 +19,19 @@ import (
 )
 
 // rolledOut waits until all workloads run their newest version. Its error names each workload that does not, and why.
-func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads []installer.Workload) error {
+func rolledOut(ctx context.Context, c *cluster, step *console.Step, workloads []installer.Workload) error {
 	watching, end := context.WithCancel(ctx)
 	var told sync.WaitGroup
-	told.Go(func() { c.tellStuck(watching) })
+	told.Go(func() { tellStuck(watching, c) })
 	defer told.Wait()
 	defer end()
 	errs := make([]error, len(workloads))
 	var group sync.WaitGroup
 	for i, workload := range workloads {
 		group.Go(func() {
-			err := c.rolledOutOne(ctx, step, workload)
+			err := rolledOutOne(ctx, c, step, workload)
 			if err != nil {
-				if troubles := c.troubles(workload); len(troubles) > 0 {
+				if troubles := podTroubles(c, workload); len(troubles) > 0 {
 					err = fmt.Errorf("%w\n  - %s", err, strings.Join(troubles, "\n  - "))
 				}
 			}
@@ -40,7 +40,7 @@ func (c *cluster) rolledOut(ctx context.Context, step *console.Step, workloads [
 	}
 	group.Wait()
 	err := errors.Join(errs...)
-	if err != nil && c.missesImages() {
+	if err != nil && missesImages(c) {
 		err = fmt.Errorf("%w\n%s", err, imageCure)
 	}
 	return err
@@ -51,7 +51,7 @@ const imageCure = "If the nodes have to pull the images from another registry, n
 
 // missesImages reports whether a pod of the installation waits for an image that its node cannot pull. It has its own timeout, because the timeout of
 // the command may have expired.
-func (c *cluster) missesImages() bool {
+func missesImages(c *cluster) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
@@ -75,7 +75,7 @@ var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageNam
 const stuckEvery = 2 * time.Second
 
 // tellStuck warns once about each container that cannot start, as soon as that is known. The wait itself may last until its timeout.
-func (c *cluster) tellStuck(ctx context.Context) {
+func tellStuck(ctx context.Context, c *cluster) {
 	told := map[string]bool{}
 	for {
 		var pods corev1.PodList
@@ -121,18 +121,18 @@ func stuckContainers(pod *corev1.Pod) map[string]string {
 	return out
 }
 
-func (c *cluster) rolledOutOne(ctx context.Context, step *console.Step, workload installer.Workload) error {
+func rolledOutOne(ctx context.Context, c *cluster, step *console.Step, workload installer.Workload) error {
 	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: workload.Name}
 	if workload.Kind == "DaemonSet" {
 		set := &appsv1.DaemonSet{ObjectMeta: meta}
-		return c.wait(ctx, step, set, func() verdict { return daemonSetAvailable(set, c.lost(ctx, set)) })
+		return c.wait(ctx, step, set, func() verdict { return daemonSetAvailable(set, podsOnLostNodes(ctx, c, set)) })
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
 	return c.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
 }
 
-// selector returns the pod selector of a workload. It is nil if the workload cannot be read.
-func (c *cluster) selector(ctx context.Context, workload installer.Workload) *metav1.LabelSelector {
+// podSelector returns the pod selector of a workload. It is nil if the workload cannot be read.
+func podSelector(ctx context.Context, c *cluster, workload installer.Workload) *metav1.LabelSelector {
 	key := client.ObjectKey{Namespace: c.namespace, Name: workload.Name}
 	var set appsv1.DaemonSet
 	var deployment appsv1.Deployment
@@ -178,8 +178,8 @@ func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) verdict {
 	return yes()
 }
 
-// lost returns the number of pods of a DaemonSet on nodes that are not ready.
-func (c *cluster) lost(ctx context.Context, set *appsv1.DaemonSet) (n int32) {
+// podsOnLostNodes returns the number of pods of a DaemonSet on nodes that are not ready.
+func podsOnLostNodes(ctx context.Context, c *cluster, set *appsv1.DaemonSet) (n int32) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
 	if set.Spec.Selector == nil || c.List(ctx, &nodes) != nil ||
@@ -203,12 +203,12 @@ func (c *cluster) lost(ctx context.Context, set *appsv1.DaemonSet) (n int32) {
 // fewTroubles is the maximum number of problems listed for a workload. Its pods mostly have the same problem.
 const fewTroubles = 3
 
-// troubles returns the problems of the pods of a workload, to explain a failed wait. It has its own timeout, because the timeout of the
+// podTroubles returns the problems of the pods of a workload, to explain a failed wait. It has its own timeout, because the timeout of the
 // command may have expired.
-func (c *cluster) troubles(workload installer.Workload) (out []string) {
+func podTroubles(c *cluster, workload installer.Workload) (out []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if selector := c.selector(ctx, workload); selector != nil {
+	if selector := podSelector(ctx, c, workload); selector != nil {
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels(selector.MatchLabels)); err != nil {
 			return nil

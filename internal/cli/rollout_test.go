@@ -41,7 +41,7 @@ func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 		c.namespace, c.Console = "liqo", console.New(&out, &out, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		c.tellStuck(ctx)
+		tellStuck(ctx, c)
 	})
 	want := "Image registry/fabric:0.0.0-dev can not be pulled: container fabric of pod fabric-a in namespace liqo is waiting, ErrImagePull: manifest unknown"
 	if said := out.String(); !strings.Contains(said, want) || strings.Count(said, "WARN") != 1 {
@@ -75,7 +75,7 @@ func TestFailedRolloutNamesTheCure(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			err = c.rolledOut(ctx, nil, []installer.Workload{{Kind: "DaemonSet", Name: "liqo-fabric"}})
+			err = rolledOut(ctx, c, nil, []installer.Workload{{Kind: "DaemonSet", Name: "liqo-fabric"}})
 		})
 		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "liqoctl install --set registry=HOST/PATH") != cured {
 			t.Errorf("%s: the cure is named: want %v, in %v", reason, cured, err)

@@ -151,14 +151,14 @@ func (a *app) command() *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, a.installCommand(), a.uninstallCommand(), a.versionCommand(), a.infoCommand(), a.statusCommand(), a.doctorCommand(),
-		a.dashboardCommand(),
-		a.testCommand())
-	add(groupPeer, a.peerCommand(), a.unpeerCommand(), a.networkCommand(), a.authenticateCommand(), a.unauthenticateCommand(), a.forceCommand(),
-		a.discoverCommand())
-	add(groupOffload, a.offloadCommand(), a.unoffloadCommand(), a.moveCommand())
-	add(groupAdmission, a.cordonCommand(), a.uncordonCommand(), a.drainCommand(), a.activateCommand())
-	root.AddCommand(a.createCommand(), a.generateCommand(), a.getCommand(), a.deleteCommand(), a.docsCommand(), a.optionsCommand())
+	add(groupInstall, installCommand(a), uninstallCommand(a), versionCommand(a), infoCommand(a), statusCommand(a), doctorCommand(a),
+		dashboardCommand(a),
+		testCommand(a))
+	add(groupPeer, peerCommand(a), unpeerCommand(a), networkCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),
+		discoverCommand(a))
+	add(groupOffload, offloadCommand(a), unoffloadCommand(a), moveCommand(a))
+	add(groupAdmission, cordonCommand(a), uncordonCommand(a), drainCommand(a), activateCommand(a))
+	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(a), optionsCommand(a))
 	a.completeFlags(root)
 	root.SetFlagErrorFunc(unknownFlag)
 	root.SetUsageTemplate(usage)

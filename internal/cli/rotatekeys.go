@@ -43,7 +43,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := remote.ensureKey(ctx, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
+	if err := ensureKey(ctx, remote.cluster, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
 		return err
 	}
 	secret := local.gateways.keys(local.namespace)

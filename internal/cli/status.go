@@ -38,7 +38,7 @@ type statusInfo struct {
 	*localInfo
 }
 
-func (a *app) statusCommand() *cobra.Command {
+func statusCommand(a *app) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "status",
@@ -53,7 +53,7 @@ func (a *app) statusCommand() *cobra.Command {
 			%[1]s status peer milan`),
 		Args: cobra.NoArgs,
 		RunE: a.onInstalled(nil, output.validate, func(ctx context.Context, c *cluster, _ []string) error {
-			status, err := c.status(ctx)
+			status, err := gatherStatus(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -64,31 +64,31 @@ func (a *app) statusCommand() *cobra.Command {
 		}),
 	}
 	output.add(command.Flags(), "Print everything for programs")
-	command.AddCommand(a.statusPeerCommand())
+	command.AddCommand(statusPeerCommand(a))
 	return command
 }
 
-func (c *cluster) status(ctx context.Context) (*statusInfo, error) {
-	local, err := c.localInfo(ctx)
+func gatherStatus(ctx context.Context, c *cluster) (*statusInfo, error) {
+	local, err := gatherLocal(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	out := &statusInfo{Namespace: c.namespace, localInfo: local}
-	if out.Components, err = c.components(ctx, c.namespace); err != nil {
+	if out.Components, err = listComponents(ctx, c, c.namespace); err != nil {
 		return nil, err
 	}
-	if url, err := c.enrollmentURL(ctx, true); err == nil {
+	if url, err := enrollmentURL(ctx, c, true); err == nil {
 		out.AuthenticationURL = url
 	}
-	reserved, err := c.ownNetworks(ctx, ipamv1alpha1.NetworkTypeReserved)
+	reserved, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypeReserved)
 	for i := range reserved {
 		out.ReservedSubnets = append(out.ReservedSubnets, orDefault(reserved[i].Status.CIDR, reserved[i].Spec.CIDR))
 	}
 	return out, err
 }
 
-// components returns the Deployments and DaemonSets of a namespace.
-func (c *cluster) components(ctx context.Context, namespace string) ([]component, error) {
+// listComponents returns the Deployments and DaemonSets of a namespace.
+func listComponents(ctx context.Context, c *cluster, namespace string) ([]component, error) {
 	images := func(pod corev1.PodSpec) []string {
 		return namesOf(pod.Containers, func(container corev1.Container) string { return container.Image })
 	}

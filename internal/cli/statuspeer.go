@@ -11,7 +11,7 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 )
 
-func (a *app) statusPeerCommand() *cobra.Command {
+func statusPeerCommand(a *app) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:     "peer [CLUSTER-ID...]",
@@ -25,7 +25,7 @@ func (a *app) statusPeerCommand() *cobra.Command {
 			%[1]s status peer milan`),
 		Args: cobra.ArbitraryArgs,
 		RunE: a.onInstalled(nil, output.validate, func(ctx context.Context, c *cluster, args []string) error {
-			peers, err := c.peers(ctx, args)
+			peers, err := gatherPeers(ctx, c, args)
 			if err != nil {
 				return err
 			}

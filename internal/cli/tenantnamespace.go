@@ -21,7 +21,7 @@ var podSecurity = map[string]string{
 
 // findTenantNamespace returns the tenant namespace of the peering with a cluster: the namespace with both labels, whatever its name is. The
 // result is empty if there is none.
-func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (string, error) {
+func findTenantNamespace(ctx context.Context, c *cluster, remoteID string) (string, error) {
 	var list corev1.NamespaceList
 	err := c.List(ctx, &list, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: remoteID})
 	switch {
@@ -42,8 +42,8 @@ func (c *cluster) findTenantNamespace(ctx context.Context, remoteID string) (str
 }
 
 // ensureTenantNamespace returns the tenant namespace of the peering with a cluster, and creates it if there is none.
-func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (string, error) {
-	name, err := c.findTenantNamespace(ctx, remoteID)
+func ensureTenantNamespace(ctx context.Context, c *cluster, remoteID string) (string, error) {
+	name, err := findTenantNamespace(ctx, c, remoteID)
 	if err != nil {
 		return "", err
 	}
@@ -72,8 +72,8 @@ func (c *cluster) ensureTenantNamespace(ctx context.Context, remoteID string) (s
 }
 
 // requireTenantNamespace returns the tenant namespace of a peering. It fails if there is none.
-func (c *cluster) requireTenantNamespace(ctx context.Context, remoteID string) (string, error) {
-	name, err := c.findTenantNamespace(ctx, remoteID)
+func requireTenantNamespace(ctx context.Context, c *cluster, remoteID string) (string, error) {
+	name, err := findTenantNamespace(ctx, c, remoteID)
 	if err == nil && name == "" {
 		known, _ := peerIDs(ctx, c) // only for a suggestion in the error
 		err = c.error(didYouMean(fmt.Errorf("there is no tenant namespace for cluster %s (no namespace is labelled %s=%s): peer with it first, or check the cluster ID",
@@ -85,8 +85,8 @@ func (c *cluster) requireTenantNamespace(ctx context.Context, remoteID string) (
 // findNamespaces finds the tenant namespaces of the peering. It leaves here or there empty if that namespace does not exist.
 func (p *pair) findNamespaces(ctx context.Context) error {
 	return both(
-		func() (err error) { p.here, err = p.local.findTenantNamespace(ctx, p.remote.id); return },
-		func() (err error) { p.there, err = p.remote.findTenantNamespace(ctx, p.local.id); return },
+		func() (err error) { p.here, err = findTenantNamespace(ctx, p.local, p.remote.id); return },
+		func() (err error) { p.there, err = findTenantNamespace(ctx, p.remote, p.local.id); return },
 	)
 }
 
@@ -96,13 +96,13 @@ func (p *pair) ensureNamespaces(ctx context.Context) error {
 		return nil
 	}
 	return both(
-		func() (err error) { p.here, err = p.local.ensureTenantNamespace(ctx, p.remote.id); return },
-		func() (err error) { p.there, err = p.remote.ensureTenantNamespace(ctx, p.local.id); return },
+		func() (err error) { p.here, err = ensureTenantNamespace(ctx, p.local, p.remote.id); return },
+		func() (err error) { p.there, err = ensureTenantNamespace(ctx, p.remote, p.local.id); return },
 	)
 }
 
 // listOfPeer lists the objects of a peer, in order of their names. The list is empty if the cluster does not have the kind.
-func (c *cluster) listOfPeer(ctx context.Context, list client.ObjectList, namespace, peer string) error {
+func listOfPeer(ctx context.Context, c *cluster, list client.ObjectList, namespace, peer string) error {
 	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteClusterID: peer})
 	if err != nil && !absent(err) {
 		return c.error(fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), namespaceText(namespace), err))

@@ -60,7 +60,7 @@ var (
 	}
 )
 
-func (a *app) cordonCommand() *cobra.Command {
+func cordonCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "cordon",
 		Short: "Stop granting new resources to a tenant",
@@ -68,10 +68,10 @@ func (a *app) cordonCommand() *cobra.Command {
 		Example: example(`
 			# Nothing more for the consumer rome
 			%[1]s cordon tenant rome`),
-	}, a.tenantCommand(cordonTenant), a.sliceCommand(cordonSlice))
+	}, tenantCommand(a, cordonTenant), sliceCommand(a, cordonSlice))
 }
 
-func (a *app) uncordonCommand() *cobra.Command {
+func uncordonCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "uncordon",
 		Short: "Resume granting resources to a tenant",
@@ -79,10 +79,10 @@ func (a *app) uncordonCommand() *cobra.Command {
 		Example: example(`
 			# The consumer rome may ask for resources again
 			%[1]s uncordon tenant rome`),
-	}, a.tenantCommand(uncordonTenant), a.sliceCommand(uncordonSlice))
+	}, tenantCommand(a, uncordonTenant), sliceCommand(a, uncordonSlice))
 }
 
-func (a *app) drainCommand() *cobra.Command {
+func drainCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "drain",
 		Short: "Revoke the resources granted to a tenant",
@@ -90,10 +90,10 @@ func (a *app) drainCommand() *cobra.Command {
 		Example: example(`
 			# Everything from the consumer rome
 			%[1]s drain tenant rome`),
-	}, a.tenantCommand(drainTenant))
+	}, tenantCommand(a, drainTenant))
 }
 
-func (a *app) activateCommand() *cobra.Command {
+func activateCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "activate",
 		Short: "Grant a drained tenant its resources again",
@@ -101,10 +101,10 @@ func (a *app) activateCommand() *cobra.Command {
 		Example: example(`
 			# The consumer rome is let in again
 			%[1]s activate tenant rome`),
-	}, a.tenantCommand(activateTenant))
+	}, tenantCommand(a, activateTenant))
 }
 
-func (a *app) tenantCommand(of admission) *cobra.Command {
+func tenantCommand(a *app, of admission) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     "tenant [NAME]",
@@ -121,15 +121,15 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 			}
 			name := strings.Join(args, "")
 			if name == "" {
-				all, err := local.all(cmd.Context(), kindTenant, within)
+				all, err := listKind(cmd.Context(), local, kindTenant, within)
 				if err != nil {
 					return err
 				}
-				if name, err = local.onlyName(namesOf(all, client.Object.GetName), "tenants in "+namespaceText(within), "name one: "+cmd.UseLine()); err != nil {
+				if name, err = onlyName(local, namesOf(all, client.Object.GetName), "tenants in "+namespaceText(within), "name one: "+cmd.UseLine()); err != nil {
 					return err
 				}
 			}
-			object, err := local.find(cmd.Context(), kindTenant, within, name)
+			object, err := findObject(cmd.Context(), local, kindTenant, within, name)
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (a *app) tenantCommand(of admission) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return local.admit(ctx, tenant, of)
+			return setTenantCondition(ctx, local, tenant, of)
 		},
 		ValidArgsFunction: a.names(kindTenant),
 	}
@@ -169,8 +169,8 @@ func (of *admission) hindered(now authv1beta1.TenantCondition) string {
 	}
 }
 
-// admit sets the condition of a tenant, and waits until it is in effect.
-func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admission) error {
+// setTenantCondition sets the condition of a tenant, and waits until it is in effect.
+func setTenantCondition(ctx context.Context, c *cluster, tenant *authv1beta1.Tenant, of admission) error {
 	step := c.Start("Waiting until tenant %s is %s", tenant.Name, of.done)
 	defer step.End()
 	before := tenant.DeepCopy()
@@ -190,7 +190,7 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 		return yes()
 	})
 	if err == nil {
-		err = c.inEffect(ctx, step, tenant, func(*authv1beta1.ResourceSlice) bool { return true })
+		err = awaitQuotas(ctx, c, step, tenant, func(*authv1beta1.ResourceSlice) bool { return true })
 	}
 	if err != nil {
 		return err
@@ -199,9 +199,9 @@ func (c *cluster) admit(ctx context.Context, tenant *authv1beta1.Tenant, of admi
 	return nil
 }
 
-// inEffect waits until the Quotas for the selected ResourceSlices of a consumer are cordoned or not, as the tenant and the ResourceSlices
+// awaitQuotas waits until the Quotas for the selected ResourceSlices of a consumer are cordoned or not, as the tenant and the ResourceSlices
 // require.
-func (c *cluster) inEffect(ctx context.Context, step *console.Step, tenant *authv1beta1.Tenant, which func(*authv1beta1.ResourceSlice) bool) error {
+func awaitQuotas(ctx context.Context, c *cluster, step *console.Step, tenant *authv1beta1.Tenant, which func(*authv1beta1.ResourceSlice) bool) error {
 	if !peering.GrantsOf(tenant).Access {
 		return nil // its identities have no permissions, and its Quotas are deleted with the ResourceSlices
 	}

@@ -34,7 +34,7 @@ type testNetworkOptions struct {
 	outsideAddress netip.Addr
 }
 
-func (a *app) testCommand() *cobra.Command {
+func testCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "test",
 		Short: "Run end-to-end checks",
@@ -42,10 +42,10 @@ func (a *app) testCommand() *cobra.Command {
 		Example: example(`
 			# Do pods of all clusters reach each other?
 			%[1]s test network --remote-kubeconfigs milan.yaml`),
-	}, a.testNetworkCommand())
+	}, testNetworkCommand(a))
 }
 
-func (a *app) testNetworkCommand() *cobra.Command {
+func testNetworkCommand(a *app) *cobra.Command {
 	var o testNetworkOptions
 	command := &cobra.Command{
 		Use:   "network",
@@ -86,7 +86,7 @@ func (a *app) testNetworkCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		return a.testNetwork(ctx, &o)
+		return testNetwork(ctx, a, &o)
 	}
 	return command
 }
@@ -128,7 +128,7 @@ func (o *testNetworkOptions) locateOutside(ctx context.Context, resolve func(ctx
 }
 
 // testNetwork connects to the clusters, deploys the test servers, runs the checks and reports the failures.
-func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error) {
+func testNetwork(ctx context.Context, a *app, o *testNetworkOptions) (err error) {
 	t := &networkTest{options: o}
 	if t.consumer, err = a.installed(ctx); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 		}
 	}
 	for _, path := range o.remotes {
-		provider, err := a.provider(ctx, "--remote-kubeconfigs", path)
+		provider, err := connectProvider(ctx, a, "--remote-kubeconfigs", path)
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (a *app) testNetwork(ctx context.Context, o *testNetworkOptions) (err error
 		t.providers = append(t.providers, provider)
 	}
 	if o.image == "" {
-		if o.image, err = t.consumer.imageBeside(ctx, testImage); err != nil {
+		if o.image, err = imageBeside(ctx, t.consumer, testImage); err != nil {
 			return err
 		}
 	}
@@ -195,8 +195,8 @@ func (t *networkTest) cluster(id string) *cluster {
 	return all[slices.IndexFunc(all, func(c *cluster) bool { return c.id == id })]
 }
 
-// provider connects to the cluster of a kubeconfig from the given flag. It fails if Liqo is not installed there.
-func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, error) {
+// connectProvider connects to the cluster of a kubeconfig from the given flag. It fails if Liqo is not installed there.
+func connectProvider(ctx context.Context, a *app, flag, kubeconfig string) (*cluster, error) {
 	flags := connectionFlags()
 	*flags.KubeConfig = kubeconfig
 	*flags.Namespace = *a.kubeconfig.Namespace
@@ -215,7 +215,7 @@ func (a *app) provider(ctx context.Context, flag, kubeconfig string) (*cluster, 
 }
 
 // imageBeside returns the image with the given name from the registry, path and tag of the controller manager's image.
-func (c *cluster) imageBeside(ctx context.Context, name string) (string, error) {
+func imageBeside(ctx context.Context, c *cluster, name string) (string, error) {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
 		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
@@ -250,7 +250,7 @@ func (t *networkTest) remove(ctx context.Context) error {
 	defer step.End()
 	// The offloading is removed first, so that the remote namespaces are deleted while the local namespace still exists for the controller
 	// manager.
-	if err := t.consumer.unoffloadQuietly(ctx, within); err != nil {
+	if err := unoffloadQuietly(ctx, t.consumer, within); err != nil {
 		return err
 	}
 	for _, c := range t.clusters() {
@@ -268,7 +268,7 @@ func (t *networkTest) remove(ctx context.Context) error {
 	return nil
 }
 
-func (c *cluster) unoffloadQuietly(ctx context.Context, namespace string) error {
+func unoffloadQuietly(ctx context.Context, c *cluster, namespace string) error {
 	object := &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
 	}

@@ -166,7 +166,7 @@ func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome,
 		return askFromHere(ctx, check.urls), nil
 	}
 	command := append([]string{testServerProgram, "probe", "-timeout", answerTime.String()}, check.urls...)
-	out, err := t.cluster(check.cluster).exec(ctx, t.namespace(), check.pod, command...)
+	out, err := runInPod(ctx, t.cluster(check.cluster), t.namespace(), check.pod, command...)
 	if err != nil {
 		return nil, err
 	}
@@ -229,21 +229,21 @@ var errTooLong = fmt.Errorf("its output is longer than %d MiB: the image of the 
 // errTooSlow is the cause of the end of a command that takes too long.
 var errTooSlow = errors.New("it does not end in time")
 
-// exec runs a command in the only container of a pod and returns its standard output. It fails if the command writes more than maxOutput, or takes
+// runInPod runs a command in the only container of a pod and returns its standard output. It fails if the command writes more than maxOutput, or takes
 // longer than maxCommandTime.
-func (c *cluster) exec(ctx context.Context, namespace, pod string, command ...string) (string, error) {
-	return c.execIn(ctx, namespace, pod, "", command...)
+func runInPod(ctx context.Context, c *cluster, namespace, pod string, command ...string) (string, error) {
+	return runInContainer(ctx, c, namespace, pod, "", command...)
 }
 
-// execIn is exec in one of the containers of a pod. An empty name is that of the only container.
-func (c *cluster) execIn(ctx context.Context, namespace, pod, container string, command ...string) (string, error) {
+// runInContainer is runInPod in one of the containers of a pod. An empty name is that of the only container.
+func runInContainer(ctx context.Context, c *cluster, namespace, pod, container string, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(c.commandLimit, maxCommandTime), errTooSlow)
 	defer cancel()
-	return c.run(ctx, namespace, pod, container, command...)
+	return runUntilDone(ctx, c, namespace, pod, container, command...)
 }
 
-// run is execIn until ctx ends.
-func (c *cluster) run(ctx context.Context, namespace, pod, container string, command ...string) (string, error) {
+// runUntilDone is runInContainer until ctx ends.
+func runUntilDone(ctx context.Context, c *cluster, namespace, pod, container string, command ...string) (string, error) {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return "", err

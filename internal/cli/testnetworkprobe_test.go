@@ -30,7 +30,7 @@ func TestExecHasATimeout(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.exec(ctx, "ns", "pod", "true")
+		_, err := runInPod(ctx, c, "ns", "pod", "true")
 		done <- err
 	}()
 	select {
@@ -61,7 +61,7 @@ func TestSlowCommandsEnd(t *testing.T) {
 	slow.commandLimit = time.Second // enough to open the stream on a busy machine
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if out, err := slow.exec(ctx, "ns", "pod", "probe"); out != "" || !errors.Is(err, errTooSlow) {
+	if out, err := runInPod(ctx, slow, "ns", "pod", "probe"); out != "" || !errors.Is(err, errTooSlow) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestOutputOfACommandIsBounded(t *testing.T) {
 		_, _ = streams.out.Write([]byte("[]"))
 		streams.succeed()
 	})
-	if out, err := short.exec(ctx, "ns", "pod", "probe"); out != "[]" || err != nil {
+	if out, err := runInPod(ctx, short, "ns", "pod", "probe"); out != "[]" || err != nil {
 		t.Errorf("a short output: %q, %v", out, err)
 	}
 	endless := execServer(t, func(_ context.Context, streams *execStreams) {
@@ -82,7 +82,7 @@ func TestOutputOfACommandIsBounded(t *testing.T) {
 			_, err = streams.out.Write(bytes.Repeat([]byte("x"), 1<<16))
 		}
 	})
-	out, err := endless.exec(ctx, "ns", "pod", "probe")
+	out, err := runInPod(ctx, endless, "ns", "pod", "probe")
 	if out != "" || !errors.Is(err, errTooLong) || !strings.Contains(err.Error(), "running probe in pod pod of cluster milan: its output is longer than 4 MiB") {
 		t.Errorf("an endless output: %d bytes, %v", len(out), err)
 	}
@@ -92,7 +92,7 @@ func TestOutputOfACommandIsBounded(t *testing.T) {
 		}
 		streams.fail()
 	})
-	if _, err = failing.exec(ctx, "ns", "pod", "probe"); err == nil || len(err.Error()) > maxProblem+500 || !strings.HasSuffix(err.Error(), "yyy...") {
+	if _, err = runInPod(ctx, failing, "ns", "pod", "probe"); err == nil || len(err.Error()) > maxProblem+500 || !strings.HasSuffix(err.Error(), "yyy...") {
 		t.Errorf("a long problem: %d bytes, %.300v", len(fmt.Sprint(err)), err)
 	}
 }

@@ -83,7 +83,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 	if _, err := c.ensure(ctx, namespace, func() error { return nil }); err != nil {
 		return err
 	}
-	if err := c.offload(ctx, within, &offloadOptions{
+	if err := offloadNamespace(ctx, c, within, &offloadOptions{
 		pods: string(offloadingv1beta1.PodsLocalAndRemote), mapping: string(offloadingv1beta1.EnforceSameName),
 	}); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		}
 	}
 	for _, target := range t.clusters() {
-		nodes, err := target.testedNodes(ctx)
+		nodes, err := testedNodes(ctx, target)
 		if err != nil {
 			return err
 		}
@@ -110,17 +110,17 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		if replicas == 0 {
 			return target.error(errors.New("no node accepts pods: all are cordoned or for the control plane only"))
 		}
-		if err := c.ensureReplicas(ctx, within, target.id, target == c, replicas, t.options.image); err != nil {
+		if err := ensureReplicas(ctx, c, within, target.id, target == c, replicas, t.options.image); err != nil {
 			return err
 		}
-		if err := target.assumeNamespace(ctx, within); err != nil {
+		if err := assumeNamespace(ctx, target, within); err != nil {
 			return err
 		}
-		if err := target.ensureHosts(ctx, within, t.options.image); err != nil {
+		if err := ensureHosts(ctx, target, within, t.options.image); err != nil {
 			return err
 		}
 		if t.options.ip {
-			if err := target.ensureOutside(ctx, within, t.options.outsideAddress); err != nil {
+			if err := ensureOutside(ctx, target, within, t.options.outsideAddress); err != nil {
 				return err
 			}
 		}
@@ -129,7 +129,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 }
 
 // ensureReplicas creates or updates the Deployment whose pods run in one cluster, one on each node.
-func (c *cluster) ensureReplicas(ctx context.Context, namespace, id string, here bool, replicas int32, image string) error {
+func ensureReplicas(ctx context.Context, c *cluster, namespace, id string, here bool, replicas int32, image string) error {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testName + "-" + id}}
 	_, err := c.ensure(ctx, deployment, func() error {
 		labels := map[string]string{testLabel: testName, testClusterLabel: id}
@@ -162,7 +162,7 @@ func (c *cluster) ensureReplicas(ctx context.Context, namespace, id string, here
 
 // ensureHosts creates or updates the DaemonSet with a host network pod on every real node. Such pods cannot be offloaded, so each cluster
 // needs its own DaemonSet.
-func (c *cluster) ensureHosts(ctx context.Context, namespace, image string) error {
+func ensureHosts(ctx context.Context, c *cluster, namespace, image string) error {
 	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testHosts}}
 	_, err := c.ensure(ctx, hosts, func() error {
 		labels := map[string]string{testLabel: testHosts}
@@ -179,7 +179,7 @@ func (c *cluster) ensureHosts(ctx context.Context, namespace, image string) erro
 }
 
 // ensureOutside creates or updates an IP object for the outside host.
-func (c *cluster) ensureOutside(ctx context.Context, namespace string, outside netip.Addr) error {
+func ensureOutside(ctx context.Context, c *cluster, namespace string, outside netip.Addr) error {
 	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testOutsideAddress}}
 	_, err := c.ensure(ctx, object, func() error {
 		object.Spec.IP = outside.String()
@@ -209,7 +209,7 @@ func testContainer(pod *corev1.PodSpec, image string, args ...string) {
 }
 
 // testedNodes returns the real nodes, without virtual nodes.
-func (c *cluster) testedNodes(ctx context.Context) ([]corev1.Node, error) {
+func testedNodes(ctx context.Context, c *cluster) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
 		return nil, c.error(fmt.Errorf("listing nodes: %w", err))
@@ -309,7 +309,7 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 
 func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *testedCluster, replicas int) (why string, err error) {
 	into.id = c.id
-	nodes, err := c.testedNodes(ctx)
+	nodes, err := testedNodes(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -350,7 +350,7 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 	slices.Sort(into.pods)
 	slices.Sort(into.hosts)
 	for name := range t.services() {
-		reason, err := c.gatherService(ctx, t.namespace(), name, into, replicas)
+		reason, err := gatherService(ctx, c, t.namespace(), name, into, replicas)
 		if err != nil {
 			return "", err
 		}
@@ -365,7 +365,7 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 }
 
 // gatherService reads a Service and its endpoints.
-func (c *cluster) gatherService(ctx context.Context, namespace, name string, into *testedCluster, replicas int) (why string, err error) {
+func gatherService(ctx context.Context, c *cluster, namespace, name string, into *testedCluster, replicas int) (why string, err error) {
 	var service corev1.Service
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &service); err != nil {
 		if absent(err) {

@@ -145,11 +145,11 @@ func TestTestedWorkload(t *testing.T) {
 	rome := fakeCluster("rome")
 	for range 2 {
 		for id, here := range map[string]bool{"rome": true, "milan": false} {
-			if err := rome.ensureReplicas(t.Context(), testNamespaceOf("rome"), id, here, 2, "image:1"); err != nil {
+			if err := ensureReplicas(t.Context(), rome, testNamespaceOf("rome"), id, here, 2, "image:1"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := rome.ensureHosts(t.Context(), testNamespaceOf("rome"), "image:1"); err != nil {
+		if err := ensureHosts(t.Context(), rome, testNamespaceOf("rome"), "image:1"); err != nil {
 			t.Fatal(err)
 		}
 	}

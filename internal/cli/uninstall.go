@@ -27,7 +27,7 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-func (a *app) uninstallCommand() *cobra.Command {
+func uninstallCommand(a *app) *cobra.Command {
 	var purge, dryRun bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -52,11 +52,11 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if c.id, err = c.locate(cmd.Context()); err != nil {
 				return err
 			}
-			uses, err := c.uses(cmd.Context())
+			uses, err := usesOfInstallation(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			programs, err := c.installedVersion(cmd.Context())
+			programs, err := installedVersion(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -70,14 +70,14 @@ func (a *app) uninstallCommand() *cobra.Command {
 			if c.deleteVolumes && gone && len(uses.volumes) > 0 {
 				return errors.New(uses.undeletable())
 			}
-			if err := c.removable(purge); err != nil {
+			if err := checkRemovable(c, purge); err != nil {
 				return err
 			}
 			if len(uses.all) > 0 {
 				c.Warn("%s", uses.forgotten())
 			}
 			if dryRun {
-				return c.wouldRemove(cmd.Context(), purge, uses)
+				return wouldRemove(cmd.Context(), c, purge, uses)
 			}
 			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.config.Host)
 			if purge {
@@ -91,10 +91,10 @@ func (a *app) uninstallCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if err := c.deleteClaims(ctx, uses.volumes); err != nil {
+			if err := deleteClaims(ctx, c, uses.volumes); err != nil {
 				return err
 			}
-			return a.uninstall(ctx, c, purge)
+			return uninstall(ctx, a, c, purge)
 		},
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
@@ -104,9 +104,9 @@ func (a *app) uninstallCommand() *cobra.Command {
 	return command
 }
 
-// removable fails if there is no Helm release to remove. If Liqo is not installed at all, it allows a purge, which removes the remains of
+// checkRemovable fails if there is no Helm release to remove. If Liqo is not installed at all, it allows a purge, which removes the remains of
 // an earlier uninstall.
-func (c *cluster) removable(purge bool) error {
+func checkRemovable(c *cluster, purge bool) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
 	if err != nil {
 		return err
@@ -162,9 +162,9 @@ func describeVolume(volume *corev1.PersistentVolume, all []corev1.PersistentVolu
 
 // deleteClaims deletes the claims of volumes of Liqo, and the volumes that have no claim, and waits until both are gone. Kubernetes keeps a claim
 // that a pod uses: then the error names it.
-func (c *cluster) deleteClaims(ctx context.Context, volumes []corev1.PersistentVolume) error {
+func deleteClaims(ctx context.Context, c *cluster, volumes []corev1.PersistentVolume) error {
 	for i := range volumes {
-		claim, err := c.claimOf(ctx, &volumes[i])
+		claim, err := claimOfVolume(ctx, c, &volumes[i])
 		if err != nil {
 			return err
 		}
@@ -181,8 +181,8 @@ func (c *cluster) deleteClaims(ctx context.Context, volumes []corev1.PersistentV
 	return nil
 }
 
-// claimOf returns the claim of a volume, nil if it was deleted. A claim that was recreated has another volume.
-func (c *cluster) claimOf(ctx context.Context, volume *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
+// claimOfVolume returns the claim of a volume, nil if it was deleted. A claim that was recreated has another volume.
+func claimOfVolume(ctx context.Context, c *cluster, volume *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
 	ref := volume.Spec.ClaimRef
 	if ref == nil || volume.Status.Phase == corev1.VolumeReleased {
 		return nil, nil
@@ -223,8 +223,8 @@ func (u *uses) forgotten() string {
 	return text
 }
 
-// uses returns everything that depends on the installation.
-func (c *cluster) uses(ctx context.Context) (*uses, error) {
+// usesOfInstallation returns everything that depends on the installation.
+func usesOfInstallation(ctx context.Context, c *cluster) (*uses, error) {
 	out := &uses{}
 	note := func(format string, args ...any) { out.all = append(out.all, fmt.Sprintf(format, args...)) }
 	var clusters corev1beta1.ForeignClusterList
@@ -302,7 +302,7 @@ func (c *cluster) uses(ctx context.Context) (*uses, error) {
 }
 
 // wouldRemove prints what an uninstall would remove.
-func (c *cluster) wouldRemove(ctx context.Context, purge bool, uses *uses) error {
+func wouldRemove(ctx context.Context, c *cluster, purge bool, uses *uses) error {
 	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
 	if err != nil {
 		return err
@@ -316,7 +316,7 @@ func (c *cluster) wouldRemove(ctx context.Context, purge bool, uses *uses) error
 		text += "\nThe data of this volume: " + describeVolume(&uses.volumes[i], uses.volumes)
 	}
 	if purge {
-		all, _, _, err := c.leftovers(ctx)
+		all, _, _, err := leftovers(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -330,7 +330,7 @@ func (c *cluster) wouldRemove(ctx context.Context, purge bool, uses *uses) error
 
 // leftovers returns the objects that are not part of the Helm release, in the order of their deletion: objects created at run time,
 // definitions, namespaces.
-func (c *cluster) leftovers(ctx context.Context) (all, definitions, namespaces []client.Object, err error) {
+func leftovers(ctx context.Context, c *cluster) (all, definitions, namespaces []client.Object, err error) {
 	if definitions, err = installer.Definitions(ctx, c); err != nil {
 		return nil, nil, nil, err
 	}
@@ -344,10 +344,10 @@ func (c *cluster) leftovers(ctx context.Context) (all, definitions, namespaces [
 	return append(append(made, definitions...), namespaces...), definitions, namespaces, nil
 }
 
-func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
+func uninstall(ctx context.Context, a *app, c *cluster, purge bool) error {
 	step := c.Start("Uninstalling")
 	defer step.End()
-	held, lock, err := installer.Acquire(ctx, c.quietly(), c.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
+	held, lock, err := installer.Acquire(ctx, withoutJournal(c), c.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still running", holder)
 	})
 	// Without the namespace, there is no installation to lock.
@@ -373,7 +373,7 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	step = c.Start("Waiting for the programs to end")
 	err = c.gone(ctx, step, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: deploymentName}})
 	if err == nil {
-		err = c.podsGone(ctx, step)
+		err = podsGone(ctx, c, step)
 	}
 	step.End()
 	if err != nil {
@@ -381,22 +381,22 @@ func (a *app) uninstall(ctx context.Context, c *cluster, purge bool) error {
 	}
 	c.Info("Liqo correctly uninstalled")
 	if !purge {
-		if err := c.releaseObjects(ctx); err != nil {
+		if err := releaseObjects(ctx, c); err != nil {
 			return err
 		}
 		c.Info("Kept: the custom resource definitions with their objects, and the namespaces. To delete them, run: liqoctl uninstall --purge")
-		return c.noRolesLeft(ctx)
+		return noRolesLeft(ctx, c)
 	}
-	if err := c.purge(ctx); err != nil {
+	if err := purgeAll(ctx, c); err != nil {
 		return err
 	}
 	c.Info("Custom resource definitions, namespaces and leftovers correctly removed")
-	return c.noRolesLeft(ctx)
+	return noRolesLeft(ctx, c)
 }
 
 // releaseObjects removes the finalizers from the custom resources that stay. Without the controllers, the objects and their namespaces
 // could never be deleted by their owner. A later installation adds the finalizers again.
-func (c *cluster) releaseObjects(ctx context.Context) error {
+func releaseObjects(ctx context.Context, c *cluster) error {
 	definitions, err := installer.Definitions(ctx, c)
 	if err != nil {
 		return err
@@ -405,7 +405,7 @@ func (c *cluster) releaseObjects(ctx context.Context) error {
 }
 
 // podsGone waits until the pods of the installation are gone: a controller that still runs could recreate objects.
-func (c *cluster) podsGone(ctx context.Context, step *console.Step) error {
+func podsGone(ctx context.Context, c *cluster, step *console.Step) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
 		return fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err)
@@ -418,7 +418,7 @@ func (c *cluster) podsGone(ctx context.Context, step *console.Step) error {
 	return nil
 }
 
-func (c *cluster) noRolesLeft(ctx context.Context) error {
+func noRolesLeft(ctx context.Context, c *cluster) error {
 	var roles rbacv1.ClusterRoleList
 	if err := c.List(ctx, &roles, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
 		return fmt.Errorf("listing ClusterRoles: %w", err)
@@ -429,9 +429,9 @@ func (c *cluster) noRolesLeft(ctx context.Context) error {
 	return nil
 }
 
-// purge deletes everything that is not part of the Helm release. It removes finalizers first, because the controllers no longer run.
-func (c *cluster) purge(ctx context.Context) error {
-	all, definitions, namespaces, err := c.leftovers(ctx)
+// purgeAll deletes everything that is not part of the Helm release. It removes finalizers first, because the controllers no longer run.
+func purgeAll(ctx context.Context, c *cluster) error {
+	all, definitions, namespaces, err := leftovers(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := at.noRolesLeft(t.Context()); err == nil || !strings.Contains(err.Error(), "ClusterRole liqo-by-hand is left") {
+	if err := noRolesLeft(t.Context(), at); err == nil || !strings.Contains(err.Error(), "ClusterRole liqo-by-hand is left") {
 		t.Errorf("error %v", err)
 	}
 }

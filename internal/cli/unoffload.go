@@ -15,7 +15,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-func (a *app) unoffloadCommand() *cobra.Command {
+func unoffloadCommand(a *app) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "unoffload",
 		Short: "Stop offloading namespaces",
@@ -23,10 +23,10 @@ func (a *app) unoffloadCommand() *cobra.Command {
 		Example: example(`
 			# The pods of this namespace come back
 			%[1]s unoffload namespace demo`),
-	}, a.unoffloadNamespaceCommand())
+	}, unoffloadNamespaceCommand(a))
 }
 
-func (a *app) unoffloadNamespaceCommand() *cobra.Command {
+func unoffloadNamespaceCommand(a *app) *cobra.Command {
 	var choice namespaceChoice
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -55,11 +55,11 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err = local.offloaded(cmd.Context(), names)
+			names, err = keepOffloaded(cmd.Context(), local, names)
 			if err != nil || len(names) == 0 {
 				return err
 			}
-			if err := local.checkVolumesOf(cmd.Context(), names); err != nil {
+			if err := checkVolumesOf(cmd.Context(), local, names); err != nil {
 				return err
 			}
 			if err := a.confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.",
@@ -68,7 +68,7 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return local.unoffload(ctx, names)
+			return unoffload(ctx, local, names)
 		},
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
@@ -78,8 +78,8 @@ func (a *app) unoffloadNamespaceCommand() *cobra.Command {
 	return command
 }
 
-// offloaded returns the namespaces that are offloaded, and reports the others.
-func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, error) {
+// keepOffloaded returns the namespaces that are offloaded, and reports the others.
+func keepOffloaded(ctx context.Context, c *cluster, names []string) ([]string, error) {
 	var kept []string
 	for _, name := range names {
 		key := client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}
@@ -98,13 +98,13 @@ func (c *cluster) offloaded(ctx context.Context, names []string) ([]string, erro
 
 // unoffload deletes all NamespaceOffloadings before it waits for the first. Kubernetes takes seconds to delete a namespace, but deletes
 // many concurrently.
-func (c *cluster) unoffload(ctx context.Context, names []string) error {
+func unoffload(ctx context.Context, c *cluster, names []string) error {
 	objects := make([]*offloadingv1beta1.NamespaceOffloading, len(names))
 	for i, name := range names {
 		objects[i] = &offloadingv1beta1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName},
 		}
-		if err := c.giveUp(ctx, objects[i]); err != nil {
+		if err := giveUp(ctx, c, objects[i]); err != nil {
 			return err
 		}
 		if err := kube.Delete(ctx, c, objects[i]); err != nil {

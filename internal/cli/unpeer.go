@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-func (a *app) unpeerCommand() *cobra.Command {
+func unpeerCommand(a *app) *cobra.Command {
 	var timeout time.Duration
 	var wait, deleteNamespaces bool
 	command := &cobra.Command{
@@ -56,13 +56,13 @@ func (a *app) unpeerCommand() *cobra.Command {
 			if err := aloneWith(cmd, args[0]); err != nil {
 				return err
 			}
-			return a.leave(cmd, args[0], &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+			return leaveProvider(a, cmd, args[0], &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		p, err := a.pair(ctx, remote)
 		if remoteFlagGiven(cmd) == "" && noOtherCluster(err) {
-			return a.leave(cmd, "", &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+			return leaveProvider(a, cmd, "", &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
 		}
 		if err != nil {
 			return orForce(err)
@@ -72,12 +72,12 @@ func (a *app) unpeerCommand() *cobra.Command {
 		}
 		return p.tellLeft(ctx, withNamespaces(cmd, args))
 	}
-	command.AddCommand(a.unpeerOutOfBandCommand(), a.unpeerInBandCommand())
+	command.AddCommand(unpeerOutOfBandCommand(a), unpeerInBandCommand(a))
 	return command
 }
 
 func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
-	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
 	if err != nil {
 		return err
 	}
@@ -86,16 +86,16 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 			return err
 		}
 	}
-	if err := p.local.checkUnpeer(ctx, p.remote.id, namespace); err != nil {
+	if err := checkUnpeer(ctx, p.local, p.remote.id, namespace); err != nil {
 		return err
 	}
 	if namespace != "" {
-		if err := p.local.releaseResources(ctx, p.remote.id, namespace); err != nil {
+		if err := releaseResources(ctx, p.local, p.remote.id, namespace); err != nil {
 			return err
 		}
 	}
 	if !p.endsBoth {
-		if stays, err := p.local.networkStays(ctx, namespace, p.remote.id); err != nil || stays {
+		if stays, err := networkStays(ctx, p.local, namespace, p.remote.id); err != nil || stays {
 			return err
 		}
 	}
@@ -113,8 +113,8 @@ func (p *pair) unpeer(ctx context.Context, wait, deleteNamespaces bool) error {
 		return nil
 	}
 	return both(
-		func() error { return p.local.deleteTenantNamespace(ctx, p.remote.id, wait) },
-		func() error { return p.remote.deleteTenantNamespace(ctx, p.local.id, wait) },
+		func() error { return deleteTenantNamespace(ctx, p.local, p.remote.id, wait) },
+		func() error { return deleteTenantNamespace(ctx, p.remote, p.local.id, wait) },
 	)
 }
 
@@ -154,11 +154,11 @@ func (p *pair) oneWay(ctx context.Context) error {
 
 // releaseResources deletes the ResourceSlices of a provider, and then the remaining VirtualNodes. If the ForeignCluster requests the peering,
 // releaseResources withdraws the request first.
-func (c *cluster) releaseResources(ctx context.Context, provider, namespace string) error {
-	if err := c.replaceWish(ctx, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
+func releaseResources(ctx context.Context, c *cluster, provider, namespace string) error {
+	if err := replaceWish(ctx, c, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
 		return err
 	}
-	if err := c.giveUpNodes(ctx, provider, namespace); err != nil {
+	if err := giveUpNodes(ctx, c, provider, namespace); err != nil {
 		return err
 	}
 	// A ResourceSlice is gone as soon as its VirtualNode is being deleted. The pods have left the provider only when the VirtualNode is
@@ -201,22 +201,22 @@ func objectsOf(list client.ObjectList) ([]client.Object, error) {
 // unauthenticate revokes the identity. It first deletes the objects in the local cluster, so that the replication can still clean up in the
 // remote cluster. Then it deletes the Tenant.
 func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
-	namespace, err := p.local.findTenantNamespace(ctx, p.remote.id)
+	namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
 	if err != nil {
 		return err
 	}
 	if namespace != "" {
-		if err := p.local.forgetIdentity(ctx, p.remote.id, namespace, wait); err != nil {
+		if err := forgetIdentity(ctx, p.local, p.remote.id, namespace, wait); err != nil {
 			return err
 		}
 	}
-	namespace, err = p.remote.findTenantNamespace(ctx, p.local.id)
+	namespace, err = findTenantNamespace(ctx, p.remote, p.local.id)
 	if err != nil || namespace == "" {
 		return err
 	}
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.local.id}}
 	if !p.isPeeringUser() { // only an administrator of the remote cluster decides about data that it still has of this cluster
-		if err := p.remote.giveUp(ctx, tenant.DeepCopy()); err != nil {
+		if err := giveUp(ctx, p.remote, tenant.DeepCopy()); err != nil {
 			return err
 		}
 	}
@@ -226,7 +226,7 @@ func (p *pair) unauthenticate(ctx context.Context, wait bool) error {
 	}, wait)
 }
 
-func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string, wait bool) error {
+func forgetIdentity(ctx context.Context, c *cluster, provider, namespace string, wait bool) error {
 	var slices authv1beta1.ResourceSliceList
 	if err := c.List(ctx, &slices, client.InNamespace(namespace), client.MatchingLabels{api.LabelRemoteID: provider}); err != nil {
 		return c.error(fmt.Errorf("listing ResourceSlices in namespace %s: %w", namespace, err))
@@ -235,7 +235,7 @@ func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string
 		return c.error(fmt.Errorf("ResourceSlice %s in namespace %s still uses resources of cluster %s: delete it first, or run liqoctl unpeer",
 			slices.Items[0].Name, namespace, provider))
 	}
-	requests, err := c.networkRequests(ctx, namespace)
+	requests, err := networkRequests(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
@@ -259,8 +259,8 @@ func (c *cluster) forgetIdentity(ctx context.Context, provider, namespace string
 	}, wait)
 }
 
-func (c *cluster) deleteTenantNamespace(ctx context.Context, remoteID string, wait bool) error {
-	name, err := c.findTenantNamespace(ctx, remoteID)
+func deleteTenantNamespace(ctx context.Context, c *cluster, remoteID string, wait bool) error {
+	name, err := findTenantNamespace(ctx, c, remoteID)
 	if err != nil || name == "" {
 		return err
 	}
@@ -270,7 +270,7 @@ func (c *cluster) deleteTenantNamespace(ctx context.Context, remoteID string, wa
 // bothWays reports whether the remote cluster is also a consumer of the local one. Both peerings then share one network.
 func (p *pair) bothWays(ctx context.Context) (bool, error) {
 	var tenants authv1beta1.TenantList
-	if err := p.local.listOfPeer(ctx, &tenants, "", p.remote.id); err != nil {
+	if err := listOfPeer(ctx, p.local, &tenants, "", p.remote.id); err != nil {
 		return false, err
 	}
 	return len(tenants.Items) > 0, nil

@@ -22,7 +22,7 @@ import (
 // checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or if this is unknown because the control
 // plane does not run. The pods in the provider could not be stopped, and would run at the same time as their local replacements. The check passes
 // for a peering without resources or an identity of the provider. checkUnpeer also fails if data in the provider would be lost.
-func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) error {
+func checkUnpeer(ctx context.Context, c *cluster, provider, namespace string) error {
 	if namespace == "" {
 		return nil
 	}
@@ -32,16 +32,16 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 		return c.error(fmt.Errorf("reading ForeignCluster %s: %w", provider, err))
 	}
 	foreign.Name = provider
-	uses, begun, err := c.usesOf(ctx, provider, namespace)
+	uses, begun, err := usesOf(ctx, c, provider, namespace)
 	if err != nil || uses == 0 {
 		return err
 	}
-	err = c.checkVolumes(ctx, func(_, there string) bool { return there == provider })
+	err = checkVolumes(ctx, c, func(_, there string) bool { return there == provider })
 	if err != nil {
 		return c.error(err)
 	}
 	if !c.unmanaged {
-		if err := c.awaitVerdict(ctx, foreign); err != nil {
+		if err := awaitVerdict(ctx, c, foreign); err != nil {
 			return err
 		}
 	}
@@ -78,9 +78,9 @@ func (c *cluster) checkUnpeer(ctx context.Context, provider, namespace string) e
 
 // usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun is the name of the first of them
 // that is already being deleted.
-func (c *cluster) usesOf(ctx context.Context, provider, namespace string) (uses int, begun string, err error) {
+func usesOf(ctx context.Context, c *cluster, provider, namespace string) (uses int, begun string, err error) {
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}} {
-		if err := c.listOfPeer(ctx, list, namespace, provider); err != nil {
+		if err := listOfPeer(ctx, c, list, namespace, provider); err != nil {
 			return 0, "", err
 		}
 		objects, err := objectsOf(list)
@@ -103,19 +103,19 @@ func refusesIdentity(lost *corev1beta1.Condition) bool {
 	return strings.Contains(lost.Message, fmt.Sprintf("%d %s", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized)))
 }
 
-// halfDone extends the error of a failed wait of an unpeer by the reason why the provider may be unreachable, and by the command that ends the
+// explainHalfDone extends the error of a failed wait of an unpeer by the reason why the provider may be unreachable, and by the command that ends the
 // peering without the provider.
-func (c *cluster) halfDone(provider string, err error) error {
+func explainHalfDone(c *cluster, provider string, err error) error {
 	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
 		return err
 	}
-	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", c.explained(provider, err), provider, provider)
+	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", explainUnreached(c, provider, err), provider, provider)
 }
 
-// left describes the remaining objects of a peering: the tenant namespace and its network objects. It is empty if there are none. If they
+// describeLeft describes the remaining objects of a peering: the tenant namespace and its network objects. It is empty if there are none. If they
 // cannot be read, it only warns, because nothing depends on the result.
-func (c *cluster) left(ctx context.Context, peer string) string {
-	namespace, err := c.findTenantNamespace(ctx, peer)
+func describeLeft(ctx context.Context, c *cluster, peer string) string {
+	namespace, err := findTenantNamespace(ctx, c, peer)
 	if err != nil {
 		c.Warn("Reading the remaining objects of the peering with %s failed: %v", peer, err)
 		return ""
@@ -124,7 +124,7 @@ func (c *cluster) left(ctx context.Context, peer string) string {
 		return ""
 	}
 	text := "namespace " + namespace
-	network, err := c.remainsOf(ctx, peer, false)
+	network, err := remainsOf(ctx, c, peer, false)
 	if err != nil {
 		c.Warn("Reading the remaining objects of the network with %s failed: %v", peer, err)
 		return text
@@ -140,8 +140,8 @@ func (c *cluster) left(ctx context.Context, peer string) string {
 	return text
 }
 
-// halfDone calls halfDone of the local cluster.
-func (p *pair) halfDone(err error) error { return p.local.halfDone(p.remote.id, err) }
+// halfDone calls explainHalfDone for the local cluster.
+func (p *pair) halfDone(err error) error { return explainHalfDone(p.local, p.remote.id, err) }
 
 // tellLeft prints what an unpeer leaves in both clusters, and the command that removes it. It prints nothing if the remote cluster is a
 // consumer too, because that peering needs the objects.
@@ -154,7 +154,7 @@ func (p *pair) tellLeft(ctx context.Context, command string) error {
 		c    *cluster
 		peer string
 	}{{p.local, p.remote.id}, {p.remote, p.local.id}} {
-		if left := side.c.left(ctx, side.peer); left != "" {
+		if left := describeLeft(ctx, side.c, side.peer); left != "" {
 			all = append(all, left+" (cluster "+side.c.id+")")
 		}
 	}

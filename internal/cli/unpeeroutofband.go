@@ -26,7 +26,7 @@ type leaveOptions struct {
 	deleteNamespaces bool
 }
 
-func (a *app) unpeerOutOfBandCommand() *cobra.Command {
+func unpeerOutOfBandCommand(a *app) *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
 		Use:     "out-of-band [NAME]",
@@ -44,7 +44,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 			%[1]s unpeer milan`),
 		Args: atMostOne("the name of the provider"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.leave(cmd, strings.Join(args, ""), &o)
+			return leaveProvider(a, cmd, strings.Join(args, ""), &o)
 		},
 		ValidArgsFunction: a.firstOf(peersOf),
 	}
@@ -58,7 +58,7 @@ func (a *app) unpeerOutOfBandCommand() *cobra.Command {
 }
 
 // unpeerInBandCommand returns the command that removes the peerings in both directions and the network between the clusters.
-func (a *app) unpeerInBandCommand() *cobra.Command {
+func unpeerInBandCommand(a *app) *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
 		Use:     "in-band",
@@ -94,11 +94,11 @@ func (a *app) unpeerInBandCommand() *cobra.Command {
 			back.endsBoth = true
 			// Problems in either direction are found before the first change.
 			for _, direction := range []*pair{p, back} {
-				namespace, err := direction.local.findTenantNamespace(ctx, direction.remote.id)
+				namespace, err := findTenantNamespace(ctx, direction.local, direction.remote.id)
 				if err != nil {
 					return err
 				}
-				if err := direction.local.checkUnpeer(ctx, direction.remote.id, namespace); err != nil {
+				if err := checkUnpeer(ctx, direction.local, direction.remote.id, namespace); err != nil {
 					return err
 				}
 			}
@@ -121,8 +121,8 @@ func peersOf(ctx context.Context, c *cluster) ([]string, error) {
 	return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
 }
 
-// leave removes the peering with the provider of the given name. An empty name means the only provider.
-func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
+// leaveProvider removes the peering with the provider of the given name. An empty name means the only provider.
+func leaveProvider(a *app, cmd *cobra.Command, name string, o *leaveOptions) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	c, err := a.installed(ctx)
@@ -130,15 +130,15 @@ func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 		return err
 	}
 	if name == "" {
-		if name, err = c.onlyProvider(ctx, "name it (liqoctl unpeer NAME)"); err != nil {
+		if name, err = onlyProvider(ctx, c, "name it (liqoctl unpeer NAME)"); err != nil {
 			return err
 		}
 	}
-	provider, namespace, err := c.peerCalled(ctx, name)
+	provider, namespace, err := peerCalled(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	used, err := c.usedBy(ctx, provider)
+	used, err := isConsumer(ctx, c, provider)
 	if err != nil {
 		return err
 	}
@@ -146,21 +146,21 @@ func (a *app) leave(cmd *cobra.Command, name string, o *leaveOptions) error {
 		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out",
 			provider, c.id, namespace)
 	}
-	if err := c.checkUnpeer(ctx, provider, namespace); err != nil {
+	if err := checkUnpeer(ctx, c, provider, namespace); err != nil {
 		return err
 	}
-	return c.halfDone(provider, c.resign(ctx, provider, namespace, used, o, withNamespaces(cmd, []string{name})))
+	return explainHalfDone(c, provider, returnResources(ctx, c, provider, namespace, used, o, withNamespaces(cmd, []string{name})))
 }
 
-// resign returns all resources to the provider. Then it lets the local control plane notify the provider that the peering is over.
-func (c *cluster) resign(ctx context.Context, provider, namespace string, used bool, o *leaveOptions, purge string) error {
-	if err := c.releaseResources(ctx, provider, namespace); err != nil {
+// returnResources returns all resources to the provider. Then it lets the local control plane notify the provider that the peering is over.
+func returnResources(ctx context.Context, c *cluster, provider, namespace string, used bool, o *leaveOptions, purge string) error {
+	if err := releaseResources(ctx, c, provider, namespace); err != nil {
 		return err
 	}
-	if stays, err := c.networkStays(ctx, namespace, provider); err != nil || stays {
+	if stays, err := networkStays(ctx, c, namespace, provider); err != nil || stays {
 		return err
 	}
-	if err := c.withdrawNetwork(ctx, namespace, provider); err != nil {
+	if err := withdrawNetwork(ctx, c, namespace, provider); err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(provider))}}
@@ -187,7 +187,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 		}
 	}
 	// It always waits: without the kubeconfig, the control plane could no longer notify the provider.
-	if err := c.forgetIdentity(ctx, provider, namespace, true); err != nil {
+	if err := forgetIdentity(ctx, c, provider, namespace, true); err != nil {
 		return err
 	}
 	c.Did("Cluster %s was notified that the peering is over", provider)
@@ -197,7 +197,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	if used {
 		return nil // the namespace and the network stay too
 	}
-	left := c.left(ctx, provider)
+	left := describeLeft(ctx, c, provider)
 	// This cluster may not remove the other side of a network that the administrators of both clusters created.
 	network := strings.Contains(left, " with ")
 	if !o.deleteNamespaces {
@@ -210,7 +210,7 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 		}
 		return nil
 	}
-	if err := c.deleteTenantNamespace(ctx, provider, o.wait); err != nil {
+	if err := deleteTenantNamespace(ctx, c, provider, o.wait); err != nil {
 		return err
 	}
 	if network {
@@ -219,8 +219,8 @@ func (c *cluster) resign(ctx context.Context, provider, namespace string, used b
 	return nil
 }
 
-// usedBy reports whether a peer is a consumer of the local cluster.
-func (c *cluster) usedBy(ctx context.Context, peer string) (bool, error) {
+// isConsumer reports whether a peer is a consumer of the local cluster.
+func isConsumer(ctx context.Context, c *cluster, peer string) (bool, error) {
 	var tenants authv1beta1.TenantList
 	if err := c.List(ctx, &tenants, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
 		return false, c.error(fmt.Errorf("listing Tenants of cluster %s: %w", peer, err))
@@ -229,8 +229,8 @@ func (c *cluster) usedBy(ctx context.Context, peer string) (bool, error) {
 }
 
 // peerCalled returns the peer with the given cluster ID, or the peer of the ResourceSlice with the given name.
-func (c *cluster) peerCalled(ctx context.Context, name string) (id, namespace string, err error) {
-	if namespace, err = c.findTenantNamespace(ctx, name); err != nil || namespace != "" {
+func peerCalled(ctx context.Context, c *cluster, name string) (id, namespace string, err error) {
+	if namespace, err = findTenantNamespace(ctx, c, name); err != nil || namespace != "" {
 		return name, namespace, err
 	}
 	var all authv1beta1.ResourceSliceList

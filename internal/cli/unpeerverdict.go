@@ -23,7 +23,7 @@ var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 // wait if the provider responds to them now. It does not wait either if there is no virtual node, because then no pod can run twice.
 //
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
-func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.ForeignCluster) error {
+func awaitVerdict(ctx context.Context, c *cluster, foreign *corev1beta1.ForeignCluster) error {
 	left := judgedWithin - time.Since(c.began)
 	if unreachableSince(foreign) != nil || left <= 0 {
 		return nil
@@ -38,7 +38,7 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 	}
 	// One that a user created may lack the labels of the others, and may be in another namespace.
 	nodes := slices.DeleteFunc(all.Items, func(node offloadingv1beta1.VirtualNode) bool { return node.Spec.ClusterID != foreign.Name })
-	if exists := foreign.ResourceVersion != ""; len(nodes) == 0 || exists && c.respondsToNodes(ctx, nodes) {
+	if exists := foreign.ResourceVersion != ""; len(nodes) == 0 || exists && respondsToNodes(ctx, c, nodes) {
 		return nil
 	}
 	step := c.Start("Waiting until it is known whether the API server of %s responds: a cut of the network is detected within %s", foreign.Name, judgedWithin)
@@ -53,7 +53,7 @@ func (c *cluster) awaitVerdict(ctx context.Context, foreign *corev1beta1.Foreign
 }
 
 // respondsToNodes reports whether the API server of a provider responds to the virtual kubelets of all these nodes. It is false if one of them can't be asked.
-func (c *cluster) respondsToNodes(ctx context.Context, nodes []offloadingv1beta1.VirtualNode) bool {
+func respondsToNodes(ctx context.Context, c *cluster, nodes []offloadingv1beta1.VirtualNode) bool {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return false

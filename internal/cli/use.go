@@ -37,7 +37,7 @@ func (u *use) run(ctx context.Context) error {
 
 // askForResources creates the ResourceSlice and waits for the outcome: a Ready node, unless the user wants no node.
 func (u *use) askForResources(ctx context.Context) error {
-	slice, err := u.ensureSlice(ctx, &sliceRequest{
+	slice, err := ensureSlice(ctx, u.cluster, &sliceRequest{
 		name: u.nodeName, class: u.options.class, provider: u.provider, namespace: u.namespace, virtualNode: u.options.createNode, resources: u.resources,
 	})
 	if err != nil {
@@ -51,11 +51,11 @@ func (u *use) askForResources(ctx context.Context) error {
 		return nil
 	}
 	u.node = true
-	return u.nodeReady(ctx, u.namespace, slice.Name)
+	return nodeReady(ctx, u.cluster, u.namespace, slice.Name)
 }
 
 // nodeReady waits for a VirtualNode, and then until the Node with the same name is Ready.
-func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
+func nodeReady(ctx context.Context, c *cluster, namespace, name string) error {
 	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	doing := "Waiting for the virtual node " + name
 	if err := c.reach(ctx, &goal{object: virtual, doing: doing, done: fmt.Sprintf("VirtualNode %s is created", name), met: yes}); err != nil {
@@ -69,7 +69,7 @@ func (c *cluster) nodeReady(ctx context.Context, namespace, name string) error {
 	return c.reach(ctx, &goal{
 		object: node, doing: doing, done: fmt.Sprintf("Node %s is Ready", name),
 		met:     func() verdict { return nodeVerdict(node) },
-		trouble: func() string { return c.kubeletState(namespace, name) },
+		trouble: func() string { return kubeletState(c, namespace, name) },
 	})
 }
 
@@ -89,7 +89,7 @@ func nodeVerdict(node *corev1.Node) verdict {
 
 // kubeletState says why the pods of a virtual kubelet are not running, to explain a failed wait. It has its own timeout, because the
 // timeout of the wait has expired.
-func (c *cluster) kubeletState(namespace, virtualNode string) string {
+func kubeletState(c *cluster, namespace, virtualNode string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
@@ -138,7 +138,7 @@ func (u *use) becomeHealthy(ctx context.Context) error {
 	if err != nil || u.isDryRun() {
 		return err
 	}
-	return u.conclude(ctx, u.provider)
+	return concludePeering(ctx, u.cluster, u.provider)
 }
 
 // healthVerdict judges whether a ForeignCluster reports no module as unhealthy, and each module that was set up as healthy.
@@ -167,21 +167,21 @@ func healthVerdict(foreign *corev1beta1.ForeignCluster, network, node bool) verd
 	return yes()
 }
 
-// The conditions of new objects may be out of date for a moment. conclude reads them every settlePause, and for at most settleTime, before it reports
+// The conditions of new objects may be out of date for a moment. concludePeering reads them every settlePause, and for at most settleTime, before it reports
 // a problem.
 const (
 	settleTime  = 5 * time.Second
 	settlePause = 500 * time.Millisecond
 )
 
-// conclude ends a command that peers. It warns about the doctor's findings for the installation and the peering, or reports that the
+// concludePeering ends a command that peers. It warns about the doctor's findings for the installation and the peering, or reports that the
 // peering is healthy.
-func (c *cluster) conclude(ctx context.Context, peer string) error {
+func concludePeering(ctx context.Context, c *cluster, peer string) error {
 	step := c.Start("Waiting for doctor to find the peering with %s healthy", peer)
 	defer step.End()
 	var found []doctor.Finding
 	for end := time.Now().Add(settleTime); ; {
-		findings := c.diagnosis(ctx)
+		findings := diagnosis(ctx, c)
 		// A mere warning about the installation is not about this peering, for example a namespace that is offloaded to no cluster.
 		found = slices.DeleteFunc(doctor.Installation(findings), func(f doctor.Finding) bool { return f.Level != doctor.Fail })
 		found = append(found, doctor.OfPeer(findings, peer)...)

@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	var clientOnly bool
 	var output outputFlag
 	command := &cobra.Command{
@@ -36,7 +36,7 @@ func (a *app) versionCommand() *cobra.Command {
 			}
 			var err error
 			if !clientOnly {
-				versions.Server, err = a.serverVersion(cmd.Context())
+				versions.Server, err = serverVersion(cmd.Context(), a)
 			}
 			switch {
 			case output.format != "":
@@ -68,7 +68,7 @@ const labelVersion = "app.kubernetes.io/version"
 const unknownVersion = "unknown"
 
 // installedVersion returns the version in the label of the controller manager's Deployment. It is empty if there is no such Deployment.
-func (c *cluster) installedVersion(ctx context.Context) (string, error) {
+func installedVersion(ctx context.Context, c *cluster) (string, error) {
 	var deployment appsv1.Deployment
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment)
 	if apierrors.IsNotFound(err) {
@@ -89,7 +89,7 @@ type versionInfo struct {
 var errNotInstalled = errors.New("liqo is not installed")
 
 // serverVersion returns the version of the installation.
-func (a *app) serverVersion(ctx context.Context) (string, error) {
+func serverVersion(ctx context.Context, a *app) (string, error) {
 	c, err := a.local()
 	if err != nil {
 		return "", err
@@ -97,7 +97,7 @@ func (a *app) serverVersion(ctx context.Context) (string, error) {
 	if _, err := c.locate(ctx); err != nil && !apierrors.IsForbidden(err) {
 		return "", err
 	}
-	server, err := c.installedVersion(ctx)
+	server, err := installedVersion(ctx, c)
 	if err == nil && server == "" {
 		err = fmt.Errorf("%w in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig",
 			errNotInstalled, c.namespace, c.config.Host)

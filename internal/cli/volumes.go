@@ -25,11 +25,11 @@ func (a *app) addDeleteVolumes(flags *pflag.FlagSet) {
 
 // checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost reports whether the data of a namespace in a
 // provider would be lost. The error names all claims.
-func (c *cluster) checkVolumes(ctx context.Context, lost func(namespace, provider string) bool) error {
+func checkVolumes(ctx context.Context, c *cluster, lost func(namespace, provider string) bool) error {
 	if c.deleteVolumes {
 		return nil
 	}
-	lines, err := c.volumesThere(ctx, lost, true)
+	lines, err := volumesThere(ctx, c, lost, true)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (c *cluster) checkVolumes(ctx context.Context, lost func(namespace, provide
 
 // volumesThere describes the volumes whose data is in a provider, or is being moved there, if the namespace in the provider is selected. Without a
 // remote namespace there is no data. With cures, it also says how to delete the data of deleted claims, which needs the provider.
-func (c *cluster) volumesThere(ctx context.Context, selected func(namespace, provider string) bool, cures bool) ([]string, error) {
+func volumesThere(ctx context.Context, c *cluster, selected func(namespace, provider string) bool, cures bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
 		return nil, fmt.Errorf("listing PersistentVolumes of Liqo: %w", err)
@@ -90,12 +90,12 @@ func movedThere(volume *corev1.PersistentVolume, maps []offloadingv1beta1.Namesp
 
 // checkVolumesOf fails if data of claims in these namespaces would be lost. If the user may not list volumes, the error names all bound claims of
 // Liqo, because the claims alone do not show where their data is.
-func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error {
+func checkVolumesOf(ctx context.Context, c *cluster, namespaces []string) error {
 	offloaded := map[string]bool{}
 	for _, name := range namespaces {
 		offloaded[name] = true
 	}
-	err := c.checkVolumes(ctx, func(namespace, _ string) bool { return offloaded[namespace] })
+	err := checkVolumes(ctx, c, func(namespace, _ string) bool { return offloaded[namespace] })
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *cluster) checkVolumesOf(ctx context.Context, namespaces []string) error
 }
 
 // checkClaimsOf fails if a consumer has data in this cluster, unless the user gave --delete-volumes. The data would be lost with the consumer's Tenant.
-func (c *cluster) checkClaimsOf(ctx context.Context, tenantNamespace string) error {
+func checkClaimsOf(ctx context.Context, c *cluster, tenantNamespace string) error {
 	if c.deleteVolumes || tenantNamespace == "" {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (c *cluster) checkClaimsOf(ctx context.Context, tenantNamespace string) err
 
 // giveUp annotates objects so that their deletion may delete data of volumes in a provider, if the user gave --delete-volumes. It leaves out
 // objects that do not exist.
-func (c *cluster) giveUp(ctx context.Context, objects ...client.Object) error {
+func giveUp(ctx context.Context, c *cluster, objects ...client.Object) error {
 	for _, object := range objects {
 		if !c.deleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
 			continue
@@ -166,16 +166,16 @@ func (c *cluster) giveUp(ctx context.Context, objects ...client.Object) error {
 }
 
 // giveUpNodes is giveUp for all VirtualNodes of a provider.
-func (c *cluster) giveUpNodes(ctx context.Context, provider, namespace string) error {
+func giveUpNodes(ctx context.Context, c *cluster, provider, namespace string) error {
 	if !c.deleteVolumes {
 		return nil
 	}
 	var nodes offloadingv1beta1.VirtualNodeList
-	if err := c.listOfPeer(ctx, &nodes, namespace, provider); err != nil {
+	if err := listOfPeer(ctx, c, &nodes, namespace, provider); err != nil {
 		return err
 	}
 	for i := range nodes.Items {
-		if err := c.giveUp(ctx, &nodes.Items[i]); err != nil {
+		if err := giveUp(ctx, c, &nodes.Items[i]); err != nil {
 			return err
 		}
 	}

@@ -52,10 +52,10 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 		volumeOf("1", "shop", "there", "milan"), volumeOf("2", "shop", "here", ""), volumeOf("3", "bank", "other", "turin"),
 		volumeOf("4", "former", "given-up", "milan"), mapOf("milan", "shop"), mapOf("turin", "bank")).Build()}
 	of := func(provider string) error {
-		return c.checkVolumes(t.Context(), func(_, there string) bool { return there == provider })
+		return checkVolumes(t.Context(), c, func(_, there string) bool { return there == provider })
 	}
 	const there = "PersistentVolumeClaim there in namespace shop has a volume of Liqo, 1Gi in cluster milan"
-	for name, err := range map[string]error{"unpeer milan": of("milan"), "unoffload shop": c.checkVolumesOf(t.Context(), []string{"shop"})} {
+	for name, err := range map[string]error{"unpeer milan": of("milan"), "unoffload shop": checkVolumesOf(t.Context(), c, []string{"shop"})} {
 		if err == nil || !strings.Contains(err.Error(), there) || !strings.Contains(err.Error(), "--delete-volumes") ||
 			strings.Contains(err.Error(), "Claim here") || strings.Contains(err.Error(), "other") || strings.Contains(err.Error(), "given-up") {
 			t.Errorf("%s: %v", name, err)
@@ -64,7 +64,7 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 	if err := of("naples"); err != nil {
 		t.Errorf("a provider without volumes: %v", err)
 	}
-	if err := c.checkVolumesOf(t.Context(), []string{"empty"}); err != nil {
+	if err := checkVolumesOf(t.Context(), c, []string{"empty"}); err != nil {
 		t.Errorf("a namespace without volumes: %v", err)
 	}
 	c.deleteVolumes = true
@@ -85,8 +85,8 @@ func TestRetainedDataIsNotLostByAccident(t *testing.T) {
 	deleted.SetFinalizers([]string{storage.Finalizer})
 	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(kept, deleted, mapOf("milan", "shop")).Build()}
 	for name, err := range map[string]error{
-		"unpeer milan":   c.checkVolumes(t.Context(), func(_, there string) bool { return there == "milan" }),
-		"unoffload shop": c.checkVolumesOf(t.Context(), []string{"shop"}),
+		"unpeer milan":   checkVolumes(t.Context(), c, func(_, there string) bool { return there == "milan" }),
+		"unoffload shop": checkVolumesOf(t.Context(), c, []string{"shop"}),
 	} {
 		for _, want := range []string{
 			"PersistentVolume pvc-1 of deleted claim kept in namespace shop is a retained volume of Liqo, 1Gi in cluster milan",
@@ -99,7 +99,7 @@ func TestRetainedDataIsNotLostByAccident(t *testing.T) {
 		}
 	}
 	c.deleteVolumes = true
-	if err := c.checkVolumesOf(t.Context(), []string{"shop"}); err != nil {
+	if err := checkVolumesOf(t.Context(), c, []string{"shop"}); err != nil {
 		t.Errorf("the user gives the data up: %v", err)
 	}
 }
@@ -125,7 +125,7 @@ func TestMovesAreNotLostByAccident(t *testing.T) {
 		},
 		"naples": nil,
 	} {
-		lines, err := c.volumesThere(t.Context(), func(_, there string) bool { return there == provider }, true)
+		lines, err := volumesThere(t.Context(), c, func(_, there string) bool { return there == provider }, true)
 		if err != nil || len(lines) != len(want) {
 			t.Errorf("%s: %q, %v", provider, lines, err)
 			continue
@@ -156,7 +156,7 @@ func TestVolumesAreGivenUpOnDemand(t *testing.T) {
 		c.deleteVolumes = given
 		gone := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "gone", Name: offloadingv1beta1.NamespaceOffloadingName}}
 		named := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
-		if err := errors.Join(c.giveUp(t.Context(), gone, named), c.giveUpNodes(t.Context(), "milan", "liqo-tenant-milan")); err != nil {
+		if err := errors.Join(giveUp(t.Context(), c, gone, named), giveUpNodes(t.Context(), c, "milan", "liqo-tenant-milan")); err != nil {
 			t.Fatal(err)
 		}
 		if marked(node) != given || marked(shop) != given || marked(other) {
@@ -239,7 +239,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 		"PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan", "PersistentVolumeClaim anew in namespace shop has a volume of Liqo, 1Gi",
 		"is a retained volume of Liqo, 1Gi",
 	}
-	uses, err := c.uses(t.Context())
+	uses, err := usesOfInstallation(t.Context(), c)
 	if err != nil || len(uses.all) != len(lines) || len(uses.volumes) != 0 {
 		t.Fatalf("%+v, %v", uses, err)
 	}
@@ -249,7 +249,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 		}
 	}
 	c.deleteVolumes = true
-	if uses, err = c.uses(t.Context()); err != nil || len(uses.all) != 0 || len(uses.volumes) != len(lines) {
+	if uses, err = usesOfInstallation(t.Context(), c); err != nil || len(uses.all) != 0 || len(uses.volumes) != len(lines) {
 		t.Fatalf("%+v, %v", uses, err)
 	}
 	for _, text := range []string{uses.lost(), uses.undeletable()} {
@@ -259,7 +259,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 			}
 		}
 	}
-	if err := c.deleteClaims(t.Context(), uses.volumes); err != nil {
+	if err := deleteClaims(t.Context(), c, uses.volumes); err != nil {
 		t.Fatal(err)
 	}
 	var claims corev1.PersistentVolumeClaimList
@@ -301,12 +301,12 @@ func TestClaimsOfAConsumerAreNotLostByAccident(t *testing.T) {
 		claim("shop-rome", "deleted", func(c *corev1.PersistentVolumeClaim) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: time.Now()}, []string{"kubernetes.io/pvc-protection"}
 		})).Build()}
-	err := c.checkClaimsOf(t.Context(), "liqo-tenant-rome")
+	err := checkClaimsOf(t.Context(), c, "liqo-tenant-rome")
 	if err == nil || strings.Count(err.Error(), "PersistentVolumeClaim") != 1 || !strings.Contains(err.Error(), "PersistentVolumeClaim data in namespace shop-rome") {
 		t.Errorf("with a claim: %v", err)
 	}
 	c.deleteVolumes = true
-	if err := c.checkClaimsOf(t.Context(), "liqo-tenant-rome"); err != nil {
+	if err := checkClaimsOf(t.Context(), c, "liqo-tenant-rome"); err != nil {
 		t.Errorf("with --delete-volumes: %v", err)
 	}
 }

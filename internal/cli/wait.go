@@ -214,7 +214,7 @@ func (c *cluster) assume(ctx context.Context, object client.Object, check func()
 // for the first object that it observes.
 func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Object) error {
 	if c.isDryRun() {
-		return c.assumeGone(ctx, object)
+		return assumeGone(ctx, c, object)
 	}
 	name, uid := c.name(object), object.GetUID()
 	why := "the API server has not responded"
@@ -239,7 +239,7 @@ func (c *cluster) gone(ctx context.Context, step *console.Step, object client.Ob
 }
 
 // assumeGone replaces gone in a dry run: it assumes that the object would be deleted.
-func (c *cluster) assumeGone(ctx context.Context, object client.Object) error {
+func assumeGone(ctx context.Context, c *cluster, object client.Object) error {
 	name := c.name(object)
 	_, exists, err := c.look(ctx, object)
 	if err != nil || !exists {
