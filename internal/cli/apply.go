@@ -18,6 +18,7 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/preview"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
@@ -34,7 +35,7 @@ func runApply(ctx context.Context, a *app, c *cluster, o *installOptions, ready 
 	if o.dryRun {
 		return dryRunChart(ctx, c, step, release, ready)
 	}
-	a.journal.rollsBack()
+	a.journal.RollsBack()
 	undo := &installRun{cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
 	step.End()
@@ -166,12 +167,7 @@ func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *pre
 
 // withoutJournal returns the client without the journal. It is for the Lease of the lock, which is temporary and must not appear among the changes of the
 // command.
-func withoutJournal(c *cluster) client.Client {
-	if noted, ok := c.WithWatch.(*journaled); ok {
-		return noted.WithWatch
-	}
-	return c.WithWatch
-}
+func withoutJournal(c *cluster) client.Client { return preview.Unrecorded(c.WithWatch) }
 
 // lockHolder returns the holder identity for the lock: the user, the machine and the process ID.
 func lockHolder() string {

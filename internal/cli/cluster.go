@@ -32,6 +32,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/preview"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 )
@@ -48,7 +49,7 @@ type cluster struct {
 	// scope is "local" or "remote" if the command connects to two clusters, and empty otherwise.
 	scope string
 	// plan is set in a dry run: see addDryRun.
-	plan *dryRunClient
+	plan *preview.DryRun
 	// deleteVolumes permits the command to delete data in providers: see addDeleteVolumes.
 	deleteVolumes bool
 	// namespace is the namespace of the installation. named means that the user chose the namespace by a flag, so that liqoctl does not search another
@@ -114,10 +115,10 @@ func (a *app) connect(flags *genericclioptions.ConfigFlags, scope string) (*clus
 		out.contextNamespace = used.Namespace
 	}
 	if a.dryRun {
-		out.plan = newDryRunClient(c, out.Console, &a.changes)
+		out.plan = preview.NewDryRun(c, out.Console, &a.changes)
 		out.WithWatch = out.plan
 	} else {
-		out.WithWatch = &journaled{WithWatch: c, journal: &a.journal, scope: scope}
+		out.WithWatch = a.journal.Recording(c, scope)
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -33,29 +32,12 @@ func assumeNamespace(ctx context.Context, c *cluster, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
 	if apierrors.IsNotFound(err) {
-		return c.plan.remember(namespace, true)
+		return c.plan.Remember(namespace, true)
 	}
 	if err != nil {
 		return c.error(fmt.Errorf("reading Namespace %s: %w", name, err))
 	}
 	return nil
-}
-
-// waitsFor prints what the command would wait for, once for each text.
-func (c *dryRunClient) waitsFor(what string) {
-	c.mu.Lock()
-	printed := slices.Contains(c.waits, what)
-	c.waits = append(c.waits, what)
-	c.mu.Unlock()
-	if !printed {
-		c.out.Info("It would wait for %s", what)
-	}
-}
-
-// tell prints a write and increments the number of writes.
-func (c *dryRunClient) tell(format string, args ...any) {
-	c.changes.Add(1)
-	c.out.Info("%s", fmt.Sprintf(format, args...))
 }
 
 // reportDryRun prints the last line of a dry run that succeeded.

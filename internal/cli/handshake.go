@@ -13,6 +13,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/preview"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -63,7 +64,7 @@ func nonceGoal(nonce *corev1.Secret, consumer string) *goal {
 			}
 			return yes()
 		},
-		answer: func() { nonce.Data = map[string][]byte{authv1beta1.NonceKey: []byte(plannedMark)} },
+		answer: func() { nonce.Data = map[string][]byte{authv1beta1.NonceKey: []byte(preview.Placeholder)} },
 	}
 }
 
@@ -85,7 +86,7 @@ func signatureGoal(signed, nonce *corev1.Secret, provider string) *goal {
 			}
 			return yes()
 		},
-		answer: func() { signed.Data[authv1beta1.SignedNonceKey] = []byte(plannedMark) },
+		answer: func() { signed.Data[authv1beta1.SignedNonceKey] = []byte(preview.Placeholder) },
 	}
 }
 

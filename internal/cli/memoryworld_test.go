@@ -147,7 +147,7 @@ func (w *world) run(ctx context.Context, command string) (code int, out, errOut 
 		words[i] = strings.ReplaceAll(word, "%", w.dir+"/")
 	}
 	code = app.run(ctx, words)
-	w.changes = app.journal.changes
+	w.changes = app.journal.Changes()
 	return code, stdout.String(), stderr.String()
 }
 

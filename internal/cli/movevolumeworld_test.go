@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/preview"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
@@ -327,7 +328,7 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 			logs: func(context.Context, string, string) ([]byte, error) { return nil, nil }, tell: w.tell,
 		}
 		if w.dryRun {
-			v.plan = newDryRunClient(lists, shown, &atomic.Int32{})
+			v.plan = preview.NewDryRun(lists, shown, &atomic.Int32{})
 			v.WithWatch = v.plan
 		}
 		limit := time.Hour // of the clock of the test

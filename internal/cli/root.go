@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/preview"
 )
 
 // interruptedCode is the exit code that shells use for a program ended by SIGINT.
@@ -42,7 +43,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		if waiting := (*waitError)(nil); ctx.Err() != nil && !errors.As(err, &waiting) {
 			err = fmt.Errorf("interrupted: %w", err)
 		}
-		a.console().Fail(a.journal.withChanges(cured(err)))
+		a.console().Fail(a.journal.WithChanges(cured(err)))
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return interruptedCode
 		}
@@ -76,7 +77,7 @@ type app struct {
 	labels        map[string]string
 	annotations   map[string]string
 	sharedConsole *console.Console
-	journal       journal
+	journal       preview.Journal
 	// wrap modifies the configuration of each connection. nil uses the kubeconfig as it is.
 	wrap func(*rest.Config) *rest.Config
 	// resolve looks up the addresses of a host name.

@@ -160,7 +160,7 @@ func testNetwork(ctx context.Context, a *app, o *testNetworkOptions) (err error)
 			defer cancel()
 			removal := t.remove(removing)
 			if removal == nil {
-				a.journal.rollsBack()
+				a.journal.RollsBack()
 			}
 			err = errors.Join(err, removal)
 		}()
@@ -209,7 +209,7 @@ func connectProvider(ctx context.Context, a *app, flag, kubeconfig string) (*clu
 	}
 	c.Console = a.scoped(c.id)
 	if c.isDryRun() {
-		c.plan.out = c.Console
+		c.plan.PrintTo(c.Console)
 	}
 	return c, nil
 }

@@ -29,7 +29,7 @@ func awaitVerdict(ctx context.Context, c *cluster, foreign *corev1beta1.ForeignC
 		return nil
 	}
 	if c.isDryRun() {
-		c.plan.waitsFor(c.name(foreign) + " to tell whether its API server still responds")
+		c.plan.WaitsFor(c.name(foreign) + " to tell whether its API server still responds")
 		return nil
 	}
 	var all offloadingv1beta1.VirtualNodeList

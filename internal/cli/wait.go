@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -200,10 +198,10 @@ func (c *cluster) assume(ctx context.Context, object client.Object, check func()
 	case now.done:
 		return nil
 	}
-	c.plan.waitsFor(name)
+	c.plan.WaitsFor(name)
 	for _, answer := range answers {
 		answer()
-		if err := c.plan.remember(object, !exists); err != nil {
+		if err := c.plan.Remember(object, !exists); err != nil {
 			return err
 		}
 	}
@@ -245,8 +243,8 @@ func assumeGone(ctx context.Context, c *cluster, object client.Object) error {
 	if err != nil || !exists {
 		return c.waited(ctx.Err(), err, name+" to be gone", "")
 	}
-	c.plan.waitsFor(name + " to be gone")
-	return c.plan.forget(object)
+	c.plan.WaitsFor(name + " to be gone")
+	return c.plan.Forget(object)
 }
 
 // allGone waits until the objects no longer exist, one after another. It calls tell with a message for each deleted object.
@@ -329,7 +327,7 @@ func (c *cluster) look(ctx context.Context, object client.Object) (list client.O
 		return nil, false, err
 	}
 	if len(items) > 0 {
-		copyInto(object, items[0])
+		kube.Overwrite(object, items[0])
 	}
 	return list, len(items) > 0, nil
 }
@@ -355,7 +353,7 @@ func (c *cluster) followOnce(ctx context.Context, object client.Object, key clie
 	for event := range watcher.ResultChan() {
 		switch event.Type {
 		case watch.Added, watch.Modified:
-			copyInto(object, event.Object)
+			kube.Overwrite(object, event.Object)
 			if done, err := decide(look(true)); done {
 				return true, err
 			}
@@ -373,8 +371,3 @@ func (c *cluster) followOnce(ctx context.Context, object client.Object, key clie
 
 // decide makes follow end on an error too, not only when look is done.
 func decide(done bool, err error) (bool, error) { return done || err != nil, err }
-
-// copyInto overwrites to with from. Both must have the same type.
-func copyInto(to client.Object, from runtime.Object) {
-	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem())
-}

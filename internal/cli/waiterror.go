@@ -8,7 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"liqo.io/liqo/internal/kube"
 )
 
 // waited returns the error of a failed wait, with the awaited object and its last state. ended is the error of the context.
@@ -38,18 +39,7 @@ func (e *waitError) Error() string { return e.text }
 func (e *waitError) Unwrap() error { return e.cause }
 
 // name returns the kind, name and namespace of an object for messages.
-func (c *cluster) name(object client.Object) string { return called(c, object) }
-
-func called(c client.Client, object client.Object) string {
-	kind := fmt.Sprintf("%T", object)
-	if gvk, err := apiutil.GVKForObject(object, c.Scheme()); err == nil {
-		kind = gvk.Kind
-	}
-	if object.GetNamespace() == "" {
-		return fmt.Sprintf("%s %s", kind, object.GetName())
-	}
-	return fmt.Sprintf("%s %s in namespace %s", kind, object.GetName(), object.GetNamespace())
-}
+func (c *cluster) name(object client.Object) string { return kube.Called(c, object) }
 
 // transient reports whether a retry may avoid the error: a broken connection, a busy or restarting server, or an expired resource version.
 func transient(err error) bool {

@@ -1,4 +1,4 @@
-package cli
+package preview
 
 import (
 	"context"
@@ -24,14 +24,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/kube"
 )
 
-// plannedMark is a placeholder for a value that only the API server assigns to a persisted object, such as the resource version.
-const plannedMark = "planned"
+// Placeholder stands for a value that only the API server assigns to a persisted object, such as the resource version.
+const Placeholder = "planned"
 
-// dryRunClient is a client for dry runs. The API server validates each write but does not persist it. Later reads return the result as if the writes
+// DryRun is a client for dry runs. The API server validates each write but does not persist it. Later reads return the result as if the writes
 // had been persisted, so that a command can run to its end: a created object exists afterwards, and a deleted object does not.
-type dryRunClient struct {
+type DryRun struct {
 	client.Client // a dry-run client: its writes are only validated
 	watcher       client.WithWatch
 	out           *console.Console
@@ -53,17 +54,38 @@ type plannedObject struct {
 	gone, made bool
 }
 
-func newDryRunClient(c client.WithWatch, out *console.Console, changes *atomic.Int32) *dryRunClient {
-	return &dryRunClient{Client: client.NewDryRunClient(c), watcher: c, out: out, changes: changes, planned: map[plannedKey]*plannedObject{}}
+// NewDryRun returns a client that sends its reads, and its writes for validation, to c. It prints each write to out, and counts them in changes.
+func NewDryRun(c client.WithWatch, out *console.Console, changes *atomic.Int32) *DryRun {
+	return &DryRun{Client: client.NewDryRunClient(c), watcher: c, out: out, changes: changes, planned: map[plannedKey]*plannedObject{}}
 }
 
-func (c *dryRunClient) key(object client.Object, key client.ObjectKey) (plannedKey, error) {
+func (c *DryRun) key(object client.Object, key client.ObjectKey) (plannedKey, error) {
 	gvk, err := apiutil.GVKForObject(object, c.Scheme())
 	return plannedKey{gvk.GroupKind(), key}, err
 }
 
+// WaitsFor prints what the command would wait for, once for each text.
+func (c *DryRun) WaitsFor(what string) {
+	c.mu.Lock()
+	printed := slices.Contains(c.waits, what)
+	c.waits = append(c.waits, what)
+	c.mu.Unlock()
+	if !printed {
+		c.out.Info("It would wait for %s", what)
+	}
+}
+
+// wrote prints a write and increments the number of writes.
+func (c *DryRun) wrote(format string, args ...any) {
+	c.changes.Add(1)
+	c.out.Info("%s", fmt.Sprintf(format, args...))
+}
+
+// PrintTo makes the client print to another console.
+func (c *DryRun) PrintTo(out *console.Console) { c.out = out }
+
 // at returns the planned state of an object, or nil if it has none. It returns a NotFound error if the object would be deleted.
-func (c *dryRunClient) at(object client.Object, name client.ObjectKey) (*plannedObject, error) {
+func (c *DryRun) at(object client.Object, name client.ObjectKey) (*plannedObject, error) {
 	key, err := c.key(object, name)
 	if err != nil {
 		return nil, err
@@ -79,21 +101,21 @@ func (c *dryRunClient) at(object client.Object, name client.ObjectKey) (*planned
 }
 
 // without reports whether a namespace would be deleted with all its objects. The caller must hold the lock.
-func (c *dryRunClient) without(namespace string) bool {
+func (c *DryRun) without(namespace string) bool {
 	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
 	return planned != nil && planned.gone
 }
 
 // making reports whether the dry run would create a namespace.
-func (c *dryRunClient) making(namespace string) bool {
+func (c *DryRun) making(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	planned := c.planned[plannedKey{schema.GroupKind{Kind: "Namespace"}, client.ObjectKey{Name: namespace}}]
 	return planned != nil && planned.made
 }
 
-// remember stores the planned state of the object. made means that the API server does not have the object.
-func (c *dryRunClient) remember(object client.Object, made bool) error {
+// Remember stores the planned state of the object. made means that the API server does not have the object.
+func (c *DryRun) Remember(object client.Object, made bool) error {
 	key, err := c.key(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -108,8 +130,8 @@ func (c *dryRunClient) remember(object client.Object, made bool) error {
 	return nil
 }
 
-// forget records the object as deleted.
-func (c *dryRunClient) forget(object client.Object) error {
+// Forget records the object as deleted.
+func (c *DryRun) Forget(object client.Object) error {
 	key, err := c.key(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -121,7 +143,7 @@ func (c *dryRunClient) forget(object client.Object) error {
 }
 
 // Get reads the planned state of an object, or else the object itself.
-func (c *dryRunClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *DryRun) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	planned, err := c.at(object, key)
 	switch {
 	case err != nil:
@@ -133,7 +155,7 @@ func (c *dryRunClient) Get(ctx context.Context, key client.ObjectKey, object cli
 }
 
 // List reads objects as they would be after the planned writes.
-func (c *dryRunClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c *DryRun) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := c.Client.List(ctx, list, options...); err != nil {
 		return err
 	}
@@ -192,19 +214,19 @@ func newItem(list client.ObjectList) (runtime.Object, error) {
 }
 
 // Watch calls the client. A dry run does not wait for changes.
-func (c *dryRunClient) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+func (c *DryRun) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	return c.watcher.Watch(ctx, list, options...)
 }
 
 // Create lets the API server validate the object, if its namespace exists there. It sends a SelfSubjectAccessReview unchanged.
-func (c *dryRunClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+func (c *DryRun) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	if _, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
 		return c.Client.Create(ctx, object, options...)
 	}
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	again := err != nil // the dry run has deleted the object before, but the API server still has it
 	if planned != nil {
-		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: called(c, object)}, object.GetName())
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: kube.Called(c, object)}, object.GetName())
 	}
 	unchecked := ""
 	err = c.Client.Create(ctx, object, options...)
@@ -216,22 +238,22 @@ func (c *dryRunClient) Create(ctx context.Context, object client.Object, options
 		return err
 	}
 	if object.GetResourceVersion() == "" {
-		object.SetResourceVersion(plannedMark)
+		object.SetResourceVersion(Placeholder)
 	}
 	if object.GetUID() == "" {
-		object.SetUID(plannedMark)
+		object.SetUID(Placeholder)
 	}
-	c.tell("%s would be created%s", called(c, object), unchecked)
-	return c.remember(object, true)
+	c.wrote("%s would be created%s", kube.Called(c, object), unchecked)
+	return c.Remember(object, true)
 }
 
 // Update has the API server validate the object.
-func (c *dryRunClient) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+func (c *DryRun) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	return c.change(object, "", func() error { return c.Client.Update(ctx, object, options...) })
 }
 
 // Patch has the API server validate the change.
-func (c *dryRunClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+func (c *DryRun) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -241,7 +263,7 @@ func (c *dryRunClient) Patch(ctx context.Context, object client.Object, patch cl
 
 // change stores the wanted state of an object after the API server has validated it. An object that the API server does not have is not
 // validated.
-func (c *dryRunClient) change(object client.Object, what string, check func() error) error {
+func (c *DryRun) change(object client.Object, what string, check func() error) error {
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -253,13 +275,13 @@ func (c *dryRunClient) change(object client.Object, what string, check func() er
 		}
 	}
 	if planned != nil { // the API server's response lacks the earlier planned changes
-		copyInto(object, wanted)
+		kube.Overwrite(object, wanted)
 	}
 	if what != "" {
 		what = ": " + what
 	}
-	c.tell("%s would be changed%s", called(c, object), what)
-	return c.remember(object, planned != nil && planned.made)
+	c.wrote("%s would be changed%s", kube.Called(c, object), what)
+	return c.Remember(object, planned != nil && planned.made)
 }
 
 // changedFields lists the fields that a merge patch changes.
@@ -289,7 +311,7 @@ func changedFields(patch []byte) string {
 }
 
 // Delete has the API server check whether the object can be deleted.
-func (c *dryRunClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+func (c *DryRun) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	planned, err := c.at(object, client.ObjectKeyFromObject(object))
 	if err != nil {
 		return err
@@ -299,18 +321,18 @@ func (c *dryRunClient) Delete(ctx context.Context, object client.Object, options
 			return err
 		}
 	}
-	c.tell("%s would be deleted", called(c, object))
-	return c.forget(object)
+	c.wrote("%s would be deleted", kube.Called(c, object))
+	return c.Forget(object)
 }
 
 // SubResource returns a client for a subresource, whose updates are only validated too.
-func (c *dryRunClient) SubResource(of string) client.SubResourceClient {
+func (c *DryRun) SubResource(of string) client.SubResourceClient {
 	return &plannedPart{SubResourceClient: c.Client.SubResource(of), dryRunClient: c, of: of}
 }
 
 type plannedPart struct {
 	client.SubResourceClient
-	dryRunClient *dryRunClient
+	dryRunClient *DryRun
 	of           string
 }
 

@@ -1,8 +1,9 @@
-package cli
+package preview
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,29 +15,29 @@ import (
 // fewChanges is the number of changes that the error of a failed command lists. Further changes are only counted.
 const fewChanges = 6
 
-// journal records the changes that a command makes, so that the command can list them if it fails later.
-type journal struct {
+// Journal records the changes that a command makes, so that the command can list them if it fails later.
+type Journal struct {
 	mu      sync.Mutex
 	changes []string
 	// undone means that the command rolls back its changes itself.
 	undone bool
 }
 
-func (j *journal) note(change string) {
+func (j *Journal) note(change string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.changes = append(j.changes, change)
 }
 
-// rollsBack records that the command itself rolls back its changes after a failure, or reports the remaining changes.
-func (j *journal) rollsBack() {
+// RollsBack records that the command itself rolls back its changes after a failure, or reports the remaining changes.
+func (j *Journal) RollsBack() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.undone = true
 }
 
-// withChanges appends the recorded changes to an error, and the advice to run the command again, which every command permits at any point.
-func (j *journal) withChanges(err error) error {
+// WithChanges appends the recorded changes to an error, and the advice to run the command again, which every command permits at any point.
+func (j *Journal) WithChanges(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.changes) == 0 || j.undone {
@@ -51,10 +52,30 @@ func (j *journal) withChanges(err error) error {
 	return fmt.Errorf("%w\nApplied before the failure: %s%s. Run the command again to resume", err, strings.Join(changes, ", "), more)
 }
 
+// Recording returns the client with each of its successful writes recorded. scope names the cluster in the records, and is empty if there is only one.
+func (j *Journal) Recording(c client.WithWatch, scope string) client.WithWatch {
+	return &journaled{WithWatch: c, journal: j, scope: scope}
+}
+
+// Unrecorded returns the client of Recording as it was before. It returns other clients unchanged.
+func Unrecorded(c client.WithWatch) client.WithWatch {
+	if recording, ok := c.(*journaled); ok {
+		return recording.WithWatch
+	}
+	return c
+}
+
+// Changes returns the recorded changes.
+func (j *Journal) Changes() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.changes)
+}
+
 // journaled is a client that records its successful writes in the journal.
 type journaled struct {
 	client.WithWatch
-	journal *journal
+	journal *Journal
 	scope   string
 }
 
