@@ -14,7 +14,7 @@ import (
 )
 
 // docsCommand writes the reference of all commands from their help texts.
-func docsCommand(a *app) *cobra.Command {
+func docsCommand() *cobra.Command {
 	man := false
 	command := &cobra.Command{
 		Use:     "docs DIRECTORY",

@@ -159,7 +159,7 @@ func (a *app) command() *cobra.Command {
 		discoverCommand(a))
 	add(groupOffload, offloadCommand(a), unoffloadCommand(a), moveCommand(a))
 	add(groupAdmission, cordonCommand(a), uncordonCommand(a), drainCommand(a), activateCommand(a))
-	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(a), optionsCommand(a))
+	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(), optionsCommand(a))
 	a.completeFlags(root)
 	root.SetFlagErrorFunc(unknownFlag)
 	root.SetUsageTemplate(usage)
