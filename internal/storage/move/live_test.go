@@ -354,6 +354,17 @@ func TestAStoppedOwnerIsStarted(t *testing.T) {
 	}
 }
 
+// TestAnAnnotationWithoutAStopIsRemoved: users can write AnnotationStopped. If its number of replicas is the one that the owner has, one write removes it.
+func TestAnAnnotationWithoutAStopIsRemoved(t *testing.T) {
+	s, none := running(), int32(0)
+	s.Deployments[0].Spec.Replicas = &none
+	s.Deployments[0].Annotations = map[string]string{AnnotationStopped: `{"claim":"data","replicas":0}`}
+	step, due := s.restart(Finishing)
+	if d, ok := step.Object.(*appsv1.Deployment); !due || !ok || d.Annotations[AnnotationStopped] != "" || *d.Spec.Replicas != 0 {
+		t.Errorf("%+v", step)
+	}
+}
+
 // TestErrorsDuringTheStop: replicas that somebody else sets while the claim still has its old volume stay. Each other error says that the owner is stopped.
 func TestErrorsDuringTheStop(t *testing.T) {
 	stopped := func(replicas int32) State {

@@ -143,7 +143,7 @@ func setFields(obj metav1.Object, entry *metav1.ManagedFieldsEntry, fields *fiel
 }
 
 // handBack returns the fields of the claim to the managers that they had before the move. due is false once that is done.
-func (m *move) handBack() (step Step, due bool) {
+func (m *move) handBack(phase Phase) (step Step, due bool) {
 	if m.Claim == nil || m.Claim.DeletionTimestamp != nil {
 		return Step{}, false
 	}
@@ -156,5 +156,5 @@ func (m *move) handBack() (step Step, due bool) {
 	}
 	next := m.Claim.DeepCopy()
 	next.ManagedFields = managers
-	return Step{Action: Patch, Object: next, Old: m.Claim, Phase: Preparing, Why: "returning the fields of the claim to their managers"}, true
+	return Step{Action: Patch, Object: next, Old: m.Claim, Phase: phase, Why: "returning the fields of the claim to their managers"}, true
 }

@@ -101,7 +101,7 @@ func TestAppliesAfterAMoveOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		step, due := m.handBack()
+		step, due := m.handBack(Preparing)
 		if !due {
 			break
 		}
@@ -109,7 +109,7 @@ func TestAppliesAfterAMoveOnAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, due := m.handBack(); due {
+	if _, due := m.handBack(Preparing); due {
 		t.Error("the fields of the claim are handed back without end")
 	}
 	got, err := applyClaim(`"labels":{"tier":"b"}`)

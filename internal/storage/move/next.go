@@ -56,9 +56,6 @@ func (s *State) next() Step {
 		return Step{Err: err}
 	}
 	m := &move{State: s, source: source, record: record}
-	if step, due := m.handBack(); due {
-		return step
-	}
 	node := s.node(s.Node)
 	switch {
 	case node == nil:
@@ -79,6 +76,9 @@ func (m *move) forward(target *corev1.Node) Step {
 	claim := m.Claim
 	waits := claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name
 	if step, due := m.reserveName(Preparing); due {
+		return step
+	}
+	if step, due := m.handBack(Preparing); due {
 		return step
 	}
 	if claim != nil && claim.DeletionTimestamp == nil && !waits { // before the application is stopped
@@ -437,6 +437,9 @@ func (m *move) back() Step {
 	if m.record.Copy != "" {
 		return fail("--target-node %s: the move of this claim to node %s is complete except for the release of the old data: finish it with --target-node %s, then "+
 			"move the claim back", m.Node, m.record.Node, m.record.Node)
+	}
+	if step, due := m.handBack(Returning); due {
+		return step
 	}
 	if m.restored(claim) {
 		if step, due := m.restart(Returning); due {

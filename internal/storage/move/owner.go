@@ -174,7 +174,7 @@ func (s *State) restart(phase Phase) (step Step, due bool) {
 	}
 	var next storage.Object
 	why := fmt.Sprintf("starting %s again with %d replicas", w, stopped.Replicas)
-	if w.replicas == stopped.To {
+	if w.replicas == stopped.To && w.replicas != stopped.Replicas { // equal numbers are in no annotation that a move has written, but users can change it
 		next, err = w.scaled(stopped.Replicas, stopped)
 	} else {
 		why = fmt.Sprintf("ending the stop of %s, which has %d replicas", w, w.replicas)
