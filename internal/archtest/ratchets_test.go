@@ -131,8 +131,8 @@ func measureFunction(out map[string]int, where places, folder string, function *
 	}
 	out["lines of the longest function"] = max(out["lines of the longest function"], lines)
 	receiver := receiverOf(function)
-	if folder == "internal/cli" && (receiver == "cluster" || receiver == "app") {
-		out["methods of "+receiver+" in internal/cli"]++
+	if folder == "internal/cli/session" && (receiver == "Cluster" || receiver == "Session") {
+		out["methods of "+receiver+" in internal/cli/session"]++
 	}
 	if receiver != "" && folder != "internal/kube" && function.Name.Name == "Reconcile" && function.Type.Params.NumFields() == 2 {
 		if request, is := function.Type.Params.List[len(function.Type.Params.List)-1].Type.(*ast.SelectorExpr); is && request.Sel.Name == "Request" {

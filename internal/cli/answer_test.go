@@ -16,6 +16,9 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 )
 
 // TestTokensGoToTheConfiguredServerOnly: a pod redirects the request for its metrics, through the API server, to a server of an attacker. liqoctl sends
@@ -41,17 +44,17 @@ clusters: [{name: c, cluster: {server: "%s", certificate-authority-data: %s}}], 
 		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
-	*app.kubeconfig.KubeConfig = kubeconfig
-	c, err := app.local()
+	app := session.New(genericiooptions.NewTestIOStreamsDiscard())
+	*app.Kubeconfig.KubeConfig = kubeconfig
+	c, err := app.Local()
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := kubernetes.NewForConfig(c.config)
+	clients, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := readAll(t.Context(), clients.CoreV1().Pods("team").ProxyGet("http", "web", "80", "/metrics", nil), maxMetrics)
+	metrics, err := workload.ReadAll(t.Context(), clients.CoreV1().Pods("team").ProxyGet("http", "web", "80", "/metrics", nil), maxMetrics)
 	at, problem := url.Parse(server.URL)
 	if problem != nil {
 		t.Fatal(problem)

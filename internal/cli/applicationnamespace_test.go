@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // TestTheNamespaceOfTheContextCounts: as in kubectl, the namespace of an application is that of the flag, else that of the current context, else default.
@@ -29,8 +31,8 @@ func TestTheNamespaceOfTheContextCounts(t *testing.T) {
 		{"blog", []string{"--namespace", "db"}, "db"},
 		{"blog", []string{"--context", "shop"}, "shop"},
 	} {
-		a := newApp(genericiooptions.NewTestIOStreamsDiscard())
-		if err := a.command().ParseFlags(append(row.args, "--kubeconfig", kubeconfig(row.context))); err != nil {
+		a := session.New(genericiooptions.NewTestIOStreamsDiscard())
+		if err := newRoot(a).ParseFlags(append(row.args, "--kubeconfig", kubeconfig(row.context))); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := applicationNamespace(a); err != nil || got != row.want {

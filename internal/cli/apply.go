@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,29 +20,32 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/preview"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/version"
 )
 
 // runApply carries out the installation and waits until it works. It rolls back a failed installation.
-func runApply(ctx context.Context, a *app, c *cluster, o *installOptions, ready *prepared) error {
+func runApply(ctx context.Context, a *session.Session, c *session.Cluster, o *installOptions, ready *prepared) error {
 	step := c.Start("Installing")
 	defer step.End()
-	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+	release, err := installer.NewRelease(c.Getter, c.Namespace, helmLog(a))
 	if err != nil {
 		return err
 	}
 	if o.dryRun {
 		return dryRunChart(ctx, c, step, release, ready)
 	}
-	a.journal.RollsBack()
-	undo := &installRun{cluster: c, release: release}
+	a.Journal.RollsBack()
+	undo := &installRun{Cluster: c, release: release}
 	err = undo.apply(ctx, step, ready)
 	step.End()
 	if undo.lock == nil || errors.Is(err, installer.ErrLockLost) {
-		if undo.namespace != nil && err != nil {
-			err = fmt.Errorf("%w\nNamespace %s was created, and is left", err, undo.namespace.Name)
+		if undo.created != nil && err != nil {
+			err = fmt.Errorf("%w\nNamespace %s was created, and is left", err, undo.created.Name)
 		}
 		return err // another process is responsible for the current state
 	}
@@ -71,7 +75,7 @@ func runApply(ctx context.Context, a *app, c *cluster, o *installOptions, ready 
 }
 
 // dryRunChart lets the API server validate the objects of the chart. This is only possible if the custom resource definitions are installed already.
-func dryRunChart(ctx context.Context, c *cluster, step *console.Step, release *installer.Release, ready *prepared) error {
+func dryRunChart(ctx context.Context, c *session.Cluster, step *console.Step, release *installer.Release, ready *prepared) error {
 	defined, err := installer.Definitions(ctx, c)
 	if err != nil {
 		return err
@@ -88,24 +92,24 @@ func dryRunChart(ctx context.Context, c *cluster, step *console.Step, release *i
 	return nil
 }
 
-func helmLog(a *app) io.Writer {
-	if a.verbose {
-		return a.streams.ErrOut
+func helmLog(a *session.Session) io.Writer {
+	if a.Verbose {
+		return a.Streams.ErrOut
 	}
 	return io.Discard
 }
 
 // installRun is a running installation that can be rolled back.
 type installRun struct {
-	*cluster
+	*session.Cluster
 	release *installer.Release
 	applied *installer.Applied
 	defined installer.Defined
 	// lock is held from before the first change until the end. It is nil if another process holds it, or has changed the installation since it was
 	// prepared.
 	lock *installer.Lock
-	// namespace is set if this run created the namespace. admitting is set if this run labelled an existing namespace to admit Liqo's pods.
-	namespace, admitting *corev1.Namespace
+	// created is the namespace if this run created it. admitting is set if this run labelled an existing namespace to admit Liqo's pods.
+	created, admitting *corev1.Namespace
 	// existing are the names of the namespaces that existed before a new release. It is nil if they were not read: the rollback then removes no
 	// namespace of the release.
 	existing map[string]bool
@@ -139,7 +143,7 @@ func (u *installRun) lostFirst(ctx context.Context, err error) error {
 
 // acquire takes the lock. It fails if the installation has changed since it was prepared.
 func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *prepared) (context.Context, error) {
-	held, lock, err := installer.Acquire(ctx, withoutJournal(u.cluster), u.cluster.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
+	held, lock, err := installer.Acquire(ctx, withoutJournal(u.Cluster), u.Namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still running", holder)
 	})
 	if err != nil {
@@ -153,7 +157,7 @@ func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *pre
 	revision, err := u.release.Revision()
 	if err == nil && revision != ready.revision {
 		err = fmt.Errorf("another user or program changed the installation in namespace %s during this command (Helm release %s, revision %s): run the command again",
-			u.cluster.namespace, install.Release, orDefault(revision, "none"))
+			u.Namespace, install.Release, cmp.Or(revision, "none"))
 	}
 	if err == nil {
 		err = u.release.Changeable()
@@ -167,7 +171,7 @@ func (u *installRun) acquire(ctx context.Context, step *console.Step, ready *pre
 
 // withoutJournal returns the client without the journal. It is for the Lease of the lock, which is temporary and must not appear among the changes of the
 // command.
-func withoutJournal(c *cluster) client.Client { return preview.Unrecorded(c.WithWatch) }
+func withoutJournal(c *session.Cluster) client.Client { return preview.Unrecorded(c.WithWatch) }
 
 // lockHolder returns the holder identity for the lock: the user, the machine and the process ID.
 func lockHolder() string {
@@ -178,19 +182,19 @@ func lockHolder() string {
 	if host, err := os.Hostname(); err == nil {
 		where = host
 	}
-	return fmt.Sprintf("liqoctl of %s on %s (process %d)", orDefault(who, "an unknown user"), where, os.Getpid())
+	return fmt.Sprintf("liqoctl of %s on %s (process %d)", cmp.Or(who, "an unknown user"), where, os.Getpid())
 }
 
 func (u *installRun) applyAll(ctx context.Context, step *console.Step, ready *prepared) error {
 	step.Update("Applying the custom resource definitions")
-	defined, err := installer.ApplyCRDs(ctx, u.cluster, ready.crds, u.labels, u.annotations)
+	defined, err := installer.ApplyCRDs(ctx, u.Cluster, ready.crds, u.Labels, u.Annotations)
 	u.defined = defined
 	if err != nil {
 		return err
 	}
 	for _, crd := range ready.crds {
 		established := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
-		if err := u.wait(ctx, step, established, func() verdict { return crdEstablished(established) }); err != nil {
+		if err := u.WaitFor(ctx, step, established, func() session.Verdict { return workload.CRDEstablished(established) }); err != nil {
 			return err
 		}
 	}
@@ -210,7 +214,7 @@ func (u *installRun) applyAll(ctx context.Context, step *console.Step, ready *pr
 	for _, ignored := range u.applied.Ignored {
 		u.Warn("No effect: %s", ignored)
 	}
-	return rolledOut(ctx, u.cluster, step, u.applied.Workloads)
+	return rolledOut(ctx, u.Cluster, step, u.applied.Workloads)
 }
 
 // labelPodSecurity is the namespace label with the Pod Security level that its pods must meet. The network agents need "privileged",
@@ -219,14 +223,12 @@ const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
 // ensureNamespace creates the namespace of the installation. It returns the namespace if it existed before, and nil if this run created it.
 func (u *installRun) ensureNamespace(ctx context.Context) (*corev1.Namespace, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.cluster.namespace}}
-	setLabel(namespace, api.LabelManaged, api.True)
-	setLabel(namespace, labelPodSecurity, "privileged")
-	addTo(namespace.GetLabels, namespace.SetLabels, u.labels)
-	addTo(namespace.GetAnnotations, namespace.SetAnnotations, u.annotations)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.Namespace}}
+	kube.AddLabels(namespace, map[string]string{api.LabelManaged: api.True, labelPodSecurity: "privileged"})
+	u.Mark(namespace)
 	err := u.Create(ctx, namespace)
 	if err == nil {
-		u.namespace = namespace
+		u.created = namespace
 		return nil, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -237,7 +239,7 @@ func (u *installRun) ensureNamespace(ctx context.Context) (*corev1.Namespace, er
 		return nil, fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
 	}
 	if found.DeletionTimestamp != nil {
-		return nil, u.leaving(found)
+		return nil, u.Leaving(found)
 	}
 	return found, nil
 }
@@ -265,16 +267,4 @@ func (u *installRun) admit(ctx context.Context, namespace *corev1.Namespace, val
 		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
 	}
 	return nil
-}
-
-func crdEstablished(crd *apiextensionsv1.CustomResourceDefinition) verdict {
-	for _, condition := range crd.Status.Conditions {
-		switch {
-		case condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue:
-			return yes()
-		case condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse:
-			return never("its names are taken, %s: %s: remove the definition that holds them", condition.Reason, condition.Message)
-		}
-	}
-	return notYet("condition Established is not true")
 }

@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
-func authenticateCommand(a *app) *cobra.Command {
+func authenticateCommand(a *session.Session) *cobra.Command {
 	var auth authFlags
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -17,32 +20,32 @@ func authenticateCommand(a *app) *cobra.Command {
 		Short:   "Authenticate the local cluster with a provider",
 		Long: "Run the handshake with the remote cluster, the provider. This is the first part of peer. Afterwards the local cluster may\n" +
 			"request resources from the provider (create resourceslice).",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The first step of peering, by itself
 			%[1]s authenticate --remote-kubeconfig milan.yaml`),
 		Args: cobra.NoArgs,
 	}
-	remote := remoteFlags(command.Flags())
+	remote := session.RemoteFlags(command.Flags())
 	auth.add(command.Flags())
-	a.addDryRun(command.Flags())
+	a.AddDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	command.RunE = withTimeout(&timeout, func(ctx context.Context, _ []string) error {
+	command.RunE = session.WithTimeout(&timeout, func(ctx context.Context, _ []string) error {
 		if err := auth.validate(); err != nil {
 			return err
 		}
-		p, err := a.pair(ctx, remote)
+		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
 		}
-		if err := p.checkIdentities(ctx, auth.force); err != nil {
+		if err := checkIdentities(ctx, p, auth.force); err != nil {
 			return err
 		}
-		return p.explained(p.authenticate(ctx, &auth))
+		return explainPair(p, authenticatePair(ctx, p, &auth))
 	})
 	return command
 }
 
-func unauthenticateCommand(a *app) *cobra.Command {
+func unauthenticateCommand(a *session.Session) *cobra.Command {
 	var timeout time.Duration
 	var wait bool
 	command := &cobra.Command{
@@ -51,34 +54,34 @@ func unauthenticateCommand(a *app) *cobra.Command {
 		Short:   "Revoke the identity issued by a provider",
 		Long: "Undo authenticate: delete the Tenant of the local cluster in the provider, and the Identity in the local cluster. The command\n" +
 			"fails while the local cluster uses resources of the provider, or requests a network from it; unpeer releases both first.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The last step of unpeering, by itself
 			%[1]s unauthenticate --remote-kubeconfig milan.yaml`),
 		Args: cobra.NoArgs,
 	}
-	remote := remoteFlags(command.Flags())
-	a.addDryRun(command.Flags())
-	a.addDeleteVolumes(command.Flags())
+	remote := session.RemoteFlags(command.Flags())
+	a.AddDryRun(command.Flags())
+	addDeleteVolumes(a, command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		p, err := a.pair(ctx, remote)
+		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
 		}
-		namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
+		namespace, err := session.FindTenantNamespace(ctx, p.Local, p.Remote.ID)
 		if err != nil {
 			return err
 		}
-		if err := checkUnpeer(ctx, p.local, p.remote.id, namespace); err != nil {
+		if err := checkUnpeer(ctx, p.Local, p.Remote.ID, namespace); err != nil {
 			return err
 		}
-		if err := p.halfDone(p.unauthenticate(ctx, wait)); err != nil {
+		if err := halfDone(p, endAuthentication(ctx, p, wait)); err != nil {
 			return err
 		}
-		return p.tellLeft(ctx, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))
+		return tellLeft(ctx, p, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))
 	}
 	return command
 }

@@ -18,6 +18,7 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -61,7 +62,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 
 // TestReference: the reference page has what every command says of itself, and the help of each command has it too.
 func TestReference(t *testing.T) {
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	dir := filepath.Join("..", "..", "docs", "reference", "liqoctl")
 	pages := reference(root)
 	for name, want := range pages {
@@ -95,7 +96,7 @@ func TestManualPagesHaveAllCommands(t *testing.T) {
 	if code, _, errOut := run(t, "docs", "--man", dir); code != 0 {
 		t.Fatal(errOut)
 	}
-	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+	for _, command := range commands(newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))) {
 		if !command.IsAvailableCommand() || strings.Contains(command.CommandPath(), " help") {
 			continue
 		}
@@ -109,7 +110,7 @@ func TestManualPagesHaveAllCommands(t *testing.T) {
 // TestOptions: the flags of every command are listed once, and not in the help of each.
 func TestOptions(t *testing.T) {
 	_, options, _ := run(t, "options")
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	for _, command := range commands(root) {
 		path := strings.Fields(command.CommandPath())[1:]
 		_, help, _ := run(t, append(path, "--help")...)
@@ -126,7 +127,7 @@ func TestOptions(t *testing.T) {
 
 // TestEveryCommandIsExplained: a line, a paragraph and an example for each.
 func TestEveryCommandIsExplained(t *testing.T) {
-	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+	for _, command := range commands(newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))) {
 		if command.Short == "" || command.Long == "" || command.Example == "" {
 			t.Errorf("%s: short %q, long %q, example %q", command.CommandPath(), command.Short, command.Long, command.Example)
 		}

@@ -1,32 +1,30 @@
 package cli
 
 import (
-	"context"
 	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // completeFlags registers a completion by name for the flags of all commands. It skips flags with a completion of their own, and flags for
 // paths, which the shell completes with files.
-func (a *app) completeFlags(command *cobra.Command) {
+func completeFlags(a *session.Session, command *cobra.Command) {
 	complete := func(flag *pflag.Flag) {
 		if _, has := command.GetFlagCompletionFunc(flag.Name); has || isPath(flag.Name) {
 			return
 		}
-		completeFlag(command, flag.Name, a.byName(flag.Name))
+		session.CompleteFlag(command, flag.Name, completionByName(a, flag.Name))
 	}
 	command.LocalFlags().VisitAll(complete)
 	for _, child := range command.Commands() {
-		a.completeFlags(child)
+		completeFlags(a, child)
 	}
 }
 
@@ -37,14 +35,14 @@ func isPath(flag string) bool {
 	}, flag)
 }
 
-func (a *app) byName(flag string) completionFunc {
+func completionByName(a *session.Session, flag string) cobra.CompletionFunc {
 	switch flag {
 	case "output":
 		return cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)
 	case "remote-cluster-id", "consumer-cluster-id":
-		return a.completion(peerIDs)
+		return a.Complete(session.PeerIDs)
 	case "namespace":
-		return a.completion(namespaces)
+		return a.Complete(session.NamespaceNames)
 	case "context", "remote-context":
 		return kubeconfigNames(flag, func(c *clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) })
 	case "cluster", "remote-cluster":
@@ -64,28 +62,8 @@ func (a *app) byName(flag string) completionFunc {
 	}
 }
 
-// peerIDs returns the cluster IDs of the peers.
-func peerIDs(ctx context.Context, c *cluster) ([]string, error) {
-	var foreign corev1beta1.ForeignClusterList
-	err := c.List(ctx, &foreign)
-	return namesOf(foreign.Items, func(f corev1beta1.ForeignCluster) string { return f.Spec.ClusterID }), err
-}
-
-func namespaces(ctx context.Context, c *cluster) ([]string, error) {
-	var list corev1.NamespaceList
-	err := c.List(ctx, &list)
-	return namesOf(list.Items, func(n corev1.Namespace) string { return n.Name }), err
-}
-
-// offloadedNamespaces returns the namespaces that have a NamespaceOffloading.
-func offloadedNamespaces(ctx context.Context, c *cluster) ([]string, error) {
-	var list offloadingv1beta1.NamespaceOffloadingList
-	err := c.List(ctx, &list)
-	return namesOf(list.Items, func(o offloadingv1beta1.NamespaceOffloading) string { return o.Namespace }), err
-}
-
 // kubeconfigNames completes a flag with names from the kubeconfig. A flag with prefix "remote-" uses the kubeconfig of the remote cluster.
-func kubeconfigNames(flag string, of func(*clientcmdapi.Config) []string) completionFunc {
+func kubeconfigNames(flag string, of func(*clientcmdapi.Config) []string) cobra.CompletionFunc {
 	path := "kubeconfig"
 	if len(flag) > len("remote-") && flag[:len("remote-")] == "remote-" {
 		path = "remote-kubeconfig"
@@ -99,6 +77,6 @@ func kubeconfigNames(flag string, of func(*clientcmdapi.Config) []string) comple
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return starting(of(config), typed), cobra.ShellCompDirectiveNoFileComp
+		return session.Starting(of(config), typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }

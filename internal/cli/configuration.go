@@ -17,46 +17,49 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 )
 
 // rangeGoal waits until a Network has a CIDR in its status.
-func rangeGoal(network *ipamv1alpha1.Network) *goal {
-	return &goal{
-		object: network, doing: "Waiting for the range of Network " + network.Name,
-		met: func() verdict {
+func rangeGoal(network *ipamv1alpha1.Network) *session.Goal {
+	return &session.Goal{
+		Object: network, Doing: "Waiting for the range of Network " + network.Name,
+		Met: func() session.Verdict {
 			if network.Status.CIDR == "" {
-				return notYet("it has no range in status.cidr yet%s", reasons(network.Status.Conditions))
+				return session.NotYet("it has no range in status.cidr yet%s", session.Unmet(network.Status.Conditions))
 			}
-			return yes()
+			return session.Yes()
 		},
-		answer: func() { network.Status.CIDR = orDefault(network.Spec.CIDR, "192.0.2.0/24") },
+		Answer: func() { network.Status.CIDR = cmp.Or(network.Spec.CIDR, "192.0.2.0/24") },
 	}
 }
 
 // configuration returns the Configuration with the address ranges of a peer.
 func configuration(namespace, name, peer string, remote networkingv1beta1.CIDRs) *networkingv1beta1.Configuration {
 	out := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	setLabel(out, api.LabelRemoteClusterID, peer)
+	kube.AddLabels(out, map[string]string{api.LabelRemoteClusterID: peer})
 	out.Spec.Remote.CIDR = remote
 	return out
 }
 
 // mappedGoal waits until a cluster has mapped the ranges of the remote cluster.
-func mappedGoal(object *networkingv1beta1.Configuration) *goal {
-	return &goal{
-		object: object, doing: fmt.Sprintf("Waiting until the ranges of cluster %s are mapped", object.Labels[api.LabelRemoteClusterID]),
-		done: "Network configuration is applied",
-		met: func() verdict {
+func mappedGoal(object *networkingv1beta1.Configuration) *session.Goal {
+	return &session.Goal{
+		Object: object, Doing: fmt.Sprintf("Waiting until the ranges of cluster %s are mapped", object.Labels[api.LabelRemoteClusterID]),
+		Done: "Network configuration is applied",
+		Met: func() session.Verdict {
 			condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
 			switch {
 			case condition == nil || condition.ObservedGeneration < object.Generation:
-				return notYet("the controller manager has not reconciled it yet")
+				return session.NotYet("the controller manager has not reconciled it yet")
 			case condition.Status != metav1.ConditionTrue || object.Status.Remote == nil:
-				return notYet("its ranges are not mapped yet%s", reasons(object.Status.Conditions))
+				return session.NotYet("its ranges are not mapped yet%s", session.Unmet(object.Status.Conditions))
 			}
-			return yes()
+			return session.Yes()
 		},
-		answer: func() { object.Status.Remote = object.Spec.Remote.DeepCopy() },
+		Answer: func() { object.Status.Remote = object.Spec.Remote.DeepCopy() },
 	}
 }
 
@@ -68,7 +71,7 @@ func differences(have, want networkingv1beta1.CIDRs) string {
 		have, want []string
 	}{{"pod CIDR", have.Pod, want.Pod}, {"external CIDR", have.External, want.External}} {
 		if !equality.Semantic.DeepEqual(part.have, part.want) {
-			out = append(out, fmt.Sprintf("%s %s, not %s", part.name, orDefault(strings.Join(part.want, ", "), "none"), orDefault(strings.Join(part.have, ", "), "none")))
+			out = append(out, fmt.Sprintf("%s %s, not %s", part.name, cmp.Or(strings.Join(part.want, ", "), "none"), cmp.Or(strings.Join(part.have, ", "), "none")))
 		}
 	}
 	return strings.Join(out, " and ")
@@ -90,10 +93,10 @@ func parseCIDRs(flag string, texts []string) error {
 	return nil
 }
 
-func createConfigurationCommand(a *app) *cobra.Command {
+func createConfigurationCommand(a *session.Session) *cobra.Command {
 	var peer string
 	var remote networkingv1beta1.CIDRs
-	var output outputFlag
+	var output cmdline.Output
 	var wait bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -102,46 +105,46 @@ func createConfigurationCommand(a *app) *cobra.Command {
 		Short:   "Create the Configuration with the CIDRs of a peer",
 		Long: "Create a Configuration with the address ranges of a peer: its pod CIDRs and its external CIDR, as they are in the peer.\n" +
 			"The name of the Configuration is the peer's cluster ID.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# What generate configuration printed in the cluster milan, typed in
 			%[1]s create configuration --remote-cluster-id milan --pod-cidr 10.244.0.0/16 --external-cidr 10.70.0.0/16 --wait`),
 		Args: cobra.NoArgs,
 	}
-	command.RunE = a.onInstalled(&timeout, func() error {
-		return cmp.Or(output.validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External))
-	}, func(ctx context.Context, local *cluster, _ []string) error {
-		if output.format != "" {
-			return printObject(local, configuration(api.TenantNamespace(peer), peer, peer, remote), output.format)
+	command.RunE = a.OnInstalled(&timeout, func() error {
+		return cmp.Or(output.Validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External))
+	}, func(ctx context.Context, local *session.Cluster, _ []string) error {
+		if output.Format != "" {
+			return session.PrintObject(local, configuration(api.TenantNamespace(peer), peer, peer, remote), output.Format)
 		}
-		namespace, err := ensureTenantNamespace(ctx, local, peer)
+		namespace, err := session.EnsureTenantNamespace(ctx, local, peer)
 		if err != nil {
 			return err
 		}
 		object := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
 		if err := createOrUpdate(ctx, local, object, func() {
-			setLabel(object, api.LabelRemoteClusterID, peer)
+			kube.AddLabels(object, map[string]string{api.LabelRemoteClusterID: peer})
 			object.Spec.Remote.CIDR = remote
 		}); err != nil || !wait {
 			return err
 		}
-		return local.reach(ctx, mappedGoal(object))
+		return local.Reach(ctx, mappedGoal(object))
 	})
 	flags := command.Flags()
-	a.addPeerFlag(command, &peer)
+	addPeerFlag(command, &peer)
 	flags.StringSliceVar(&remote.Pod, "pod-cidr", nil, "Pod CIDRs of the peer, as configured there (required)")
 	flags.StringSliceVar(&remote.External, "external-cidr", nil, "External CIDR of the peer (required)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the CIDRs are remapped in this cluster")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
-	output.add(flags, "Only print the object, do not create it")
-	a.addDryRun(flags)
-	required(command, "pod-cidr", "external-cidr")
+	output.Add(flags, "Only print the object, do not create it")
+	a.AddDryRun(flags)
+	cmdline.Required(command, "pod-cidr", "external-cidr")
 	return command
 }
 
 // createOrUpdate creates the object or updates it to what the user wants, and reports which of the two it did.
-func createOrUpdate(ctx context.Context, c *cluster, object client.Object, fill func()) error {
+func createOrUpdate(ctx context.Context, c *session.Cluster, object client.Object, fill func()) error {
 	existed := false
-	changed, err := c.ensure(ctx, object, func() error {
+	changed, err := c.Ensure(ctx, object, func() error {
 		existed = object.GetResourceVersion() != ""
 		fill()
 		return nil
@@ -151,11 +154,11 @@ func createOrUpdate(ctx context.Context, c *cluster, object client.Object, fill 
 	}
 	switch {
 	case !existed:
-		c.Did("%s created", c.name(object))
+		c.Did("%s created", c.Name(object))
 	case changed:
-		c.Did("%s existed already and was changed", c.name(object))
+		c.Did("%s existed already and was changed", c.Name(object))
 	default:
-		c.Info("%s exists already", c.name(object))
+		c.Info("%s exists already", c.Name(object))
 	}
 	return nil
 }
@@ -168,26 +171,26 @@ func nameOr(args []string, usual string) string {
 	return usual
 }
 
-func generateConfigurationCommand(a *app) *cobra.Command {
+func generateConfigurationCommand(a *session.Session) *cobra.Command {
 	var namespace string
 	var timeout time.Duration
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "configuration",
 		Aliases: []string{"config", "conf"},
 		Short:   "Generate the Configuration of this cluster, to be applied on a peer",
 		Long: "Print a Configuration with the address ranges of this cluster, to be applied on a peer. It holds no secret. Apply it in the peer's\n" +
 			"tenant namespace for this cluster, which must exist.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run in rome, to be applied in milan: kubectl apply -f rome.yaml
 			%[1]s generate configuration > rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
+		RunE: a.OnInstalled(&timeout, output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
 			own, err := ownCIDRs(ctx, local)
 			if err != nil {
 				return err
 			}
-			return printObject(local, configuration(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, own), output.format)
+			return session.PrintObject(local, configuration(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, own), output.Format)
 		}),
 	}
 	addGenerateFlags(command.Flags(), &output, &namespace, &timeout)

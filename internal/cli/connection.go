@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -21,19 +23,19 @@ func (e *end) connection() *networkingv1beta1.Connection {
 }
 
 // connectedGoal waits until the gateway reports the tunnel as connected.
-func (e *end) connectedGoal() *goal {
+func (e *end) connectedGoal() *session.Goal {
 	object := e.connection()
-	return &goal{
-		object: object, doing: "Waiting for the tunnel to cluster " + e.peer,
-		met: func() verdict { return connectedVerdict(object) },
+	return &session.Goal{
+		Object: object, Doing: "Waiting for the tunnel to cluster " + e.peer,
+		Met: func() session.Verdict { return connectedVerdict(object) },
 	}
 }
 
-func connectedVerdict(connection *networkingv1beta1.Connection) verdict {
+func connectedVerdict(connection *networkingv1beta1.Connection) session.Verdict {
 	if connection.Status.Value == networkingv1beta1.Connected {
-		return yes()
+		return session.Yes()
 	}
-	return notYet("it is %s%s", orDefault(connection.Status.Value, "without a status"), reasons(connection.Status.Conditions))
+	return session.NotYet("it is %s%s", cmp.Or(connection.Status.Value, "without a status"), session.Unmet(connection.Status.Conditions))
 }
 
 // endFacts holds the facts about one end of a tunnel that does not work.
@@ -116,20 +118,20 @@ func (t *tunnel) evidence(waited time.Duration) string {
 }
 
 func (e *end) facts(ctx context.Context, other *end) endFacts {
-	out := endFacts{cluster: e.id}
+	out := endFacts{cluster: e.ID}
 	if e.gateways.name() == "" {
 		return out
 	}
 	out.gateway = e.gateways.describe()
-	out.trouble = gatewayTrouble(e.cluster, e.namespace, &e.gateways)
+	out.trouble = gatewayTrouble(e.Cluster, e.namespace, &e.gateways)
 	if connection := e.connection(); e.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil {
-		out.connection = orDefault(connection.Status.Value, "without a status")
+		out.connection = cmp.Or(connection.Status.Value, "without a status")
 	}
 	if own := e.gateways.keys(e.namespace); e.Get(ctx, client.ObjectKeyFromObject(own), own) == nil {
 		out.key = own.Data[networkingv1beta1.SecretPublicKey]
 	}
 	var keys networkingv1beta1.PublicKeyList
-	if listOfPeer(ctx, other.cluster, &keys, other.namespace, other.peer) == nil {
+	if session.ListOfPeer(ctx, other.Cluster, &keys, other.namespace, other.peer) == nil {
 		if stored := network.PublicKeyInUse(keys.Items, other.namespace, other.peer); stored != nil {
 			out.stored, out.storedBy = stored.Spec.PublicKey, stored.Name
 		}
@@ -138,7 +140,7 @@ func (e *end) facts(ctx context.Context, other *end) endFacts {
 }
 
 // gatewayTrouble says why the pods of a gateway are not running. It is empty if the pods show no reason.
-func gatewayTrouble(c *cluster, namespace string, gateway *gateways) string {
+func gatewayTrouble(c *session.Cluster, namespace string, gateway *gateways) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
@@ -150,7 +152,7 @@ func gatewayTrouble(c *cluster, namespace string, gateway *gateways) string {
 	}
 	if len(pods.Items) == 0 {
 		return fmt.Sprintf("%s has no pod in namespace %s: see its conditions and the log of Deployment %s in namespace %s",
-			gateway.describe(), namespace, deploymentName, c.namespace)
+			gateway.describe(), namespace, session.ControllerManager, c.Namespace)
 	}
 	for i := range pods.Items {
 		if pods.Items[i].DeletionTimestamp != nil {

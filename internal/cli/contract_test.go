@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // TestContract: scripts for earlier versions keep working: names, aliases, flags and defaults stay.
@@ -17,7 +19,7 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	root.InitDefaultCompletionCmd()
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -66,7 +68,7 @@ func checkFlag(t *testing.T, command *cobra.Command, want string) {
 
 // TestFlagsAreCompleted: completion never offers files where another kind of value is expected.
 func TestFlagsAreCompleted(t *testing.T) {
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	for _, command := range commands(root) {
 		command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 			if _, completed := command.GetFlagCompletionFunc(flag.Name); completed == isPath(flag.Name) && flag.Name != "help" {

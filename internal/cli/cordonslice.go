@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,6 +12,9 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -32,18 +36,18 @@ var (
 	}
 )
 
-func sliceCommand(a *app, of sliceVerb) *cobra.Command {
+func sliceCommand(a *session.Session, of sliceVerb) *cobra.Command {
 	var consumer string
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     "resourceslice NAME",
-		Aliases: kindSlice.aliases,
+		Aliases: session.KindSlice.Aliases,
 		Short:   of.short,
 		Long:    of.long,
-		Example: example("\t# The request milan-gpu of the consumer rome\n\t%[1]s " + of.verb + " resourceslice milan-gpu --remote-cluster-id rome"),
-		Args:    exactlyOne("the name of the ResourceSlice"),
+		Example: cmdline.Example("\t# The request milan-gpu of the consumer rome\n\t%[1]s " + of.verb + " resourceslice milan-gpu --remote-cluster-id rome"),
+		Args:    cmdline.ExactlyOne("the name of the ResourceSlice"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			local, err := a.installed(cmd.Context())
+			local, err := a.Installed(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -57,7 +61,7 @@ func sliceCommand(a *app, of sliceVerb) *cobra.Command {
 			}
 			if of.cordon {
 				question := fmt.Sprintf("Cordon ResourceSlice %s of cluster %s? Its pods keep running, but no further pods are admitted.", slice.Name, consumer)
-				if err := a.confirm(question); err != nil {
+				if err := a.Confirm(question); err != nil {
 					return err
 				}
 			}
@@ -66,26 +70,26 @@ func sliceCommand(a *app, of sliceVerb) *cobra.Command {
 			return setCordon(ctx, local, slice, consumer, of)
 		},
 	}
-	command.ValidArgsFunction = a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
+	command.ValidArgsFunction = a.CompleteFirst(func(ctx context.Context, c *session.Cluster) ([]string, error) {
 		var list authv1beta1.ResourceSliceList
 		labels := client.MatchingLabels{api.LabelReplicated: api.True}
 		if consumer != "" {
 			labels[api.LabelOriginID] = consumer
 		}
 		err := c.List(ctx, &list, labels)
-		return namesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
+		return session.NamesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
 	})
 	flags := command.Flags()
 	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait until it takes effect")
-	a.addDryRun(flags)
-	required(command, "remote-cluster-id")
+	a.AddDryRun(flags)
+	cmdline.Required(command, "remote-cluster-id")
 	return command
 }
 
 // copyOfSlice returns the copy of a consumer's ResourceSlice in this cluster.
-func copyOfSlice(ctx context.Context, c *cluster, consumer, name string) (*authv1beta1.ResourceSlice, error) {
-	namespace, err := requireTenantNamespace(ctx, c, consumer)
+func copyOfSlice(ctx context.Context, c *session.Cluster, consumer, name string) (*authv1beta1.ResourceSlice, error) {
+	namespace, err := session.RequireTenantNamespace(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +110,11 @@ func copyOfSlice(ctx context.Context, c *cluster, consumer, name string) (*authv
 			known = append(known, slice.Name)
 		}
 	}
-	return nil, didYouMean(fmt.Errorf("cluster %s has no ResourceSlice %s in namespace %s (known: %s)",
-		consumer, name, namespace, orDefault(strings.Join(known, ", "), "none")), name, known)
+	return nil, cmdline.DidYouMean(fmt.Errorf("cluster %s has no ResourceSlice %s in namespace %s (known: %s)",
+		consumer, name, namespace, cmp.Or(strings.Join(known, ", "), "none")), name, known)
 }
 
-func setCordon(ctx context.Context, c *cluster, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
+func setCordon(ctx context.Context, c *session.Cluster, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
 	step := c.Start("Waiting until ResourceSlice %s is %sed", slice.Name, of.verb)
 	defer step.End()
 	tenant, err := tenantOf(ctx, c, consumer)
@@ -119,12 +123,12 @@ func setCordon(ctx context.Context, c *cluster, slice *authv1beta1.ResourceSlice
 	}
 	before := slice.DeepCopy()
 	if of.cordon {
-		setAnnotation(slice, authv1beta1.AnnotationCordon, api.True)
+		kube.AddAnnotations(slice, map[string]string{authv1beta1.AnnotationCordon: api.True})
 	} else {
 		delete(slice.Annotations, authv1beta1.AnnotationCordon)
 	}
 	if err := c.Patch(ctx, slice, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("annotating %s: %w", c.name(slice), err)
+		return fmt.Errorf("annotating %s: %w", c.Name(slice), err)
 	}
 	if err := awaitQuotas(ctx, c, step, tenant, func(s *authv1beta1.ResourceSlice) bool { return s.Name == slice.Name }); err != nil {
 		return err

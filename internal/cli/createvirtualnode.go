@@ -17,6 +17,9 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 )
 
@@ -26,43 +29,43 @@ type virtualNodeOptions struct {
 	slice, secret                   string
 	createNode, disableNetworkCheck bool
 	template                        string
-	resources                       resourceFlags
+	resources                       cmdline.Resources
 	storage, ingress, loadBalancers []string
 	labels, nodeSelector            map[string]string
 	runtimeClass                    string
 	timeout                         time.Duration
-	output                          outputFlag
+	output                          cmdline.Output
 }
 
-func createVirtualNodeCommand(a *app) *cobra.Command {
+func createVirtualNodeCommand(a *session.Session) *cobra.Command {
 	var o virtualNodeOptions
 	var command *cobra.Command
 	command = &cobra.Command{
 		Use:     "virtualnode NAME",
-		Aliases: kindVirtualNode.aliases,
+		Aliases: session.KindVirtualNode.Aliases,
 		Short:   "Create a virtual node for a provider",
 		Long: "Create a VirtualNode, for which Liqo creates a Node of the same name. The resources and classes come from a granted ResourceSlice,\n" +
 			"or from flags. With flags, a Secret in the tenant namespace provides the kubeconfig for the provider.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# For a ResourceSlice that was created with --no-virtual-node
 			%[1]s create virtualnode milan-gpu --remote-cluster-id milan --resource-slice-name milan-gpu
 			# With a Secret that has the kubeconfig, and with explicit amounts
 			%[1]s create virtualnode milan-2 --remote-cluster-id milan --kubeconfig-secret-name kubeconfig-resourceslice-milan --cpu 4 --memory 8Gi`),
-		Args:              exactlyOne("the name of the virtual node"),
+		Args:              cmdline.ExactlyOne("the name of the virtual node"),
 		ValidArgsFunction: cobra.NoFileCompletions, // a new name
-		RunE: withTimeout(&o.timeout, func(ctx context.Context, args []string) error {
-			if err := errors.Join(o.validate(), o.output.validate()); err != nil {
+		RunE: session.WithTimeout(&o.timeout, func(ctx context.Context, args []string) error {
+			if err := errors.Join(o.validate(), o.output.Validate()); err != nil {
 				return err
 			}
 			if ignored := o.ignored(command.Flags()); len(ignored) > 0 {
-				a.console().Warn("No effect: %s. With --resource-slice-name, the node has the granted resources and classes: change the ResourceSlice (liqoctl create resourceslice), or give "+
+				a.Console().Warn("No effect: %s. With --resource-slice-name, the node has the granted resources and classes: change the ResourceSlice (liqoctl create resourceslice), or give "+
 					"--kubeconfig-secret-name instead", strings.Join(ignored, ", "))
 			}
-			amounts, err := o.resources.list()
+			amounts, err := o.resources.List()
 			if err != nil {
 				return err
 			}
-			local, err := a.installed(ctx)
+			local, err := a.Installed(ctx)
 			if err != nil {
 				return err
 			}
@@ -76,11 +79,11 @@ func createVirtualNodeCommand(a *app) *cobra.Command {
 	flags.BoolVar(&o.createNode, "create-node", true, "Create a Node; without a Node, Liqo only reflects resources and offloads no pods")
 	flags.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "Keep the Node Ready while the network to the provider is down")
 	flags.StringVar(&o.template, "vk-options-template", "", "VkOptionsTemplate of the virtual kubelet, namespace/name (default: that of the installation)")
-	o.resources = resourceFlags{cpu: "2", memory: "4Gi", pods: "110"}
-	flags.StringVar(&o.resources.cpu, "cpu", o.resources.cpu, "CPU of the node"+notWithSlice)
-	flags.StringVar(&o.resources.memory, "memory", o.resources.memory, "Memory of the node"+notWithSlice)
-	flags.StringVar(&o.resources.pods, "pods", o.resources.pods, "Maximum number of pods on the node"+notWithSlice)
-	flags.StringToStringVar(&o.resources.others, "resource", nil, "Any other resource of the node (name=quantity,...)"+notWithSlice)
+	o.resources = cmdline.Resources{CPU: "2", Memory: "4Gi", Pods: "110"}
+	flags.StringVar(&o.resources.CPU, "cpu", o.resources.CPU, "CPU of the node"+notWithSlice)
+	flags.StringVar(&o.resources.Memory, "memory", o.resources.Memory, "Memory of the node"+notWithSlice)
+	flags.StringVar(&o.resources.Pods, "pods", o.resources.Pods, "Maximum number of pods on the node"+notWithSlice)
+	flags.StringToStringVar(&o.resources.Others, "resource", nil, "Any other resource of the node (name=quantity,...)"+notWithSlice)
 	flags.StringSliceVar(&o.storage, "storage-classes", nil, "Storage classes of the provider that may be used, the first is the default"+notWithSlice)
 	flags.StringSliceVar(&o.ingress, "ingress-classes", nil, "Ingress classes of the provider that may be used, the first is the default"+notWithSlice)
 	flags.StringSliceVar(&o.loadBalancers, "load-balancer-classes", nil,
@@ -89,13 +92,13 @@ func createVirtualNodeCommand(a *app) *cobra.Command {
 	flags.StringToStringVar(&o.nodeSelector, "node-selector", nil, "Labels of the provider's nodes that its pods may run on (key=value,...)")
 	flags.StringVar(&o.runtimeClass, "runtime-class-name", "", "RuntimeClass of the offloaded pods in the provider")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time to wait until the node is Ready")
-	o.output.add(flags, "Only print the object, do not create it")
-	a.addDryRun(flags)
-	required(command, "remote-cluster-id")
-	completeFlag(command, "resource-slice-name", a.completion(func(ctx context.Context, c *cluster) ([]string, error) {
+	o.output.Add(flags, "Only print the object, do not create it")
+	a.AddDryRun(flags)
+	cmdline.Required(command, "remote-cluster-id")
+	session.CompleteFlag(command, "resource-slice-name", a.Complete(func(ctx context.Context, c *session.Cluster) ([]string, error) {
 		var list authv1beta1.ResourceSliceList
 		err := c.List(ctx, &list, client.MatchingLabels{api.LabelReplication: api.True})
-		return namesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
+		return session.NamesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
 	}))
 	return command
 }
@@ -126,8 +129,8 @@ func (o *virtualNodeOptions) validate() error {
 	return nil
 }
 
-func createVirtualNode(ctx context.Context, c *cluster, name string, o *virtualNodeOptions, amounts corev1.ResourceList) error {
-	namespace, err := requireTenantNamespace(ctx, c, o.provider)
+func createVirtualNode(ctx context.Context, c *session.Cluster, name string, o *virtualNodeOptions, amounts corev1.ResourceList) error {
+	namespace, err := session.RequireTenantNamespace(ctx, c, o.provider)
 	if err != nil {
 		return err
 	}
@@ -145,9 +148,9 @@ func createVirtualNode(ctx context.Context, c *cluster, name string, o *virtualN
 		return fmt.Errorf("--kubeconfig-secret-name %s: %w", o.secret, err)
 	}
 	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if o.output.format != "" {
+	if o.output.Format != "" {
 		fill(node)
-		return printObject(c, node, o.output.format)
+		return session.PrintObject(c, node, o.output.Format)
 	}
 	if o.createNode {
 		if err := checkNodeName(ctx, c, name, o.provider, "give the VirtualNode another name, or --create-node=false"); err != nil {
@@ -161,7 +164,7 @@ func createVirtualNode(ctx context.Context, c *cluster, name string, o *virtualN
 }
 
 // checkKubeconfigSecret fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It reads only the Secret, and does not contact the provider.
-func checkKubeconfigSecret(ctx context.Context, c *cluster, namespace, name string) error {
+func checkKubeconfigSecret(ctx context.Context, c *session.Cluster, namespace, name string) error {
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret); apierrors.IsNotFound(err) {
 		return fmt.Errorf("there is no Secret %s in namespace %s: give one with the kubeconfig of a ResourceSlice, %s%sNAME "+
@@ -179,7 +182,7 @@ func checkKubeconfigSecret(ctx context.Context, c *cluster, namespace, name stri
 }
 
 // grantedSlice returns a ResourceSlice that the provider accepted, and the name of the Secret with the kubeconfig for it.
-func grantedSlice(ctx context.Context, c *cluster, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
+func grantedSlice(ctx context.Context, c *session.Cluster, namespace, name string) (*authv1beta1.ResourceSlice, string, error) {
 	slice := &authv1beta1.ResourceSlice{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, slice); apierrors.IsNotFound(err) {
 		return nil, "", fmt.Errorf("there is no ResourceSlice %s in namespace %s: create it with liqoctl create resourceslice", name, namespace)
@@ -195,14 +198,14 @@ func grantedSlice(ctx context.Context, c *cluster, namespace, name string) (*aut
 		return nil, "", fmt.Errorf("reading Identity %s: %w", key, err)
 	}
 	if identity.Status.KubeconfigSecretRef == nil {
-		return nil, "", fmt.Errorf("identity %s has no kubeconfig yet%s: run the command again when it has", key, reasons(identity.Status.Conditions))
+		return nil, "", fmt.Errorf("identity %s has no kubeconfig yet%s: run the command again when it has", key, session.Unmet(identity.Status.Conditions))
 	}
 	return slice, identity.Status.KubeconfigSecretRef.Name, nil
 }
 
 // fill sets the fields of a VirtualNode from the flags.
 func (o *virtualNodeOptions) fill(node *offloadingv1beta1.VirtualNode, amounts corev1.ResourceList) {
-	setLabel(node, api.LabelRemoteClusterID, o.provider)
+	kube.AddLabels(node, map[string]string{api.LabelRemoteClusterID: o.provider})
 	spec := &node.Spec
 	spec.ClusterID = o.provider
 	spec.CreateNode, spec.DisableNetworkCheck = &o.createNode, &o.disableNetworkCheck

@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // mayNotGet makes the API server refuse to read single objects.
-func mayNotGet(c *cluster) {
+func mayNotGet(c *session.Cluster) {
 	c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "objects"}, key.Name, nil)
@@ -31,7 +32,7 @@ func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
 	refused := func(name, want string) {
 		t.Helper()
-		if err := checkKubeconfigSecret(t.Context(), c, "tenant-of-milan", name); err == nil || !strings.Contains(cured(err).Error(), want) {
+		if err := checkKubeconfigSecret(t.Context(), c, "tenant-of-milan", name); err == nil || !strings.Contains(session.Cured(err).Error(), want) {
 			t.Errorf("Secret %s: %v, want %q", name, err, want)
 		}
 	}
@@ -67,7 +68,7 @@ func TestCreateVirtualNodeNamesIgnoredFlags(t *testing.T) {
 // TestDoctorNamesUnreadableObjects: the doctor names a single object that it may not read, as it names lists.
 func TestDoctorNamesUnreadableObjects(t *testing.T) {
 	c := fakeCluster("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
-	c.namespace = "liqo"
+	c.Namespace = "liqo"
 	mayNotGet(c)
 	unread := strings.Join(doctorFacts(t.Context(), c, false).Unread, "\n")
 	for _, want := range []string{

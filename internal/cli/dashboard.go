@@ -16,6 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/dashboard"
 	dashboardpage "liqo.io/liqo/internal/dashboard/page"
 	dashboardserver "liqo.io/liqo/internal/dashboard/server"
@@ -31,7 +34,7 @@ const (
 	diagnosisTimeout = time.Minute
 )
 
-func dashboardCommand(a *app) *cobra.Command {
+func dashboardCommand(a *session.Session) *cobra.Command {
 	var remotes []string
 	var port uint16
 	command := &cobra.Command{
@@ -43,7 +46,7 @@ func dashboardCommand(a *app) *cobra.Command {
 			"nothing in the clusters.\n\n" +
 			"The page shows the clusters of the given kubeconfigs, and what they report about their peers. It is served on 127.0.0.1 only. The\n" +
 			"printed address has a token that opens the page in one browser, once. Traffic needs an installation with --enable-metrics.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s dashboard
 			# With the kubeconfigs of peers it also shows what those have free, and paths to their pods
 			%[1]s dashboard --remote-kubeconfig milan.yaml --remote-kubeconfig naples.yaml
@@ -61,10 +64,10 @@ func dashboardCommand(a *app) *cobra.Command {
 }
 
 // runDashboard serves the page until the context ends.
-func runDashboard(ctx context.Context, a *app, remotes []string, port uint16) error {
+func runDashboard(ctx context.Context, a *session.Session, remotes []string, port uint16) error {
 	all, err := localAndRemotes(ctx, a, remotes, func(err error) bool {
 		if unreachable(err) {
-			a.console().Warn("%v: the page shows what the other clusters report about it", err)
+			a.Console().Warn("%v: the page shows what the other clusters report about it", err)
 		}
 		return unreachable(err)
 	})
@@ -77,7 +80,7 @@ func runDashboard(ctx context.Context, a *app, remotes []string, port uint16) er
 	for i, c := range all {
 		watched, err := watchedCluster(c)
 		if err != nil {
-			return c.error(err)
+			return c.Err(err)
 		}
 		options.Clusters = append(options.Clusters, *watched)
 		probes[i] = watched.Probe
@@ -95,9 +98,9 @@ func runDashboard(ctx context.Context, a *app, remotes []string, port uint16) er
 	if err != nil {
 		return err
 	}
-	names := namesOf(all, func(c *cluster) string { return c.id })
-	a.console().Info("The dashboard of %s runs until it is interrupted (Ctrl-C). This address opens it in one browser, once:", strings.Join(names, ", "))
-	if _, err := fmt.Fprintln(a.console().Out(), pages.URL()); err != nil {
+	names := session.NamesOf(all, func(c *session.Cluster) string { return c.ID })
+	a.Console().Info("The dashboard of %s runs until it is interrupted (Ctrl-C). This address opens it in one browser, once:", strings.Join(names, ", "))
+	if _, err := fmt.Fprintln(a.Console().Out(), pages.URL()); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -107,25 +110,25 @@ func runDashboard(ctx context.Context, a *app, remotes []string, port uint16) er
 }
 
 // watchedCluster returns the cluster in the form that the watcher of the dashboard uses.
-func watchedCluster(c *cluster) (*watch.Cluster, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
+func watchedCluster(c *session.Cluster) (*watch.Cluster, error) {
+	clients, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", c.config.Host, err)
+		return nil, fmt.Errorf("connecting to %s: %w", c.Config.Host, err)
 	}
-	informers, err := watch.NewInformers(c.config, c.Scheme(), c.RESTMapper())
+	informers, err := watch.NewInformers(c.Config, c.Scheme(), c.RESTMapper())
 	if err != nil {
 		return nil, err
 	}
 	return &watch.Cluster{
-		ID: c.id, Version: c.version, Server: c.config.Host, Namespace: c.namespace, Informers: informers,
+		ID: c.ID, Version: c.Version, Server: c.Config.Host, Namespace: c.Namespace, Informers: informers,
 		Probe: func(ctx context.Context) error {
 			return clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 		},
 		Metrics: func(ctx context.Context, namespace, pod string, port int32) ([]byte, error) {
-			return readAll(ctx, clients.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(int(port)), "/metrics", nil), maxMetrics)
+			return workload.ReadAll(ctx, clients.CoreV1().Pods(namespace).ProxyGet("http", pod, strconv.Itoa(int(port)), "/metrics", nil), maxMetrics)
 		},
 		Usage: func(ctx context.Context) (map[string]corev1.ResourceList, error) {
-			data, err := readAll(ctx, clients.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").
+			data, err := workload.ReadAll(ctx, clients.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").
 				Param("labelSelector", api.LabelType+"="+api.TypeVirtualNode), maxMetrics)
 			if err != nil {
 				return nil, err
@@ -160,7 +163,7 @@ const maxMetrics = 8 << 20
 
 // diagnoseAll returns the findings about each cluster that responds, and those of a comparison between the first cluster and each other one. A
 // cluster that does not respond adds one finding.
-func diagnoseAll(ctx context.Context, a *app, all []*cluster, probes []func(context.Context) error) []doctor.Finding {
+func diagnoseAll(ctx context.Context, a *session.Session, all []*session.Cluster, probes []func(context.Context) error) []doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	facts, silent := make([]*doctor.Cluster, len(all)), make([]error, len(all))
@@ -184,8 +187,8 @@ func diagnoseAll(ctx context.Context, a *app, all []*cluster, probes []func(cont
 			continue
 		}
 		runs = append(runs, []doctor.Finding{{
-			Cluster: c.id, Check: "facts", Level: doctor.Fail,
-			Evidence: fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.config.Host, silent[i]),
+			Cluster: c.ID, Check: "facts", Level: doctor.Fail,
+			Evidence: fmt.Sprintf("its API server %s does not respond to liqoctl: %v", c.Config.Host, silent[i]),
 			Cure:     "see whether the cluster runs, and whether this machine reaches it",
 		}})
 	}
@@ -202,7 +205,7 @@ func diagnoseAll(ctx context.Context, a *app, all []*cluster, probes []func(cont
 }
 
 // explainLive reads the facts about all clusters and explains the path between two ends.
-func explainLive(ctx context.Context, all []*cluster, from, to string) (any, error) {
+func explainLive(ctx context.Context, all []*session.Cluster, from, to string) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, explanationTimeout)
 	defer cancel()
 	clusters, err := explainedClusters(ctx, all)

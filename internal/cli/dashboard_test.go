@@ -54,7 +54,7 @@ func openDashboard(t *testing.T) *opened {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- w.app(writer, io.Discard).run(ctx, []string{
+		ended <- execute(ctx, w.app(writer, io.Discard), []string{
 			"dashboard", "--kubeconfig", filepath.Join(w.dir, "rome"), "--remote-kubeconfig", filepath.Join(w.dir, "milan"),
 		})
 		_ = writer.Close()
@@ -184,7 +184,7 @@ func TestDashboardWithoutAPeer(t *testing.T) {
 	ended := make(chan int, 1)
 	var said strings.Builder
 	go func() {
-		ended <- w.app(writer, &said).run(ctx, []string{
+		ended <- execute(ctx, w.app(writer, &said), []string{
 			"dashboard", "--kubeconfig", filepath.Join(w.dir, "rome"), "--remote-kubeconfig", filepath.Join(w.dir, "milan"),
 		})
 		_ = writer.Close()

@@ -14,36 +14,38 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
-func deleteCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func deleteCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "delete",
 		Short: "Delete individual resources",
 		Long:  "Delete the objects of a peering one by one.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# End the tunnel to milan
 			%[1]s delete gatewayclient milan`),
-	}, deleteObjectCommand(a, kindConfiguration), deleteObjectCommand(a, kindServer), deleteObjectCommand(a, kindClient), deleteObjectCommand(a, kindPublicKey),
-		deleteObjectCommand(a, kindVirtualNode), deleteObjectCommand(a, kindSlice), deletePeeringUserCommand(a))
+	}, deleteObjectCommand(a, session.KindConfiguration), deleteObjectCommand(a, session.KindServer), deleteObjectCommand(a, session.KindClient), deleteObjectCommand(a, session.KindPublicKey),
+		deleteObjectCommand(a, session.KindVirtualNode), deleteObjectCommand(a, session.KindSlice), deletePeeringUserCommand(a))
 }
 
-func deleteObjectCommand(a *app, kind objectKind) *cobra.Command {
+func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 	var wait, ignore bool
 	var timeout time.Duration
 	command := &cobra.Command{
-		Use:     kind.name + " NAME",
-		Aliases: kind.aliases,
-		Short:   kind.short,
-		Long:    kind.short + ". The command searches all namespaces, unless --namespace names one. If the command\ntimed out, run it again to continue the wait.",
-		Example: example("%[1]s delete " + kind.name + " milan"),
-		Args:    exactlyOne("the name of the " + kind.name),
-		RunE: withTimeout(&timeout, func(ctx context.Context, args []string) error {
-			local, within, err := a.installedWithin(ctx)
+		Use:     kind.Name + " NAME",
+		Aliases: kind.Aliases,
+		Short:   kind.Short,
+		Long:    kind.Short + ". The command searches all namespaces, unless --namespace names one. If the command\ntimed out, run it again to continue the wait.",
+		Example: cmdline.Example("%[1]s delete " + kind.Name + " milan"),
+		Args:    cmdline.ExactlyOne("the name of the " + kind.Name),
+		RunE: session.WithTimeout(&timeout, func(ctx context.Context, args []string) error {
+			local, within, err := a.InstalledWithin(ctx)
 			if err != nil {
 				return err
 			}
-			object, err := findObject(ctx, local, kind, within, args[0])
+			object, err := session.FindObject(ctx, local, kind, within, args[0])
 			if err != nil {
 				return mayBeGone(local, ignore, err)
 			}
@@ -54,7 +56,7 @@ func deleteObjectCommand(a *app, kind objectKind) *cobra.Command {
 			case *authv1beta1.ResourceSlice:
 				if provider = labels[api.LabelRemoteID]; labels[api.LabelReplicated] == api.True {
 					return fmt.Errorf("%s is a request of cluster %s: only that cluster can delete it; liqoctl cordon resourceslice %s --remote-cluster-id %s grants it nothing more",
-						local.name(object), labels[api.LabelOriginID], object.GetName(), labels[api.LabelOriginID])
+						local.Name(object), labels[api.LabelOriginID], object.GetName(), labels[api.LabelOriginID])
 				}
 			}
 			if provider != "" { // the deletion drains the virtual node as an unpeer does, so the same check applies
@@ -66,19 +68,19 @@ func deleteObjectCommand(a *app, kind objectKind) *cobra.Command {
 					return err
 				}
 			}
-			if err := local.deleteAll(ctx, []client.Object{object}, wait); err != nil {
+			if err := local.DeleteAll(ctx, []client.Object{object}, wait); err != nil {
 				return err
 			}
 			if !wait {
-				local.Did("%s deleted", local.name(object))
+				local.Did("%s deleted", local.Name(object))
 			}
 			return nil
 		}),
-		ValidArgsFunction: a.names(kind),
+		ValidArgsFunction: a.CompleteNames(kind),
 	}
-	a.addDryRun(command.Flags())
-	if kind.name == kindVirtualNode.name || kind.name == kindSlice.name {
-		a.addDeleteVolumes(command.Flags())
+	a.AddDryRun(command.Flags())
+	if kind.Name == session.KindVirtualNode.Name || kind.Name == session.KindSlice.Name {
+		addDeleteVolumes(a, command.Flags())
 	}
 	addIgnoreNotFound(command.Flags(), &ignore)
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until the resource is deleted")
@@ -91,8 +93,8 @@ func addIgnoreNotFound(flags *pflag.FlagSet, ignore *bool) {
 }
 
 // mayBeGone returns nil for a missing object if the user passed --ignore-not-found. Otherwise it adds a hint to the error.
-func mayBeGone(c *cluster, ignore bool, err error) error {
-	none := (*noneError)(nil)
+func mayBeGone(c *session.Cluster, ignore bool, err error) error {
+	none := (*session.NoneError)(nil)
 	switch {
 	case !errors.As(err, &none):
 		return err
@@ -102,8 +104,3 @@ func mayBeGone(c *cluster, ignore bool, err error) error {
 	}
 	return fmt.Errorf("%w\nThere is nothing to delete, or it was deleted meanwhile (with --ignore-not-found this is no error)", err)
 }
-
-// noneError reports that no object has the name that the user gave.
-type noneError struct{ text string }
-
-func (e *noneError) Error() string { return e.text }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/discovery"
 	"liqo.io/liqo/internal/discovery/multicast"
 	"liqo.io/liqo/internal/discovery/query"
@@ -24,10 +27,10 @@ import (
 type discoverOptions struct {
 	server  string
 	timeout time.Duration
-	output  outputFlag
+	output  cmdline.Output
 }
 
-func discoverCommand(a *app) *cobra.Command {
+func discoverCommand(a *session.Session) *cobra.Command {
 	var o discoverOptions
 	command := &cobra.Command{
 		Use:   "discover DOMAIN",
@@ -37,22 +40,22 @@ func discoverCommand(a *app) *cobra.Command {
 			"the hosts of the local networks of this machine (multicast DNS).\n\n" +
 			"The result is not verified: every DNS server can claim anything. A peering needs a token from the other cluster's administrator, and\n" +
 			"the fingerprint in that token decides which key is accepted.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The clusters in the local network
 			%[1]s discover local
 			# The clusters in the records that generate dns-records prints
 			%[1]s discover clusters.example.org
 			# Ask a certain DNS server, for a program
 			%[1]s discover clusters.example.org --server 192.0.2.53 -o json`),
-		Args:              exactlyOne("the DNS domain"),
+		Args:              cmdline.ExactlyOne("the DNS domain"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.server, "server", "", "DNS server to query, host[:port] (default: those of this machine)")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "Maximum time for the whole command")
-	o.output.add(flags, "Print the clusters for programs")
+	o.output.Add(flags, "Print the clusters for programs")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(o.output.validate(), discovery.CheckDomain(args[0])); err != nil {
+		if err := errors.Join(o.output.Validate(), discovery.CheckDomain(args[0])); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
@@ -66,7 +69,7 @@ func discoverCommand(a *app) *cobra.Command {
 }
 
 // discoverDomain prints the clusters of a domain.
-func discoverDomain(ctx context.Context, a *app, domain string, o *discoverOptions) error {
+func discoverDomain(ctx context.Context, a *session.Session, domain string, o *discoverOptions) error {
 	servers := []string{query.ServerAddress(o.server)}
 	if o.server == "" {
 		var err error
@@ -79,7 +82,7 @@ func discoverDomain(ctx context.Context, a *app, domain string, o *discoverOptio
 		return err
 	}
 	for _, problem := range found.Problems {
-		a.console().Warn("%v", problem)
+		a.Console().Warn("%v", problem)
 	}
 	return printClusters(a, found.Clusters, domain, o)
 }
@@ -88,7 +91,7 @@ func discoverDomain(ctx context.Context, a *app, domain string, o *discoverOptio
 const localWait = 3 * time.Second
 
 // discoverHere prints the clusters of the local networks of this machine.
-func discoverHere(ctx context.Context, a *app, o *discoverOptions) error {
+func discoverHere(ctx context.Context, a *session.Session, o *discoverOptions) error {
 	if o.server != "" {
 		return fmt.Errorf("--server %s cannot be used with the domain %s: multicast DNS has no server", o.server, discovery.LocalDomain)
 	}
@@ -97,35 +100,35 @@ func discoverHere(ctx context.Context, a *app, o *discoverOptions) error {
 		return err
 	}
 	for _, problem := range problems {
-		a.console().Warn("%v", problem)
+		a.Console().Warn("%v", problem)
 	}
 	return printClusters(a, clusters, "the local networks of this machine", o)
 }
 
 // printClusters prints discovered clusters as a table, or in the format of the flag.
-func printClusters(a *app, clusters []discovery.Cluster, where string, o *discoverOptions) error {
-	if o.output.format != "" {
-		return write(a.console().Out(), append([]discovery.Cluster{}, clusters...), o.output.format)
+func printClusters(a *session.Session, clusters []discovery.Cluster, where string, o *discoverOptions) error {
+	if o.output.Format != "" {
+		return cmdline.Write(a.Console().Out(), append([]discovery.Cluster{}, clusters...), o.output.Format)
 	}
 	if len(clusters) == 0 {
-		a.console().Info("No cluster is announced in %s", where)
+		a.Console().Info("No cluster is announced in %s", where)
 		return nil
 	}
-	table := tabwriter.NewWriter(a.console().Out(), 0, 0, 3, ' ', 0)
+	table := tabwriter.NewWriter(a.Console().Out(), 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "CLUSTER ID\tAUTHENTICATION SERVICE\tFINGERPRINT")
 	for _, cluster := range clusters {
 		for _, address := range cluster.URLs {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", cluster.ID, address, orDefault(cluster.Fingerprint, "-"))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cluster.ID, address, cmp.Or(cluster.Fingerprint, "-"))
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the clusters: %w", err)
 	}
-	a.console().Info("These records are not verified. To peer with a cluster, its administrator runs: liqoctl generate peer-command")
+	a.Console().Info("These records are not verified. To peer with a cluster, its administrator runs: liqoctl generate peer-command")
 	return nil
 }
 
-func generateDNSRecordsCommand(a *app) *cobra.Command {
+func generateDNSRecordsCommand(a *session.Session) *cobra.Command {
 	var ttl, timeout time.Duration
 	var address string
 	command := &cobra.Command{
@@ -133,10 +136,10 @@ func generateDNSRecordsCommand(a *app) *cobra.Command {
 		Short: "Print the DNS records that announce this cluster",
 		Long: "Print the DNS records that announce this cluster in a domain (DNS-SD), as lines of a zone file. They hold no secret, only the\n" +
 			"cluster ID, the address of the authentication service, and the fingerprint of its key.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# For the administrator of the zone; liqoctl discover clusters.example.org then lists this cluster
 			%[1]s generate dns-records clusters.example.org`),
-		Args:              exactlyOne("the DNS domain"),
+		Args:              cmdline.ExactlyOne("the DNS domain"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := discovery.CheckDomain(args[0]); err != nil {
@@ -152,7 +155,7 @@ func generateDNSRecordsCommand(a *app) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			local, err := a.installed(ctx)
+			local, err := a.Installed(ctx)
 			if err != nil {
 				return err
 			}
@@ -167,14 +170,14 @@ func generateDNSRecordsCommand(a *app) *cobra.Command {
 }
 
 // printRecords prints the records that announce the cluster in a domain.
-func printRecords(ctx context.Context, c *cluster, domain, address string, ttl time.Duration) error {
+func printRecords(ctx context.Context, c *session.Cluster, domain, address string, ttl time.Duration) error {
 	if address == "" {
 		var err error
 		if address, err = enrollmentURL(ctx, c, false); err != nil {
 			return err
 		}
 	}
-	advertisement, err := discovery.Advertise(c.id, address)
+	advertisement, err := discovery.Advertise(c.ID, address)
 	if err != nil {
 		return err
 	}
@@ -187,16 +190,16 @@ func printRecords(ctx context.Context, c *cluster, domain, address string, ttl t
 }
 
 // enrollmentFingerprint returns the fingerprint of the key of the authentication service. It is empty, with a warning, if there is no key yet.
-func enrollmentFingerprint(ctx context.Context, c *cluster) (string, error) {
+func enrollmentFingerprint(ctx context.Context, c *session.Cluster) (string, error) {
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentCertificate}
+	key := client.ObjectKey{Namespace: c.Namespace, Name: peering.EnrollmentCertificate}
 	err := c.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		c.Warn("The records have no fingerprint: the authentication service has not created its certificate in Secret %s yet", key)
 		return "", nil
 	}
 	if err != nil {
-		return "", c.error(fmt.Errorf("reading Secret %s: %w", key, err))
+		return "", c.Err(fmt.Errorf("reading Secret %s: %w", key, err))
 	}
 	certificate, err := pki.First(secret.Data[corev1.TLSCertKey])
 	if err != nil {

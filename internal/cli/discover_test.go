@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/discovery"
 )
 
@@ -17,7 +19,7 @@ func TestDiscoveredClustersAreShown(t *testing.T) {
 	clusters := []discovery.Cluster{{ID: "milan", URLs: []string{"https://198.51.100.7:443"}}}
 	for format, want := range map[string]string{"": "milan        https://198.51.100.7:443   -", "json": `"id": "milan"`, "yaml": "id: milan"} {
 		streams, _, out, said := genericiooptions.NewTestIOStreams()
-		if err := printClusters(newApp(streams), clusters, "example.org", &discoverOptions{output: outputFlag{format}}); err != nil {
+		if err := printClusters(session.New(streams), clusters, "example.org", &discoverOptions{output: cmdline.Output{Format: format}}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) || (format == "") != strings.Contains(said.String()+out.String(), "These records are not verified") {

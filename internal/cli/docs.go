@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/version"
 )
 
@@ -21,8 +22,8 @@ func docsCommand() *cobra.Command {
 		Hidden:  true,
 		Short:   "Write the reference of all commands",
 		Long:    "Write the reference of all commands as Markdown into a directory: one page for each command with its subcommands. With --man, write manual pages.",
-		Example: example("\t%[1]s docs docs/reference/liqoctl"),
-		Args:    exactlyOne("the directory to write to"),
+		Example: cmdline.Example("\t%[1]s docs docs/reference/liqoctl"),
+		Args:    cmdline.ExactlyOne("the directory to write to"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if man {
 				return manual(cmd.Root(), args[0])

@@ -37,7 +37,7 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 	}
 	var secret corev1.Secret
 	name := client.ObjectKey{Namespace: identity.Namespace, Name: identity.Status.KubeconfigSecretRef.Name}
-	if err := p.Get(p.ctx, name, &secret); err != nil {
+	if err := p.cluster.Get(p.ctx, name, &secret); err != nil {
 		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be read: %v", name, err)
 		one.Unusable = true
 		return one

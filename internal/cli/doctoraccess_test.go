@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/kube"
 )
@@ -153,7 +154,7 @@ func TestAccessToAPeer(t *testing.T) {
 				row.identity(identity)
 			}
 			p := &collector{
-				cluster: &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{}, ctx: t.Context(),
+				cluster: &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{}, ctx: t.Context(),
 			}
 			got := p.access(identity)
 			if row.want == nil {

@@ -10,14 +10,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/version"
 )
 
-func doctorCommand(a *app) *cobra.Command {
-	var output outputFlag
+func doctorCommand(a *session.Session) *cobra.Command {
+	var output cmdline.Output
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "doctor",
@@ -28,7 +31,7 @@ func doctorCommand(a *app) *cobra.Command {
 			"warnings do not count. With --verbose, also print the checks that succeeded, and the cure of each consequence.\n\n" +
 			"Related commands: info describes the cluster, and status shows whether its components run. kubectl get foreignclusters lists the\n" +
 			"peerings, and kubectl wait can wait for them. All of them report the problems that doctor finds.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s doctor
 			# Both clusters of a peering
 			%[1]s doctor --remote-kubeconfig milan.yaml
@@ -37,11 +40,11 @@ func doctorCommand(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	remote := remoteFlags(flags)
-	output.add(flags, "Print all findings for programs")
+	remote := session.RemoteFlags(flags)
+	output.Add(flags, "Print all findings for programs")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "Maximum time for all checks")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := output.validate(); err != nil {
+		if err := output.Validate(); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -51,10 +54,10 @@ func doctorCommand(a *app) *cobra.Command {
 			return err
 		}
 		findings := doctor.Examine(facts)
-		if output.format != "" {
-			err = write(a.console().Out(), findings, output.format)
+		if output.Format != "" {
+			err = cmdline.Write(a.Console().Out(), findings, output.Format)
 		} else {
-			err = writeFindings(a.console(), findings, a.verbose)
+			err = writeFindings(a.Console(), findings, a.Verbose)
 		}
 		if err == nil && doctor.Worst(findings) == doctor.Fail {
 			err = fmt.Errorf("%d of %d checks failed", count(findings, doctor.Fail), len(findings))
@@ -65,7 +68,7 @@ func doctorCommand(a *app) *cobra.Command {
 }
 
 // gatherFacts collects the facts about one or two clusters, and looks up the host names among them.
-func gatherFacts(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doctor.Facts, error) {
+func gatherFacts(ctx context.Context, a *session.Session, remote *genericclioptions.ConfigFlags, two bool) (*doctor.Facts, error) {
 	facts, err := factsOf(ctx, a, remote, two)
 	if err != nil {
 		return nil, err
@@ -79,10 +82,10 @@ func gatherFacts(ctx context.Context, a *app, remote *remoteConfig, two bool) (*
 }
 
 // lookUpHosts looks up host names, and records the names that have no address.
-func lookUpHosts(ctx context.Context, a *app, names []doctor.Name) {
+func lookUpHosts(ctx context.Context, a *session.Session, names []doctor.Name) {
 	for i := range names {
 		bounded, cancel := context.WithTimeout(ctx, accessTimeout)
-		addresses, err := a.resolve(bounded, "ip", names[i].Host)
+		addresses, err := a.Resolve(bounded, "ip", names[i].Host)
 		cancel()
 		switch {
 		case err != nil:
@@ -94,12 +97,12 @@ func lookUpHosts(ctx context.Context, a *app, names []doctor.Name) {
 }
 
 // factsOf collects the facts about one or two clusters.
-func factsOf(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doctor.Facts, error) {
+func factsOf(ctx context.Context, a *session.Session, remote *genericclioptions.ConfigFlags, two bool) (*doctor.Facts, error) {
 	facts := &doctor.Facts{Client: version.Version}
-	step := a.console().Start("Gathering facts")
+	step := a.Console().Start("Gathering facts")
 	defer step.End()
 	if !two {
-		local, err := a.installed(ctx)
+		local, err := a.Installed(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -107,10 +110,10 @@ func factsOf(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doct
 		facts.Now = time.Now()
 		return facts, nil
 	}
-	p, err := a.pair(ctx, remote)
+	p, err := a.Pair(ctx, remote)
 	if err != nil {
 		// If the peer is unreachable, the local cluster is still examined.
-		if local, here := a.installed(ctx); here == nil && unreachable(err) {
+		if local, here := a.Installed(ctx); here == nil && unreachable(err) {
 			facts.Local = doctorFacts(ctx, local, true)
 			facts.Local.Unread = append(facts.Local.Unread, fmt.Sprintf("the remote cluster can not be read: %v", err))
 			facts.Now = time.Now()
@@ -118,9 +121,9 @@ func factsOf(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doct
 		}
 		return nil, err
 	}
-	err = both(
-		func() error { facts.Local = doctorFacts(ctx, p.local, true); return nil },
-		func() error { facts.Remote = doctorFacts(ctx, p.remote, true); return nil },
+	err = session.Both(
+		func() error { facts.Local = doctorFacts(ctx, p.Local, true); return nil },
+		func() error { facts.Remote = doctorFacts(ctx, p.Remote, true); return nil },
 	)
 	facts.Now = time.Now()
 	return facts, err
@@ -129,12 +132,12 @@ func factsOf(ctx context.Context, a *app, remote *remoteConfig, two bool) (*doct
 // unreachable reports whether a request failed because the server did not respond. It returns false for an error response.
 func unreachable(err error) bool {
 	dial := (*net.OpError)(nil)
-	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || isTimeout(err)
+	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || session.IsTimeout(err)
 }
 
 // diagnosis returns the findings about the cluster without sending requests to its peers. Commands that show the state of the cluster use
 // it.
-func diagnosis(ctx context.Context, c *cluster) []doctor.Finding {
+func diagnosis(ctx context.Context, c *session.Cluster) []doctor.Finding {
 	facts := &doctor.Facts{Client: version.Version, Local: doctorFacts(ctx, c, false)}
 	facts.Now = time.Now()
 	return doctor.Examine(facts)

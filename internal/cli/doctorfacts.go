@@ -22,8 +22,11 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
@@ -32,16 +35,16 @@ import (
 // collector collects the facts about a cluster for the doctor. A fact that cannot be read is recorded in Unread, and the collection
 // continues.
 type collector struct {
-	*cluster
+	cluster *session.Cluster
 	*doctor.Cluster
 	ctx context.Context
 	mu  sync.Mutex // guards Unread
 }
 
 // doctorFacts collects all facts about a cluster. With ask, it also sends requests to the peers, with the Identities that they granted.
-func doctorFacts(ctx context.Context, c *cluster, ask bool) *doctor.Cluster {
+func doctorFacts(ctx context.Context, c *session.Cluster, ask bool) *doctor.Cluster {
 	p := &collector{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
-		ID: c.id, Version: c.version, Namespace: c.namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
+		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
 	}}
 	p.installation()
@@ -87,19 +90,19 @@ func doctorFacts(ctx context.Context, c *cluster, ask bool) *doctor.Cluster {
 // read lists objects, in all namespaces unless an option selects one. It ignores a kind that is not defined, which the check of the
 // definitions reports.
 func (p *collector) read(what string, list client.ObjectList, options ...client.ListOption) {
-	p.unreadable(what, p.List(p.ctx, list, options...))
+	p.unreadable(what, p.cluster.List(p.ctx, list, options...))
 }
 
 // get reads one object and reports whether it could. It ignores an object that does not exist.
 func (p *collector) get(kind string, key client.ObjectKey, object client.Object) bool {
-	err := p.Get(p.ctx, key, object)
+	err := p.cluster.Get(p.ctx, key, object)
 	p.unreadable(kind+" "+key.String(), err)
 	return err == nil
 }
 
 // unreadable records the error of a read, unless the object or its kind does not exist.
 func (p *collector) unreadable(what string, err error) {
-	if err == nil || absent(err) {
+	if err == nil || kube.Absent(err) {
 		return
 	}
 	p.mu.Lock()
@@ -121,7 +124,7 @@ func (p *collector) installation() {
 	var crds apiextensionsv1.CustomResourceDefinitionList
 	p.read("CustomResourceDefinitions", &crds)
 	for i := range crds.Items {
-		p.Defined[crds.Items[i].Name] = crdEstablished(&crds.Items[i]).done
+		p.Defined[crds.Items[i].Name] = workload.CRDEstablished(&crds.Items[i]).Done
 	}
 	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
 	p.read("MutatingWebhookConfigurations", &webhooks, client.MatchingLabels{"liqo.io/webhook": api.True})
@@ -136,7 +139,7 @@ func (p *collector) installation() {
 		p.Webhooks = append(p.Webhooks, same)
 	}
 	var endpoints discoveryv1.EndpointSliceList
-	p.read("EndpointSlices", &endpoints, client.InNamespace(p.namespace))
+	p.read("EndpointSlices", &endpoints, client.InNamespace(p.cluster.Namespace))
 	for _, slice := range endpoints.Items {
 		for _, endpoint := range slice.Endpoints {
 			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
@@ -202,7 +205,7 @@ func (p *collector) exposed() {
 		return
 	}
 	var services corev1.ServiceList
-	if err := p.List(p.ctx, &services); err != nil {
+	if err := p.cluster.List(p.ctx, &services); err != nil {
 		p.unreadable("Services", err)
 		return
 	}
@@ -272,7 +275,7 @@ func (p *collector) moves(volumes []corev1.PersistentVolume) {
 
 // parts reads the workloads of the installation and of its peerings, and their leases.
 func (p *collector) parts() {
-	namespaces, peers := []string{p.namespace}, map[string]string{}
+	namespaces, peers := []string{p.cluster.Namespace}, map[string]string{}
 	for i := range p.Peers {
 		if namespace := p.Peers[i].Status.TenantNamespace.Local; namespace != "" {
 			namespaces = append(namespaces, namespace)
@@ -310,7 +313,7 @@ func (p *collector) parts() {
 // trouble says why the pods of a workload are not running.
 func (p *collector) trouble(namespace string, selector map[string]string) string {
 	var pods corev1.PodList
-	if err := p.List(p.ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector)); err != nil {
+	if err := p.cluster.List(p.ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(selector)); err != nil {
 		return err.Error()
 	}
 	if len(pods.Items) == 0 {

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -113,7 +115,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			name: "the installation has no version",
 			how:  "the Deployment of the controller manager lost its label `app.kubernetes.io/version`",
 			begin: func() {
-				w.change(w.manager, func() { delete(w.manager.Labels, labelVersion) })
+				w.change(w.manager, func() { delete(w.manager.Labels, session.LabelVersion) })
 			},
 			first:    "the Deployment of the controller manager has no label with the version",
 			cure:     "liqoctl upgrade sets it",
@@ -156,7 +158,7 @@ func installationStates(w *doctorWorld) []brokenState {
 				crd.ResourceVersion, crd.UID, crd.DeletionTimestamp, crd.Finalizers, crd.Status = "", "", nil, nil, apiextensionsv1.CustomResourceDefinitionStatus{}
 				create(w.t, w.client, crd)
 				apitest.Eventually(w.t, 30*time.Second, "the definition to be established", func() error {
-					if err := w.read(crd); err != nil || !crdEstablished(crd).done {
+					if err := w.read(crd); err != nil || !workload.CRDEstablished(crd).Done {
 						return errors.Join(errors.New("it is not established"), err)
 					}
 					return nil

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/test/apitest"
 )
@@ -62,8 +63,8 @@ func upgradeStates() []upgradeState {
 		{
 			"the installation has no version",
 			func(u *upgradeWorld) {
-				manager := &appsv1.Deployment{ObjectMeta: in(deploymentName)}
-				u.change(manager, func() { delete(manager.Labels, labelVersion) })
+				manager := &appsv1.Deployment{ObjectMeta: in(session.ControllerManager)}
+				u.change(manager, func() { delete(manager.Labels, session.LabelVersion) })
 			},
 			"the Deployment of the controller manager has no label with the version", "liqoctl upgrade sets it", "upgrade",
 		},

@@ -19,6 +19,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/version"
 )
@@ -50,7 +51,7 @@ func inTurin(name string) metav1.ObjectMeta {
 func (w *doctorWorld) putInstallation() {
 	w.t.Helper()
 	// The installation of the other tests has these two already.
-	w.manager = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName}}
+	w.manager = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: session.ControllerManager}}
 	w.change(w.manager, func() {
 		one := int32(1)
 		w.manager.Labels["app.kubernetes.io/version"] = version.Version

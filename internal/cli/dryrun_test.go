@@ -13,6 +13,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 // everything lists the objects that a command could change in a cluster.
@@ -26,7 +27,7 @@ func everything(t *testing.T, c client.Client) (out []string) {
 		if err := c.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
-		objects, err := objectsOf(list)
+		objects, err := kube.Items(list)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,22 +17,24 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
-func forceCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func forceCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "force",
 		Short: "Undo a peering without contacting the peer",
 		Long:  "Change only the local cluster where a command otherwise changes both clusters of a peering. Use it if the peer is gone for good.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
 	}, forceUnpeerCommand(a))
 }
 
-func forceUnpeerCommand(a *app) *cobra.Command {
+func forceUnpeerCommand(a *session.Session) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "unpeer CLUSTER-ID",
@@ -40,22 +43,22 @@ func forceUnpeerCommand(a *app) *cobra.Command {
 			"that cluster: virtual nodes and their pods, identities, granted resources and the pods that use them, the network between the\n" +
 			"clusters, and the tenant namespace. The objects in the other cluster stay. If the other cluster still responds, run unpeer instead.\n" +
 			"If the other cluster has claims in the local one, the command lists them and refuses, unless --delete-volumes is given.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
-		Args: atMostOne("the ID of the cluster that is gone"),
+		Args: cmdline.AtMostOne("the ID of the cluster that is gone"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.installed(cmd.Context())
+			c, err := a.Installed(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if len(args) == 0 { // the peer is required: the command is irreversible
-				known, err := peerIDs(cmd.Context(), c)
+				known, err := session.PeerIDs(cmd.Context(), c)
 				if err != nil {
 					return fmt.Errorf("listing ForeignClusters: %w", err)
 				}
 				return fmt.Errorf("%w: name the cluster that is gone for good (known: %s): %s",
-					errUnnamed, orDefault(strings.Join(known, ", "), "none"), cmd.UseLine())
+					errUnnamed, cmp.Or(strings.Join(known, ", "), "none"), cmd.UseLine())
 			}
 			namespace, foreign, err := forgettable(cmd.Context(), c, args[0])
 			if err != nil {
@@ -71,21 +74,21 @@ func forceUnpeerCommand(a *app) *cobra.Command {
 			if err := checkClaimsOf(cmd.Context(), c, namespace); err != nil {
 				return err
 			}
-			if err := a.confirm(giveUpQuestion(args[0], foreign)); err != nil {
+			if err := a.Confirm(giveUpQuestion(args[0], foreign)); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return forgetPeer(ctx, c, args[0], namespace)
 		},
-		ValidArgsFunction: a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
+		ValidArgsFunction: a.CompleteFirst(func(ctx context.Context, c *session.Cluster) ([]string, error) {
 			var list corev1beta1.ForeignClusterList
 			err := c.List(ctx, &list)
-			return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
+			return session.NamesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
 		}),
 	}
-	a.addDryRun(command.Flags())
-	command.Flags().BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the claims of the other cluster in the local one, with their data")
+	a.AddDryRun(command.Flags())
+	command.Flags().BoolVar(&a.DeleteVolumes, "delete-volumes", false, "Also delete the claims of the other cluster in the local one, with their data")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	return command
 }
@@ -99,8 +102,8 @@ func orForce(err error) error {
 }
 
 // forgettable returns the tenant namespace and the ForeignCluster of a peering. The namespace is empty if it does not exist any more.
-func forgettable(ctx context.Context, c *cluster, peer string) (string, *corev1beta1.ForeignCluster, error) {
-	if peer == c.id {
+func forgettable(ctx context.Context, c *session.Cluster, peer string) (string, *corev1beta1.ForeignCluster, error) {
+	if peer == c.ID {
 		return "", nil, fmt.Errorf("%s is the local cluster itself: name the cluster that is lost", peer)
 	}
 	foreign := &corev1beta1.ForeignCluster{}
@@ -109,12 +112,12 @@ func forgettable(ctx context.Context, c *cluster, peer string) (string, *corev1b
 		return "", nil, fmt.Errorf("reading ForeignCluster %s: %w", peer, err)
 	}
 	namespace, found := "", err == nil
-	if namespace, err = findTenantNamespace(ctx, c, peer); err != nil {
+	if namespace, err = session.FindTenantNamespace(ctx, c, peer); err != nil {
 		return "", nil, err
 	}
 	if namespace == "" && !found {
-		known, _ := peerIDs(ctx, c) // only for a suggestion in the error
-		return "", nil, didYouMean(fmt.Errorf("there is no peering with cluster %s, nor a record of one: liqoctl info lists the peers", peer), peer, known)
+		known, _ := session.PeerIDs(ctx, c) // only for a suggestion in the error
+		return "", nil, cmdline.DidYouMean(fmt.Errorf("there is no peering with cluster %s, nor a record of one: liqoctl info lists the peers", peer), peer, known)
 	}
 	return namespace, foreign, nil
 }
@@ -129,7 +132,7 @@ func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
 
 // forgetPeer removes the peering. An annotation on the ForeignCluster keeps the controllers from contacting the peer meanwhile. forgetPeer removes
 // the annotation at the end, so that a cluster with the same ID can peer again.
-func forgetPeer(ctx context.Context, c *cluster, peer, namespace string) error {
+func forgetPeer(ctx context.Context, c *session.Cluster, peer, namespace string) error {
 	if namespace != "" {
 		if err := markLost(ctx, c, peer, true); err != nil {
 			return err
@@ -141,7 +144,7 @@ func forgetPeer(ctx context.Context, c *cluster, peer, namespace string) error {
 		if err := giveUp(ctx, c, tenant.DeepCopy()); err != nil {
 			return err
 		}
-		if err := c.deleteAll(ctx, []client.Object{tenant}, true); err != nil {
+		if err := c.DeleteAll(ctx, []client.Object{tenant}, true); err != nil {
 			return err
 		}
 		if err := deleteNamespace(ctx, c, namespace); err != nil {
@@ -152,20 +155,20 @@ func forgetPeer(ctx context.Context, c *cluster, peer, namespace string) error {
 		return err
 	}
 	c.Did("Cluster %s is forgotten", peer)
-	c.Info("Kept: the objects of the peering in cluster %s. If that cluster is reachable again, its administrator deletes them there: liqoctl force unpeer %s", peer, c.id)
+	c.Info("Kept: the objects of the peering in cluster %s. If that cluster is reachable again, its administrator deletes them there: liqoctl force unpeer %s", peer, c.ID)
 	return nil
 }
 
 // markLost adds or removes the annotation that marks a peer as gone for good.
-func markLost(ctx context.Context, c *cluster, peer string, lost bool) error {
+func markLost(ctx context.Context, c *session.Cluster, peer string, lost bool) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer}}
-	changed, err := c.ensureAny(ctx, foreign, func() error {
+	changed, err := c.EnsureAny(ctx, foreign, func() error {
 		foreign.Spec.ClusterID = peer
 		if !lost {
 			delete(foreign.Annotations, peering.AnnotationUnreachable)
 			return nil
 		}
-		setAnnotation(foreign, peering.AnnotationUnreachable, api.True)
+		kube.AddAnnotations(foreign, map[string]string{peering.AnnotationUnreachable: api.True})
 		return nil
 	})
 	if changed && lost {
@@ -175,13 +178,13 @@ func markLost(ctx context.Context, c *cluster, peer string, lost bool) error {
 }
 
 // deleteNamespace deletes a namespace and waits until it is gone. If that takes too long, the error lists the remaining contents.
-func deleteNamespace(ctx context.Context, c *cluster, name string) error {
+func deleteNamespace(ctx context.Context, c *session.Cluster, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := kube.Delete(ctx, c, namespace); err != nil {
-		return c.error(err)
+		return c.Err(err)
 	}
 	step := c.Start("Waiting for namespace %s to be gone", name)
-	err := c.gone(ctx, step, namespace)
+	err := c.WaitGone(ctx, step, namespace)
 	step.End()
 	if err == nil {
 		c.Did("Namespace %s correctly deleted", name)

@@ -17,6 +17,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -62,7 +63,7 @@ func TestForceUnpeerOnAPIServer(t *testing.T) {
 		if err := c.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
-		if left, err := objectsOf(list); err != nil || len(left) > 0 {
+		if left, err := kube.Items(list); err != nil || len(left) > 0 {
 			t.Errorf("left of the peering: %v, %v", left, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -42,20 +46,20 @@ func (f *templateFlags) add(flags *pflag.FlagSet, prefix, resource, name string)
 }
 
 // reference returns an object reference to the template. It looks up the kind of the template in the cluster.
-func (f *templateFlags) reference(c *cluster) (corev1.ObjectReference, error) {
+func (f *templateFlags) reference(c *session.Cluster) (corev1.ObjectReference, error) {
 	parts := strings.Split(f.resource, "/")
 	if len(parts) != 3 || slices.Contains(parts, "") {
 		return corev1.ObjectReference{}, fmt.Errorf("resource %q of the template: want group/version/resource, for example %s", f.resource, serverTemplates)
 	}
 	kind, err := c.RESTMapper().KindFor(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
-	if absent(err) {
-		return corev1.ObjectReference{}, c.error(fmt.Errorf("the cluster has no resource %s: install its CustomResourceDefinition, or leave the flag out for %s", f.resource, serverTemplates))
+	if kube.Absent(err) {
+		return corev1.ObjectReference{}, c.Err(fmt.Errorf("the cluster has no resource %s: install its CustomResourceDefinition, or leave the flag out for %s", f.resource, serverTemplates))
 	}
 	if err != nil {
-		return corev1.ObjectReference{}, c.error(fmt.Errorf("looking for resource %s: %w", f.resource, err))
+		return corev1.ObjectReference{}, c.Err(fmt.Errorf("looking for resource %s: %w", f.resource, err))
 	}
 	return corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: f.name,
-		Namespace: orDefault(f.namespace, c.namespace)}, nil
+		Namespace: cmp.Or(f.namespace, c.Namespace)}, nil
 }
 
 // serviceTypeUsage is the help text of the flags for the type of a gateway's Service.
@@ -86,7 +90,7 @@ func (f *serverFlags) add(flags *pflag.FlagSet, names serverFlagNames) {
 
 func (f *serverFlags) validate(names serverFlagNames) error {
 	if f.serviceType != "" {
-		if err := oneOfThese(names.serviceType, f.serviceType, serviceTypes...); err != nil {
+		if err := cmdline.OneOf(names.serviceType, f.serviceType, serviceTypes...); err != nil {
 			return err
 		}
 	}
@@ -143,12 +147,12 @@ func (f *serverFlags) typeOf(template *networkingv1beta1.WgGatewayServerTemplate
 }
 
 // choose returns the type of the Service of a new GatewayServer. It reads the template only if no flag names a type.
-func (f *serverFlags) choose(ctx context.Context, c *cluster, reference corev1.ObjectReference) (corev1.ServiceType, error) {
+func (f *serverFlags) choose(ctx context.Context, c *session.Cluster, reference corev1.ObjectReference) (corev1.ServiceType, error) {
 	template := &networkingv1beta1.WgGatewayServerTemplate{}
 	if f.serviceType == "" && ownTemplate(reference) {
 		key := client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}
-		if err := c.Get(ctx, key, template); err != nil && !absent(err) {
-			return "", c.error(fmt.Errorf("reading %s %s: %w", reference.Kind, key, err))
+		if err := c.Get(ctx, key, template); err != nil && !kube.Absent(err) {
+			return "", c.Err(fmt.Errorf("reading %s %s: %w", reference.Kind, key, err))
 		}
 	}
 	return f.typeOf(template), nil
@@ -161,7 +165,7 @@ func ownTemplate(reference corev1.ObjectReference) bool {
 
 // fill sets the fields of a new GatewayServer for the peer.
 func (f *serverFlags) fill(server *networkingv1beta1.GatewayServer, template corev1.ObjectReference, kind corev1.ServiceType, peer string, mtu int) {
-	setLabel(server, api.LabelRemoteClusterID, peer)
+	kube.AddLabels(server, map[string]string{api.LabelRemoteClusterID: peer})
 	server.Spec.MTU = mtu
 	server.Spec.ServerTemplateRef = template
 	server.Spec.Endpoint = networkingv1beta1.ServerEndpoint{
@@ -188,7 +192,7 @@ func validateAddresses(flag string, addresses []string) error {
 
 func validateProtocol(protocol string) error {
 	if protocol != string(corev1.ProtocolUDP) {
-		return didYouMean(fmt.Errorf("--protocol %s: want UDP, the only protocol of WireGuard: firewalls must let it pass to the peer's gateway", protocol),
+		return cmdline.DidYouMean(fmt.Errorf("--protocol %s: want UDP, the only protocol of WireGuard: firewalls must let it pass to the peer's gateway", protocol),
 			protocol, []string{string(corev1.ProtocolUDP)})
 	}
 	return nil
@@ -196,7 +200,7 @@ func validateProtocol(protocol string) error {
 
 // fillClient sets the fields of a new GatewayClient for the peer.
 func fillClient(client *networkingv1beta1.GatewayClient, template corev1.ObjectReference, peer string, endpoint networkingv1beta1.Endpoint, mtu int) {
-	setLabel(client, api.LabelRemoteClusterID, peer)
+	kube.AddLabels(client, map[string]string{api.LabelRemoteClusterID: peer})
 	client.Spec.MTU = mtu
 	client.Spec.ClientTemplateRef = template
 	client.Spec.Endpoint = endpoint
@@ -217,7 +221,7 @@ func endpointText(endpoint *networkingv1beta1.Endpoint) string {
 			address = "[" + address + "]"
 		}
 		for _, port := range ports {
-			out = append(out, fmt.Sprintf("%s:%d/%s", address, port, orDefault(string(endpoint.Protocol), string(corev1.ProtocolUDP))))
+			out = append(out, fmt.Sprintf("%s:%d/%s", address, port, cmp.Or(string(endpoint.Protocol), string(corev1.ProtocolUDP))))
 		}
 	}
 	return strings.Join(out, " or ")
@@ -270,7 +274,7 @@ func (g *gateways) keys(namespace string) *corev1.Secret {
 
 // findGateways returns the gateway for a peer in a tenant namespace. It fails if there are several, because no command can choose between
 // them.
-func findGateways(ctx context.Context, c *cluster, namespace, peer string) (*gateways, error) {
+func findGateways(ctx context.Context, c *session.Cluster, namespace, peer string) (*gateways, error) {
 	servers, clients, err := listGateways(ctx, c, namespace, peer)
 	if err != nil {
 		return nil, err
@@ -284,7 +288,7 @@ func findGateways(ctx context.Context, c *cluster, namespace, peer string) (*gat
 	}
 	switch {
 	case len(names) > 1:
-		return nil, c.error(fmt.Errorf("namespace %s has several gateways for cluster %s (%s): delete all but one",
+		return nil, c.Err(fmt.Errorf("namespace %s has several gateways for cluster %s (%s): delete all but one",
 			namespace, peer, strings.Join(names, ", ")))
 	case len(servers) == 1:
 		return &gateways{server: &servers[0]}, nil
@@ -296,14 +300,14 @@ func findGateways(ctx context.Context, c *cluster, namespace, peer string) (*gat
 
 // listGateways returns all gateways for a peer. The result is empty if the cluster does not have the kinds.
 func listGateways(
-	ctx context.Context, c *cluster, namespace, peer string,
+	ctx context.Context, c *session.Cluster, namespace, peer string,
 ) ([]networkingv1beta1.GatewayServer, []networkingv1beta1.GatewayClient, error) {
 	if namespace == "" {
 		return nil, nil, nil
 	}
 	var servers networkingv1beta1.GatewayServerList
 	var clients networkingv1beta1.GatewayClientList
-	if err := errors.Join(listOfPeer(ctx, c, &servers, namespace, peer), listOfPeer(ctx, c, &clients, namespace, peer)); err != nil {
+	if err := errors.Join(session.ListOfPeer(ctx, c, &servers, namespace, peer), session.ListOfPeer(ctx, c, &clients, namespace, peer)); err != nil {
 		return nil, nil, err
 	}
 	return servers.Items, clients.Items, nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install/installer"
 )
 
@@ -56,7 +57,7 @@ func TestLateLoadBalancers(t *testing.T) {
 	if least := balancer + 2*time.Minute; balancerTimeout < least {
 		t.Errorf("the printed timeout is %s, want at least %s", balancerTimeout, least)
 	}
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	for _, path := range []string{"peer", "peer in-band", "peer out-of-band"} {
 		command, _, err := root.Find(strings.Fields(path))
 		if err != nil {
@@ -73,7 +74,7 @@ func TestLateLoadBalancers(t *testing.T) {
 	if err := connect.ParseFlags([]string{"--remote-kubeconfig", "my milan.yaml", "--mtu", "1300", "--timeout", "90s"}); err != nil {
 		t.Fatal(err)
 	}
-	late := &waitError{"waiting for GatewayServer rome: timed out (--timeout), last seen: it has no address", context.DeadlineExceeded}
+	late := &session.WaitError{Text: "waiting for GatewayServer rome: timed out (--timeout), last seen: it has no address", Cause: context.DeadlineExceeded}
 	for name, row := range map[string]struct {
 		err         error
 		timeout     time.Duration

@@ -12,15 +12,17 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 var createServerFlags = serverFlagNames{"service-type", "port", "node-port", "load-balancer-ip"}
 
-func createGatewayServerCommand(a *app) *cobra.Command {
+func createGatewayServerCommand(a *session.Session) *cobra.Command {
 	var f serverFlags
 	var peer string
 	var mtu int
-	var output outputFlag
+	var output cmdline.Output
 	var wait bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -29,15 +31,15 @@ func createGatewayServerCommand(a *app) *cobra.Command {
 		Short:   "Create the server side of a tunnel",
 		Long: "Create a GatewayServer, the side of a tunnel that waits for the peer's connection. Its default name is the peer's cluster ID. Create\n" +
 			"the other side in the peer with create gatewayclient. Each cluster needs the public key of the other gateway (generate publickey).",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Where nothing gives load balancers their addresses
 			%[1]s create gatewayserver --remote-cluster-id milan --service-type NodePort --wait`),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.RunE = a.onInstalled(&timeout, func() error {
-		return cmp.Or(output.validate(), f.validate(createServerFlags), validateMTU(mtu))
-	}, func(ctx context.Context, local *cluster, args []string) error {
+	command.RunE = a.OnInstalled(&timeout, func() error {
+		return cmp.Or(output.Validate(), f.validate(createServerFlags), validateMTU(mtu))
+	}, func(ctx context.Context, local *session.Cluster, args []string) error {
 		template, err := f.template.reference(local)
 		if err != nil {
 			return err
@@ -47,11 +49,11 @@ func createGatewayServerCommand(a *app) *cobra.Command {
 			return err
 		}
 		server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
-		if output.format != "" {
+		if output.Format != "" {
 			f.fill(server, template, kind, peer, mtu)
-			return printObject(local, server, output.format)
+			return session.PrintObject(local, server, output.Format)
 		}
-		if server.Namespace, err = ensureTenantNamespace(ctx, local, peer); err != nil {
+		if server.Namespace, err = session.EnsureTenantNamespace(ctx, local, peer); err != nil {
 			return err
 		}
 		if err := createOrUpdate(ctx, local, server, func() { f.fill(server, template, kind, peer, mtu) }); err != nil || !wait {
@@ -62,27 +64,27 @@ func createGatewayServerCommand(a *app) *cobra.Command {
 			return withBalancerHint(err, command, args, timeout, f.serviceType)
 		}
 		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d",
-			peer, local.id, endpoint.Addresses[0], endpoint.Port)
+			peer, local.ID, endpoint.Addresses[0], endpoint.Port)
 		return nil
 	})
 	flags := command.Flags()
-	a.addPeerFlag(command, &peer)
+	addPeerFlag(command, &peer)
 	f.template.add(flags, "", serverTemplates, networkingv1beta1.ServerTemplateDefault)
 	f.add(flags, createServerFlags)
 	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
 	flags.DurationVar(&timeout, "timeout", gatewayTimeout, "Maximum time to wait")
-	output.add(flags, "Only print the object, do not create it")
-	a.addDryRun(flags)
-	oneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
+	output.Add(flags, "Only print the object, do not create it")
+	a.AddDryRun(flags)
+	session.CompleteOneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	return command
 }
 
-func createGatewayClientCommand(a *app) *cobra.Command {
+func createGatewayClientCommand(a *session.Session) *cobra.Command {
 	var f clientFlags
 	var peer string
 	var mtu int
-	var output outputFlag
+	var output cmdline.Output
 	var wait bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -91,35 +93,35 @@ func createGatewayClientCommand(a *app) *cobra.Command {
 		Short:   "Create the client side of a tunnel",
 		Long: "Create a GatewayClient, the side of a tunnel that connects to the peer's GatewayServer, at the address in the status of that\n" +
 			"GatewayServer. Its default name is the peer's cluster ID. Each cluster needs the public key of the other gateway (generate publickey).",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Where milan's GatewayServer has status.endpoint 203.0.113.7, port 30840
 			%[1]s create gatewayclient --remote-cluster-id milan --addresses 203.0.113.7 --port 30840 --wait`),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.RunE = a.onInstalled(&timeout, func() error {
-		return cmp.Or(output.validate(), validateAddresses("addresses", f.addresses), validatePort("port", f.port), validateProtocol(f.protocol),
+	command.RunE = a.OnInstalled(&timeout, func() error {
+		return cmp.Or(output.Validate(), validateAddresses("addresses", f.addresses), validatePort("port", f.port), validateProtocol(f.protocol),
 			validateMTU(mtu))
-	}, func(ctx context.Context, local *cluster, args []string) error {
+	}, func(ctx context.Context, local *session.Cluster, args []string) error {
 		template, err := f.template.reference(local)
 		if err != nil {
 			return err
 		}
 		endpoint := networkingv1beta1.Endpoint{Addresses: f.addresses, Port: f.port, Protocol: corev1.Protocol(f.protocol)}
 		object := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
-		if output.format != "" {
+		if output.Format != "" {
 			fillClient(object, template, peer, endpoint, mtu)
-			return printObject(local, object, output.format)
+			return session.PrintObject(local, object, output.Format)
 		}
-		if object.Namespace, err = ensureTenantNamespace(ctx, local, peer); err != nil {
+		if object.Namespace, err = session.EnsureTenantNamespace(ctx, local, peer); err != nil {
 			return err
 		}
 		if err := createOrUpdate(ctx, local, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
 			return err
 		}
-		one := &end{cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
+		one := &end{Cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
 		began := time.Now()
-		if err := local.reach(ctx, one.connectedGoal()); err != nil {
+		if err := local.Reach(ctx, one.connectedGoal()); err != nil {
 			if trouble := gatewayTrouble(local, one.namespace, &one.gateways); trouble != "" {
 				return fmt.Errorf("%w; %s", err, trouble)
 			}
@@ -130,7 +132,7 @@ func createGatewayClientCommand(a *app) *cobra.Command {
 		return nil
 	})
 	flags := command.Flags()
-	a.addPeerFlag(command, &peer)
+	addPeerFlag(command, &peer)
 	f.template.add(flags, "", clientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.StringSliceVar(&f.addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
 	flags.Int32Var(&f.port, "port", 0, "Port of the peer's gateway server (required)")
@@ -138,9 +140,9 @@ func createGatewayClientCommand(a *app) *cobra.Command {
 	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
-	output.add(flags, "Only print the object, do not create it")
-	a.addDryRun(flags)
-	required(command, "addresses", "port")
-	oneOf(command, "protocol", "UDP")
+	output.Add(flags, "Only print the object, do not create it")
+	a.AddDryRun(flags)
+	cmdline.Required(command, "addresses", "port")
+	session.CompleteOneOf(command, "protocol", "UDP")
 	return command
 }

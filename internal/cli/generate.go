@@ -6,26 +6,29 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // gatewayKind returns the kind of gateway that users call "server" or "client".
-func gatewayKind(name string) (objectKind, error) {
+func gatewayKind(name string) (session.Kind, error) {
 	switch strings.ToLower(name) {
 	case "server":
-		return kindServer, nil
+		return session.KindServer, nil
 	case "client":
-		return kindClient, nil
+		return session.KindClient, nil
 	}
-	return objectKind{}, oneOfThese("gateway-type", name, "server", "client")
+	return session.Kind{}, cmdline.OneOf("gateway-type", name, "server", "client")
 }
 
-func generateCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func generateCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "generate",
 		Short: "Generate manifests to apply on the peer",
 		Long: "Print manifests of this cluster that the administrator of another cluster applies there. Use them if no administrator has access to\n" +
 			"both clusters.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run in rome, to be applied in milan
 			%[1]s generate configuration > rome.yaml`),
 	}, generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a), generatePeeringUserCommand(a),
@@ -33,16 +36,16 @@ func generateCommand(a *app) *cobra.Command {
 }
 
 // addPeerFlag registers the required flag with the cluster ID of the peer.
-func (a *app) addPeerFlag(command *cobra.Command, peer *string) {
+func addPeerFlag(command *cobra.Command, peer *string) {
 	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
-	required(command, "remote-cluster-id")
+	cmdline.Required(command, "remote-cluster-id")
 	annotate(command, beginsPeering)
 }
 
 // addGenerateFlags registers the common flags of all commands that print an object for a peer.
-func addGenerateFlags(flags *pflag.FlagSet, output *outputFlag, namespace *string, timeout *time.Duration) {
+func addGenerateFlags(flags *pflag.FlagSet, output *cmdline.Output, namespace *string, timeout *time.Duration) {
 	addTimeout(flags, timeout)
-	flags.StringVarP(&output.format, "output", "o", "yaml", "How to print the object: json or yaml")
+	flags.StringVarP(&output.Format, "output", "o", "yaml", "How to print the object: json or yaml")
 	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace of the object in the peer (default: liqo-tenant- and the ID of this cluster)")
 }
 

@@ -15,26 +15,28 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
-func generateTenantCommand(a *app) *cobra.Command {
+func generateTenantCommand(a *session.Session) *cobra.Command {
 	var provider, nonce, namespace string
 	var timeout time.Duration
 	var auth authFlags
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "tenant",
-		Aliases: kindTenant.aliases,
+		Aliases: session.KindTenant.Aliases,
 		Short:   "Generate the Tenant of this cluster, to be applied on a provider",
 		Long: "Print the Tenant with which this cluster, the consumer, asks a provider to admit it. It holds the public key of this cluster, a\n" +
 			"certificate request, and the signature of the provider's nonce, but no secret. Apply it in the provider's tenant namespace for this\n" +
 			"cluster.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The nonce is what create nonce printed in milan; the file is to be applied there
 			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, func() error { return cmp.Or(output.validate(), auth.validate()) }, func(ctx context.Context, local *cluster, _ []string) error {
-			return printTenant(ctx, local, provider, []byte(nonce), namespace, auth.proxyURL, output.format)
+		RunE: a.OnInstalled(&timeout, func() error { return cmp.Or(output.Validate(), auth.validate()) }, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			return printTenant(ctx, local, provider, []byte(nonce), namespace, auth.proxyURL, output.Format)
 		}),
 	}
 	flags := command.Flags()
@@ -42,14 +44,14 @@ func generateTenantCommand(a *app) *cobra.Command {
 	flags.StringVar(&nonce, "nonce", "", "Nonce that create nonce printed in the provider (default: the nonce that was signed before)")
 	flags.StringVar(&auth.proxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
 	addGenerateFlags(flags, &output, &namespace, &timeout)
-	a.addDryRun(flags)
-	required(command, "remote-cluster-id")
+	a.AddDryRun(flags)
+	cmdline.Required(command, "remote-cluster-id")
 	annotate(command, beginsPeering)
 	return command
 }
 
-func printTenant(ctx context.Context, c *cluster, provider string, nonce []byte, namespace, proxy, format string) error {
-	here, err := ensureTenantNamespace(ctx, c, provider)
+func printTenant(ctx context.Context, c *session.Cluster, provider string, nonce []byte, namespace, proxy, format string) error {
+	here, err := session.EnsureTenantNamespace(ctx, c, provider)
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func printTenant(ctx context.Context, c *cluster, provider string, nonce []byte,
 	}
 	signed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: authv1beta1.SignedNonceSecret}}
 	of := &corev1.Secret{Data: map[string][]byte{authv1beta1.NonceKey: nonce}}
-	if err := c.reach(ctx, signatureGoal(signed, of, provider)); err != nil || c.isDryRun() {
+	if err := c.Reach(ctx, signatureGoal(signed, of, provider)); err != nil || c.IsDryRun() {
 		return err // print nothing in a dry run, because it has no signature
 	}
 	application, err := applicationOf(ctx, c)
@@ -70,18 +72,18 @@ func printTenant(ctx context.Context, c *cluster, provider string, nonce []byte,
 	application.Signature = signed.Data[authv1beta1.SignedNonceKey]
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: orDefault(namespace, api.TenantNamespace(c.id)), Name: c.id, Labels: map[string]string{api.LabelRemoteClusterID: c.id},
+			Namespace: cmp.Or(namespace, api.TenantNamespace(c.ID)), Name: c.ID, Labels: map[string]string{api.LabelRemoteClusterID: c.ID},
 		},
 		Spec: *application,
 	}
 	if proxy != "" {
 		tenant.Spec.ProxyURL = &proxy
 	}
-	return printObject(c, tenant, format)
+	return session.PrintObject(c, tenant, format)
 }
 
 // signedNonce returns the provider's nonce that this cluster has signed before.
-func signedNonce(ctx context.Context, c *cluster, namespace, provider string) ([]byte, error) {
+func signedNonce(ctx context.Context, c *session.Cluster, namespace, provider string) ([]byte, error) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: namespace, Name: authv1beta1.SignedNonceSecret}
 	err := c.Get(ctx, key, &secret)
@@ -89,51 +91,51 @@ func signedNonce(ctx context.Context, c *cluster, namespace, provider string) ([
 	case err == nil && len(secret.Data[authv1beta1.NonceKey]) > 0:
 		return secret.Data[authv1beta1.NonceKey], nil
 	case err == nil || apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("this cluster has not signed a nonce of cluster %s: run liqoctl create nonce --remote-cluster-id %s on %s, and give the nonce that it prints with --nonce", provider, c.id, provider)
+		return nil, fmt.Errorf("this cluster has not signed a nonce of cluster %s: run liqoctl create nonce --remote-cluster-id %s on %s, and give the nonce that it prints with --nonce", provider, c.ID, provider)
 	default:
 		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 }
 
-func generateIdentityCommand(a *app) *cobra.Command {
+func generateIdentityCommand(a *session.Session) *cobra.Command {
 	var consumer, namespace string
 	var timeout time.Duration
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:   "identity",
 		Short: "Generate the Identity of a consumer, to be applied on that consumer",
 		Long: "Print the Identity that this cluster, the provider, issues to a consumer whose Tenant it admitted. It holds no secret: only the owner\n" +
 			"of the Tenant's private key can use it. Apply it in the consumer's tenant namespace for this cluster.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run in milan, to be applied in rome
 			%[1]s generate identity --remote-cluster-id rome > milan.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
+		RunE: a.OnInstalled(&timeout, output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
 			tenant, err := admitted(ctx, local, consumer)
 			if err != nil {
 				return err
 			}
-			return printObject(local, &authv1beta1.Identity{
+			return session.PrintObject(local, &authv1beta1.Identity{
 				ObjectMeta: metav1.ObjectMeta{
-					Namespace: orDefault(namespace, api.TenantNamespace(local.id)), Name: authv1beta1.IdentityControlPlanePrefix + local.id,
-					Labels: map[string]string{api.LabelRemoteClusterID: local.id},
+					Namespace: cmp.Or(namespace, api.TenantNamespace(local.ID)), Name: authv1beta1.IdentityControlPlanePrefix + local.ID,
+					Labels: map[string]string{api.LabelRemoteClusterID: local.ID},
 				},
 				Spec: authv1beta1.IdentitySpec{
-					ClusterID: local.id, Type: authv1beta1.IdentityControlPlane, AuthParams: *tenant.Status.AuthParams, Namespace: tenant.Status.TenantNamespace,
+					ClusterID: local.ID, Type: authv1beta1.IdentityControlPlane, AuthParams: *tenant.Status.AuthParams, Namespace: tenant.Status.TenantNamespace,
 				},
-			}, output.format)
+			}, output.Format)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	addGenerateFlags(flags, &output, &namespace, &timeout)
-	required(command, "remote-cluster-id")
+	cmdline.Required(command, "remote-cluster-id")
 	return command
 }
 
 // tenantOf returns the Tenant of a consumer.
-func tenantOf(ctx context.Context, c *cluster, consumer string) (*authv1beta1.Tenant, error) {
-	namespace, err := requireTenantNamespace(ctx, c, consumer)
+func tenantOf(ctx context.Context, c *session.Cluster, consumer string) (*authv1beta1.Tenant, error) {
+	namespace, err := session.RequireTenantNamespace(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -146,26 +148,26 @@ func tenantOf(ctx context.Context, c *cluster, consumer string) (*authv1beta1.Te
 			return tenant, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: run liqoctl generate tenant --remote-cluster-id %s on %s, and apply its output here", consumer, namespace, c.id, consumer)
+	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: run liqoctl generate tenant --remote-cluster-id %s on %s, and apply its output here", consumer, namespace, c.ID, consumer)
 }
 
 // admitted waits until the Tenant of a consumer has its AuthParams and its tenant namespace in the status.
-func admitted(ctx context.Context, c *cluster, consumer string) (*authv1beta1.Tenant, error) {
+func admitted(ctx context.Context, c *session.Cluster, consumer string) (*authv1beta1.Tenant, error) {
 	tenant, err := tenantOf(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}
 	step := c.Start("Waiting until tenant %s is admitted", tenant.Name)
 	defer step.End()
-	return tenant, c.wait(ctx, step, tenant, func() verdict {
+	return tenant, c.WaitFor(ctx, step, tenant, func() session.Verdict {
 		if tenant.Status.AuthParams == nil || tenant.Status.TenantNamespace == "" {
-			return notYet("its status is not filled%s", reasons(tenant.Status.Conditions))
+			return session.NotYet("its status is not filled%s", session.Unmet(tenant.Status.Conditions))
 		}
-		return yes()
+		return session.Yes()
 	})
 }
 
-func getKubeconfigCommand(a *app) *cobra.Command {
+func getKubeconfigCommand(a *session.Session) *cobra.Command {
 	var provider string
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -174,11 +176,11 @@ func getKubeconfigCommand(a *app) *cobra.Command {
 		Long: "Print the kubeconfig with which this cluster, the consumer, calls the API server of a provider. It holds a private key. The name of\n" +
 			"the Identity is controlplane-CLUSTER-ID for the control plane, with the provider's cluster ID, and resourceslice-NAME for a\n" +
 			"ResourceSlice.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Look into milan with the rights of the virtual node milan
 			%[1]s get kubeconfig resourceslice-milan --remote-cluster-id milan > milan-as-rome.yaml`),
-		Args: exactlyOne("the name of the Identity"),
-		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, args []string) error {
+		Args: cmdline.ExactlyOne("the name of the Identity"),
+		RunE: a.OnInstalled(&timeout, nil, func(ctx context.Context, local *session.Cluster, args []string) error {
 			data, err := identityKubeconfig(ctx, local, provider, args[0])
 			if err != nil {
 				return err
@@ -187,24 +189,24 @@ func getKubeconfigCommand(a *app) *cobra.Command {
 			return err
 		}),
 	}
-	command.ValidArgsFunction = a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) {
+	command.ValidArgsFunction = a.CompleteFirst(func(ctx context.Context, c *session.Cluster) ([]string, error) {
 		var list authv1beta1.IdentityList
 		labels := client.MatchingLabels{}
 		if provider != "" {
 			labels[api.LabelRemoteClusterID] = provider
 		}
 		err := c.List(ctx, &list, labels)
-		return namesOf(list.Items, func(i authv1beta1.Identity) string { return i.Name }), err
+		return session.NamesOf(list.Items, func(i authv1beta1.Identity) string { return i.Name }), err
 	})
 	command.Flags().StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
 	addTimeout(command.Flags(), &timeout)
-	required(command, "remote-cluster-id")
+	cmdline.Required(command, "remote-cluster-id")
 	return command
 }
 
 // identityKubeconfig returns the kubeconfig of an Identity.
-func identityKubeconfig(ctx context.Context, c *cluster, provider, name string) ([]byte, error) {
-	namespace, err := requireTenantNamespace(ctx, c, provider)
+func identityKubeconfig(ctx context.Context, c *session.Cluster, provider, name string) ([]byte, error) {
+	namespace, err := session.RequireTenantNamespace(ctx, c, provider)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +221,7 @@ func identityKubeconfig(ctx context.Context, c *cluster, provider, name string) 
 		}
 		if identity.Status.KubeconfigSecretRef == nil {
 			return nil, fmt.Errorf("identity %s in namespace %s has no kubeconfig yet%s: run the command again when it has",
-				name, namespace, reasons(identity.Status.Conditions))
+				name, namespace, session.Unmet(identity.Status.Conditions))
 		}
 		var secret corev1.Secret
 		key := client.ObjectKey{Namespace: namespace, Name: identity.Status.KubeconfigSecretRef.Name}
@@ -231,6 +233,6 @@ func identityKubeconfig(ctx context.Context, c *cluster, provider, name string) 
 		}
 		return secret.Data[authv1beta1.KubeconfigSecretKey], nil
 	}
-	known := namesOf(identities.Items, func(i authv1beta1.Identity) string { return i.Name })
-	return nil, fmt.Errorf("there is no Identity %s in namespace %s (known: %s)", name, namespace, orDefault(strings.Join(known, ", "), "none"))
+	known := session.NamesOf(identities.Items, func(i authv1beta1.Identity) string { return i.Name })
+	return nil, fmt.Errorf("there is no Identity %s in namespace %s (known: %s)", name, namespace, cmp.Or(strings.Join(known, ", "), "none"))
 }

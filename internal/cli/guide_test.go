@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/peering"
 )
@@ -56,7 +57,7 @@ func TestGuidesUseExistingCommands(t *testing.T) {
 			if filepath.Base(guide) == "README.md" && strings.HasPrefix(call, "install ") && !strings.Contains(call, "--values") && !strings.Contains(call, "--set registry=") {
 				t.Errorf("README.md: liqoctl %s: its images can't be pulled without --set registry=", call)
 			}
-			command, rest, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(strings.Fields(call))
+			command, rest, err := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard())).Find(strings.Fields(call))
 			if err == nil {
 				err = command.ParseFlags(rest)
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -53,18 +54,18 @@ func TestAdmissionGoal(t *testing.T) {
 		applies := ours
 		applies.ProxyURL = row.proxy
 		g := admissionGoal(tenant, &applies, signed, "https://milan")
-		g.fill()
+		g.Fill()
 		if string(tenant.Spec.CSR) != string(row.want) || string(tenant.Spec.PublicKey) != string(ours.PublicKey) || string(tenant.Spec.Signature) != "signature" {
 			t.Errorf("%s: %+v", name, tenant.Spec)
 		}
 		if got, want := ptr.Deref(tenant.Spec.ProxyURL, "none"), ptr.Deref(row.wantedProxy, "none"); got != want {
 			t.Errorf("%s: the proxy is %s, want %s", name, got, want)
 		}
-		if g.met().done {
+		if g.Met().Done {
 			t.Errorf("%s: admitted without an answer", name)
 		}
-		if g.answer(); !g.met().done {
-			t.Errorf("%s: not admitted with the answer, but %s", name, g.met().why)
+		if g.Answer(); !g.Met().Done {
+			t.Errorf("%s: not admitted with the answer, but %s", name, g.Met().Why)
 		}
 	}
 }
@@ -76,7 +77,7 @@ func TestInOrder(t *testing.T) {
 		return func(context.Context) error { ran = append(ran, name); return err }
 	}
 	broken := errors.New("broken")
-	if err := inOrder(t.Context(), does("a", nil), when(false, does("b", nil)), when(true, does("c", broken)), does("d", nil)); !errors.Is(err, broken) {
+	if err := session.InOrder(t.Context(), does("a", nil), session.When(false, does("b", nil)), session.When(true, does("c", broken)), does("d", nil)); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	if !slices.Equal(ran, []string{"a", "c"}) {

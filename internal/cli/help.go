@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // usage is cobra's usage template without the flags of every command. As in kubectl, the last line says how to list them.
@@ -33,16 +36,16 @@ Use "{{.CommandPath}} [command] --help" for more information about a command.{{e
 Use "{{.Root.CommandPath}} options" for the flags of every command.
 `
 
-func optionsCommand(a *app) *cobra.Command {
+func optionsCommand(a *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags of all commands",
 		Long:  "List the flags that every command has. They choose the cluster, the user and the namespace, like the same flags of kubectl.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s options`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(a.console().Out(), "Every command has these flags:\n\n%s", cmd.Root().PersistentFlags().FlagUsages())
+			_, err := fmt.Fprintf(a.Console().Out(), "Every command has these flags:\n\n%s", cmd.Root().PersistentFlags().FlagUsages())
 			return err
 		},
 	}

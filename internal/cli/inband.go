@@ -13,6 +13,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -21,9 +22,9 @@ const proxyService = "liqo-proxy"
 
 // proxyURL returns the proxy URL for the identity: the value of the user's flag, or, for in-band, the provider's proxy as reached through
 // the tunnel. nil keeps the current one.
-func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
+func proxyURL(ctx context.Context, p *session.Pair, auth *authFlags) (*string, error) {
 	if auth.inBand {
-		url, err := p.inBandURL(ctx)
+		url, err := inBandURL(ctx, p)
 		return &url, err
 	}
 	if auth.given("proxy-url") || auth.given("in-band") {
@@ -33,55 +34,55 @@ func (p *pair) proxyURL(ctx context.Context, auth *authFlags) (*string, error) {
 }
 
 // inBandURL returns the URL of the provider's proxy as seen from the consumer.
-func (p *pair) inBandURL(ctx context.Context) (string, error) {
-	at, err := p.throughTunnel(ctx, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+func inBandURL(ctx context.Context, p *session.Pair) (string, error) {
+	at, err := throughTunnel(ctx, p, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
 	if err != nil {
 		return "", fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
 	}
 	url := "http://" + at.String()
-	p.local.Info("The API server of %s is reached in-band, through %s", p.remote.id, url)
+	p.Local.Info("The API server of %s is reached in-band, through %s", p.Remote.ID, url)
 	return url, nil
 }
 
 // throughTunnel returns the address and port at which the consumer reaches a Service of the provider through the tunnel.
-func (p *pair) throughTunnel(ctx context.Context, ip, name, what string) (netip.AddrPort, error) {
-	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.remote.namespace, Name: ip}}
-	err := p.remote.reach(ctx, &goal{object: exposed, doing: "Waiting for the address of " + what, met: func() verdict {
+func throughTunnel(ctx context.Context, p *session.Pair, ip, name, what string) (netip.AddrPort, error) {
+	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.Remote.Namespace, Name: ip}}
+	err := p.Remote.Reach(ctx, &session.Goal{Object: exposed, Doing: "Waiting for the address of " + what, Met: func() session.Verdict {
 		if exposed.Status.IP == "" {
-			return notYet("it has no address in status.ip%s", reasons(exposed.Status.Conditions))
+			return session.NotYet("it has no address in status.ip%s", session.Unmet(exposed.Status.Conditions))
 		}
-		return yes()
+		return session.Yes()
 	}})
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
 	if exposed.UID == "" { // in a dry run: it assumes only objects that peering creates
-		return netip.AddrPort{}, p.remote.error(fmt.Errorf("there is no %s", p.remote.name(exposed)))
+		return netip.AddrPort{}, p.Remote.Err(fmt.Errorf("there is no %s", p.Remote.Name(exposed)))
 	}
 	if exposed.Status.IP == "" { // in a dry run: no controller assigns the address
-		return netip.AddrPortFrom(netip.MustParseAddr(plannedAddress), networkingv1beta1.GatewayPort), nil
+		return netip.AddrPortFrom(netip.MustParseAddr(session.PlannedAddress), networkingv1beta1.GatewayPort), nil
 	}
 	var service corev1.Service
-	if err := p.remote.Get(ctx, client.ObjectKey{Namespace: p.remote.namespace, Name: name}, &service); err != nil {
-		return netip.AddrPort{}, p.remote.error(fmt.Errorf("reading Service %s in namespace %s: %w", name, p.remote.namespace, err))
+	if err := p.Remote.Get(ctx, client.ObjectKey{Namespace: p.Remote.Namespace, Name: name}, &service); err != nil {
+		return netip.AddrPort{}, p.Remote.Err(fmt.Errorf("reading Service %s in namespace %s: %w", name, p.Remote.Namespace, err))
 	}
 	if len(service.Spec.Ports) == 0 {
-		return netip.AddrPort{}, p.remote.error(fmt.Errorf("service %s in namespace %s has no port", name, p.remote.namespace))
+		return netip.AddrPort{}, p.Remote.Err(fmt.Errorf("service %s in namespace %s has no port", name, p.Remote.Namespace))
 	}
 	var configuration *networkingv1beta1.Configuration
-	if p.here != "" {
+	if p.Here != "" {
 		var err error
-		e := &end{cluster: p.local, peer: p.remote.id, namespace: p.here}
+		e := &end{Cluster: p.Local, peer: p.Remote.ID, namespace: p.Here}
 		if configuration, err = e.configuration(ctx); err != nil {
 			return netip.AddrPort{}, err
 		}
 	}
 	if configuration == nil {
-		return netip.AddrPort{}, p.local.error(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.remote.id))
+		return netip.AddrPort{}, p.Local.Err(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.Remote.ID))
 	}
 	address, err := viewOf(configuration, exposed.Status.IP)
 	if err != nil {
-		return netip.AddrPort{}, p.local.error(fmt.Errorf("finding the address of %s of cluster %s: %w", what, p.remote.id, err))
+		return netip.AddrPort{}, p.Local.Err(fmt.Errorf("finding the address of %s of cluster %s: %w", what, p.Remote.ID, err))
 	}
 	return netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)), nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,7 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/peering"
 )
@@ -95,7 +99,7 @@ func authenticationOf(foreign *corev1beta1.ForeignCluster) (moduleStatus, []stri
 	return status, alerts
 }
 
-func infoCommand(a *app) *cobra.Command {
+func infoCommand(a *session.Session) *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "info",
@@ -103,14 +107,14 @@ func infoCommand(a *app) *cobra.Command {
 		Long: "Show the local cluster: health, identity, address ranges and peerings, for people and for scripts.\n\n" +
 			"Related commands: status shows whether the components run. doctor diagnoses problems and prints their cures. kubectl get\n" +
 			"foreignclusters lists the peerings, and kubectl wait can wait for them.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s info
 			# For programs
 			%[1]s info -o json
 			# A single value
 			%[1]s info -g local.clusterID`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(nil, o.validate, func(ctx context.Context, c *cluster, _ []string) error {
+		RunE: a.OnInstalled(nil, o.validate, func(ctx context.Context, c *session.Cluster, _ []string) error {
 			info, err := gatherLocal(ctx, c)
 			if err != nil {
 				return err
@@ -125,46 +129,46 @@ func infoCommand(a *app) *cobra.Command {
 
 // infoOptions holds the flags for the output format of info.
 type infoOptions struct {
-	output outputFlag
+	output cmdline.Output
 	query  string
 }
 
 func (o *infoOptions) add(command *cobra.Command) {
-	o.output.add(command.Flags(), "Print everything for programs")
+	o.output.Add(command.Flags(), "Print everything for programs")
 	command.Flags().StringVarP(&o.query, "get", "g", "", "Print only the value at this path, for example local.clusterID (or just clusterid)")
 }
 
 func (o *infoOptions) validate() error {
-	if o.query != "" && o.output.format != "" {
+	if o.query != "" && o.output.Format != "" {
 		return fmt.Errorf("--get prints one value, --output prints all of them: use one of the two flags")
 	}
-	return o.output.validate()
+	return o.output.Validate()
 }
 
-func (o *infoOptions) print(c *cluster, info any, boxes func() error) error {
+func (o *infoOptions) print(c *session.Cluster, info any, boxes func() error) error {
 	switch {
 	case o.query != "":
 		return printQuery(c, info, o.query)
-	case o.output.format != "":
-		return write(c.Out(), info, o.output.format)
+	case o.output.Format != "":
+		return cmdline.Write(c.Out(), info, o.output.Format)
 	default:
 		return boxes()
 	}
 }
 
 // warnUnread warns that a part of the output is missing because it could not be read. The rest of the output is still valid.
-func warnUnread(c *cluster, what string, err error) {
+func warnUnread(c *session.Cluster, what string, err error) {
 	if err != nil {
 		c.Warn("Missing or incomplete: %s: %v", what, err)
 	}
 }
 
-func gatherLocal(ctx context.Context, c *cluster) (*localInfo, error) {
+func gatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 	info := &localInfo{}
-	info.Local.ClusterID = c.id
+	info.Local.ClusterID = c.ID
 	var deployment appsv1.Deployment
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
-		return nil, fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: session.ControllerManager}, &deployment); err != nil {
+		return nil, fmt.Errorf("reading Deployment %s in namespace %s: %w", session.ControllerManager, c.Namespace, err)
 	}
 	info.Local.Version = deployment.Labels["app.kubernetes.io/version"]
 	args := controllerManagerArgs(&deployment)
@@ -172,14 +176,14 @@ func gatherLocal(ctx context.Context, c *cluster) (*localInfo, error) {
 	if info.Local.APIServerAddr = args["api-server-address"]; info.Local.APIServerAddr == "" {
 		address, err := publishedAddress(ctx, c)
 		warnUnread(c, "the address of the API server", err)
-		info.Local.APIServerAddr = orDefault(address, c.config.Host)
+		info.Local.APIServerAddr = cmp.Or(address, c.Config.Host)
 	}
 
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
-		warnUnread(c, "the state of the pods", fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err))
+	if err := c.List(ctx, &pods, client.InNamespace(c.Namespace)); err != nil {
+		warnUnread(c, "the state of the pods", fmt.Errorf("listing pods in namespace %s: %w", c.Namespace, err))
 	}
-	info.Health.Healthy = deploymentAvailable(&deployment).done
+	info.Health.Healthy = workload.DeploymentAvailable(&deployment).Done
 	for i := range pods.Items {
 		if why := unhealthy(&pods.Items[i]); why != "" {
 			info.Health.Healthy = false
@@ -190,7 +194,7 @@ func gatherLocal(ctx context.Context, c *cluster) (*localInfo, error) {
 		}
 	}
 	findings := diagnosis(ctx, c)
-	down := len(doctor.Manager(findings, c.id)) > 0
+	down := len(doctor.Manager(findings, c.ID)) > 0
 	var err error
 	info.Network, err = gatherNetwork(ctx, c)
 	warnUnread(c, "the address ranges", err)
@@ -237,7 +241,7 @@ func unhealthy(pod *corev1.Pod) string {
 			return ""
 		}
 	}
-	return orDefault(podTrouble(pod), "not ready, phase "+string(pod.Status.Phase))
+	return cmp.Or(workload.Trouble(pod), "not ready, phase "+string(pod.Status.Phase))
 }
 
 // controllerManagerArgs returns the flags of the controller manager, which contain the configuration of the installation.
@@ -314,7 +318,7 @@ func (i *localInfo) write(c *console.Console) error {
 }
 
 // publishedAddress returns the API server address that peers receive if none is configured.
-func publishedAddress(ctx context.Context, c *cluster) (string, error) {
+func publishedAddress(ctx context.Context, c *session.Cluster) (string, error) {
 	var slices discoveryv1.EndpointSliceList
 	err := c.List(ctx, &slices, client.InNamespace("default"), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
 	if err != nil {

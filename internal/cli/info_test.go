@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // TestInfoWithoutUnreadableObjects: minor facts that cannot be read are left out with a warning, and the others are shown.
@@ -78,7 +79,7 @@ func TestInfoShowsTheDiagnosis(t *testing.T) {
 	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
 	w.begin(peered)
 	rome, manager := w.clusters["rome"].client, &appsv1.Deployment{}
-	if err := rome.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, manager); err != nil {
+	if err := rome.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager}, manager); err != nil {
 		t.Fatal(err)
 	}
 	manager.Spec.Replicas = new(int32(0))

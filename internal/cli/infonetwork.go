@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -28,11 +30,11 @@ type networkInfo struct {
 	trouble map[string]string
 }
 
-func gatherNetwork(ctx context.Context, c *cluster) (networkInfo, error) {
+func gatherNetwork(ctx context.Context, c *session.Cluster) (networkInfo, error) {
 	var told corev1.ConfigMap
 	// Earlier versions have no such ConfigMap.
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: networkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
-		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", networkConfigMap, c.namespace, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: networkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
+		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", networkConfigMap, c.Namespace, err)
 	}
 	info := networkInfo{
 		PodCIDRs: []string{}, ServiceCIDR: told.Data["SERVICE_CIDR"], ExternalCIDR: told.Data["EXTERNAL_CIDR"], InternalCIDR: told.Data["INTERNAL_CIDR"],
@@ -44,7 +46,7 @@ func gatherNetwork(ctx context.Context, c *cluster) (networkInfo, error) {
 }
 
 // givenRanges replaces the external and the internal range by the allocated ones, if Networks exist for them.
-func givenRanges(ctx context.Context, c *cluster, info *networkInfo) error {
+func givenRanges(ctx context.Context, c *session.Cluster, info *networkInfo) error {
 	info.trouble = map[string]string{}
 	for _, of := range []struct {
 		name, title string
@@ -54,12 +56,12 @@ func givenRanges(ctx context.Context, c *cluster, info *networkInfo) error {
 		{ipamv1alpha1.NetworkInternal, titleInternal, &info.InternalCIDR},
 	} {
 		var network ipamv1alpha1.Network
-		err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: of.name}, &network)
-		if absent(err) { // Liqo's network is disabled, or the installation is of an earlier version
+		err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: of.name}, &network)
+		if kube.Absent(err) { // Liqo's network is disabled, or the installation is of an earlier version
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading Network %s in namespace %s: %w", of.name, c.namespace, err)
+			return fmt.Errorf("reading Network %s in namespace %s: %w", of.name, c.Namespace, err)
 		}
 		*of.cidr = network.Status.CIDR
 		if ready := meta.FindStatusCondition(network.Status.Conditions, kube.ConditionReady); ready != nil {
@@ -84,10 +86,10 @@ func (n *networkInfo) box() *console.Box {
 
 // lines adds the ranges to a box, at the given depth.
 func (n *networkInfo) lines(box *console.Box, depth int) {
-	box.Line(depth, "Pod CIDRs", orDefault(strings.Join(n.PodCIDRs, ", "), "unknown"))
-	box.Line(depth, "Service CIDR", orDefault(n.ServiceCIDR, "unknown"))
+	box.Line(depth, "Pod CIDRs", cmp.Or(strings.Join(n.PodCIDRs, ", "), "unknown"))
+	box.Line(depth, "Service CIDR", cmp.Or(n.ServiceCIDR, "unknown"))
 	for _, line := range []struct{ title, cidr string }{{titleExternal, n.ExternalCIDR}, {titleInternal, n.InternalCIDR}} {
-		value := orDefault(line.cidr, "not in use")
+		value := cmp.Or(line.cidr, "not in use")
 		switch trouble := n.trouble[line.title]; {
 		case trouble == "":
 		case line.cidr == "":

@@ -16,7 +16,9 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/peering"
 )
@@ -72,19 +74,19 @@ type nodeInfo struct {
 	Resources     corev1.ResourceList `json:"resources,omitempty"`
 }
 
-func infoPeerCommand(a *app) *cobra.Command {
+func infoPeerCommand(a *session.Session) *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "peer [CLUSTER-ID...]",
 		Short: "Show the state of peerings in detail",
 		Long:  "Show the state of the peerings with the named clusters, or with all: modules, alerts, resources and virtual nodes.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s info peer
 			%[1]s info peer milan
 			# A single value
 			%[1]s info peer milan -g authentication.status`),
 		Args: cobra.ArbitraryArgs,
-		RunE: a.onInstalled(nil, o.validate, func(ctx context.Context, c *cluster, args []string) error {
+		RunE: a.OnInstalled(nil, o.validate, func(ctx context.Context, c *session.Cluster, args []string) error {
 			peers, err := gatherPeers(ctx, c, args)
 			if err != nil {
 				return err
@@ -105,14 +107,14 @@ func infoPeerCommand(a *app) *cobra.Command {
 			}
 			return o.print(c, peersByID(peers), boxes)
 		}),
-		ValidArgsFunction: a.completion(peerIDs),
+		ValidArgsFunction: a.Complete(session.PeerIDs),
 	}
 	o.add(command)
 	return command
 }
 
 // gatherPeers returns the information about the given peers, or about all peers.
-func gatherPeers(ctx context.Context, c *cluster, ids []string) ([]*peerInfo, error) {
+func gatherPeers(ctx context.Context, c *session.Cluster, ids []string) ([]*peerInfo, error) {
 	var foreign corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &foreign); err != nil {
 		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
@@ -121,13 +123,13 @@ func gatherPeers(ctx context.Context, c *cluster, ids []string) ([]*peerInfo, er
 	for i := range foreign.Items {
 		known[foreign.Items[i].Spec.ClusterID] = &foreign.Items[i]
 	}
-	if ids = unique(ids); len(ids) == 0 {
+	if ids = cmdline.Unique(ids); len(ids) == 0 {
 		ids = slices.Sorted(maps.Keys(known))
 	}
 	var unknown []error
 	for _, id := range ids {
 		if known[id] == nil {
-			unknown = append(unknown, didYouMean(fmt.Errorf("there is no peering with cluster %s (no ForeignCluster has spec.clusterID %s): liqoctl info lists the peers",
+			unknown = append(unknown, cmdline.DidYouMean(fmt.Errorf("there is no peering with cluster %s (no ForeignCluster has spec.clusterID %s): liqoctl info lists the peers",
 				id, id), id, slices.Sorted(maps.Keys(known))))
 		}
 	}
@@ -140,7 +142,7 @@ func gatherPeers(ctx context.Context, c *cluster, ids []string) ([]*peerInfo, er
 		info := gatherPeer(ctx, c, known[id])
 		info.Former = doctor.Former(known[id])
 		info.Problems = doctor.OfPeer(findings, id)
-		if down := doctor.Manager(findings, c.id); len(down) > 0 {
+		if down := doctor.Manager(findings, c.ID); len(down) > 0 {
 			info.Problems = append(down, info.Problems...)
 			for _, status := range []*moduleStatus{&info.Network.Status, &info.Authentication.Status, &info.Offloading.Status} {
 				status.outdated()
@@ -152,7 +154,7 @@ func gatherPeers(ctx context.Context, c *cluster, ids []string) ([]*peerInfo, er
 }
 
 // gatherPeer returns the information about one peering. It warns about facts that cannot be read, and leaves them out.
-func gatherPeer(ctx context.Context, c *cluster, foreign *corev1beta1.ForeignCluster) *peerInfo {
+func gatherPeer(ctx context.Context, c *session.Cluster, foreign *corev1beta1.ForeignCluster) *peerInfo {
 	id := foreign.Spec.ClusterID
 	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role, summary: foreign.Status.Peering, proxyURL: foreign.Status.ForeignProxyURL}
 	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
@@ -231,7 +233,7 @@ func describeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
 		out.Action = providing
 	}
 	for _, of := range []authv1beta1.ResourceSliceConditionType{authv1beta1.ResourceSliceAuthentication, authv1beta1.ResourceSliceResources} {
-		switch condition := sliceCondition(slice, of); {
+		switch condition := session.SliceCondition(slice, of); {
 		case condition == nil:
 			out.Accepted = false
 			out.Alerts = append(out.Alerts, fmt.Sprintf("%s: no decision yet", of))

@@ -9,6 +9,8 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -38,12 +40,12 @@ type peerGatewayInfo struct {
 }
 
 // describeNetwork fills in the information from the objects in the tenant namespace of a peer.
-func describeNetwork(ctx context.Context, c *cluster, peer string, info *peerNetworkInfo) error {
-	namespace, err := findTenantNamespace(ctx, c, peer)
+func describeNetwork(ctx context.Context, c *session.Cluster, peer string, info *peerNetworkInfo) error {
+	namespace, err := session.FindTenantNamespace(ctx, c, peer)
 	if err != nil || namespace == "" {
 		return err
 	}
-	e := &end{cluster: c, peer: peer, namespace: namespace}
+	e := &end{Cluster: c, peer: peer, namespace: namespace}
 	configuration, err := e.configuration(ctx)
 	if err != nil {
 		return err
@@ -85,8 +87,8 @@ func describeNetwork(ctx context.Context, c *cluster, peer string, info *peerNet
 		if latency := connection.Status.Latency; latency != nil {
 			gateway.Latency = latency.Value
 		}
-	case !absent(err):
-		return fmt.Errorf("reading %s: %w", c.name(connection), err)
+	case !kube.Absent(err):
+		return fmt.Errorf("reading %s: %w", c.Name(connection), err)
 	}
 	info.Gateway = gateway
 	return nil

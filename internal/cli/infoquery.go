@@ -6,13 +6,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // shortcuts maps short queries to their full paths.
 var shortcuts = map[string]string{"clusterid": "local.clusterID"}
 
 // printQuery prints the value at a dotted path. Keys are case-insensitive, and list items are selected by index.
-func printQuery(c *cluster, info any, query string) error {
+func printQuery(c *session.Cluster, info any, query string) error {
 	data, err := json.Marshal(info)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", query, err)
@@ -31,7 +34,7 @@ func printQuery(c *cluster, info any, query string) error {
 	}
 	switch value.(type) {
 	case map[string]any, []any:
-		return write(c.Out(), value, "yaml")
+		return cmdline.Write(c.Out(), value, "yaml")
 	}
 	_, err = fmt.Fprintln(c.Out(), value)
 	return err

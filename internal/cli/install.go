@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/version"
 )
@@ -56,7 +59,7 @@ var providerTexts = map[install.Provider]struct{ short, long, example string }{
 		"--project-id my-project --zone europe-west1-b --cluster-id rome --credentials-path ~/.liqo/gcp_service_account"},
 }
 
-func installCommand(a *app) *cobra.Command {
+func installCommand(a *session.Session) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "install",
 		Aliases: []string{"upgrade"},
@@ -65,7 +68,7 @@ func installCommand(a *app) *cobra.Command {
 			"them; flags override them. A subcommand selects the distribution. An upgrade keeps the settings of the installation unless flags\n" +
 			"change them. If a step fails or takes too long, the command rolls back: it removes a new installation, and restores the previous\n" +
 			"version after an upgrade. The command upgrade is the same, but it fails if Liqo is not installed.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# A cluster with a name of its own, and labels for its virtual nodes in other clusters
 			%[1]s install --cluster-id rome --cluster-labels topology.kubernetes.io/region=europe
 			# A cluster whose kubeconfig is not how others reach it
@@ -82,7 +85,7 @@ func installCommand(a *app) *cobra.Command {
 		texts := providerTexts[provider]
 		child := &cobra.Command{
 			Use: string(provider), Short: texts.short, Long: texts.short + ". " + texts.long + "\nSee install --help for the rest.",
-			Example: example("\t%[1]s install " + string(provider) + " " + texts.example),
+			Example: cmdline.Example("\t%[1]s install " + string(provider) + " " + texts.example),
 		}
 		addProvider(a, child, provider)
 		command.AddCommand(child)
@@ -91,7 +94,7 @@ func installCommand(a *app) *cobra.Command {
 }
 
 // addProvider adds the flags and the implementation for a distribution or cloud service to a command. If provider is empty, the command detects it.
-func addProvider(a *app, command *cobra.Command, provider install.Provider) {
+func addProvider(a *session.Session, command *cobra.Command, provider install.Provider) {
 	o := &installOptions{request: install.Request{Provider: provider}}
 	flags := command.Flags()
 	flags.StringVar(&o.chartVersion, "version", version.Version,
@@ -123,7 +126,7 @@ func addProvider(a *app, command *cobra.Command, provider install.Provider) {
 		"Do not check whether the kernel of a node is older than "+install.MinimumKernel)
 	addClusterID(command, o)
 	addCloud(command, o)
-	oneOf(command, "service-type", serviceTypes...)
+	session.CompleteOneOf(command, "service-type", serviceTypes...)
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
@@ -158,26 +161,26 @@ func (o *installOptions) validate() error {
 		return fmt.Errorf("--repo-url %s: charts are not fetched: clone the repository and give its chart with --local-chart-path", o.repoURL)
 	}
 	if o.request.ServiceType != "" {
-		return oneOfThese("service-type", o.request.ServiceType, serviceTypes...)
+		return cmdline.OneOf("service-type", o.request.ServiceType, serviceTypes...)
 	}
 	return nil
 }
 
-func runInstall(ctx context.Context, a *app, o *installOptions) error {
+func runInstall(ctx context.Context, a *session.Session, o *installOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	c, err := a.local()
+	c, err := a.Local()
 	if err != nil {
 		return err
 	}
-	if o.upgrade || !c.named { // if the user named a namespace, the check of the request has a more specific error
-		id, err := c.locate(ctx)
+	if o.upgrade || !c.NamespaceGiven { // if the user named a namespace, the check of the request has a more specific error
+		id, err := c.Locate(ctx)
 		if err != nil {
 			return err
 		}
 		if id == "" && o.upgrade { // with a wrong kubeconfig, it would install Liqo there
-			return fmt.Errorf("there is nothing to upgrade: liqo is not installed in namespace %s of %s: install it with liqoctl install, or name the right kubeconfig", c.namespace, c.config.Host)
+			return fmt.Errorf("there is nothing to upgrade: liqo is not installed in namespace %s of %s: install it with liqoctl install, or name the right kubeconfig", c.Namespace, c.Config.Host)
 		}
 	}
 	ready, err := prepareInstall(ctx, a, c, o)
@@ -185,7 +188,7 @@ func runInstall(ctx context.Context, a *app, o *installOptions) error {
 		return err
 	}
 	if o.onlyValues || o.valuesPath != "" {
-		path := orDefault(o.valuesPath, "values.yaml")
+		path := cmp.Or(o.valuesPath, "values.yaml")
 		if err := writeValues(path, withTag(ready.values, ready.chart.AppVersion())); err != nil {
 			return err
 		}
@@ -199,12 +202,12 @@ func runInstall(ctx context.Context, a *app, o *installOptions) error {
 }
 
 // calledAsUpgrade reports whether install or one of its subcommands was called by the alias "upgrade".
-func calledAsUpgrade(a *app, cmd *cobra.Command) bool {
+func calledAsUpgrade(a *session.Session, cmd *cobra.Command) bool {
 	if cmd.CalledAs() == "upgrade" {
 		return true
 	}
-	first := slices.IndexFunc(a.args, func(word string) bool { return word == "install" || word == "upgrade" })
-	return cmd.Parent() != cmd.Root() && first >= 0 && a.args[first] == "upgrade"
+	first := slices.IndexFunc(a.Args, func(word string) bool { return word == "install" || word == "upgrade" })
+	return cmd.Parent() != cmd.Root() && first >= 0 && a.Args[first] == "upgrade"
 }
 
 // withTag returns the values with the tag of the images. The tag is the version of the chart, unless the values have one. Helm needs the

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/version"
 	"liqo.io/liqo/test/apitest"
@@ -248,7 +249,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 		go func() {
 			for shows := false; !shows && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 				var pod corev1.Pod
-				err := c.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: deploymentName + "-x"}, &pod)
+				err := c.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager + "-x"}, &pod)
 				shows = err == nil && len(pod.Status.ContainerStatuses) > 0
 			}
 			interrupt()
@@ -302,7 +303,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 		}
 	}
 	var deployment appsv1.Deployment
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager}, &deployment); err != nil {
 		t.Fatal(err)
 	}
 	if *deployment.Spec.Replicas != 2 || slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, broken) {
@@ -328,7 +329,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 		if code, said := liqoctl(t.Context(), step.command); code != 0 || !strings.Contains(said, step.said) {
 			t.Fatalf("%s: code %d, no %q in\n%s", step.command, code, step.said, said)
 		}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment); err != nil {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager}, &deployment); err != nil {
 			t.Fatal(err)
 		}
 		if image := deployment.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":"+step.tag) {
@@ -366,13 +367,13 @@ func TestDaemonSetAvailable(t *testing.T) {
 	for _, test := range []struct {
 		set  *appsv1.DaemonSet
 		lost int32
-		want verdict
+		want session.Verdict
 	}{
-		{status(3, 3, 3), 0, yes()},
-		{status(3, 2, 2), 1, yes()},
-		{status(3, 2, 3), 0, notYet("2 of 3 pods are of the new version")},
-		{status(3, 3, 1), 1, notYet("1 of 2 pods are available")},
-		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, notYet("Kubernetes has not observed its new version")},
+		{status(3, 3, 3), 0, session.Yes()},
+		{status(3, 2, 2), 1, session.Yes()},
+		{status(3, 2, 3), 0, session.NotYet("2 of 3 pods are of the new version")},
+		{status(3, 3, 1), 1, session.NotYet("1 of 2 pods are available")},
+		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, session.NotYet("Kubernetes has not observed its new version")},
 	} {
 		if got := daemonSetAvailable(test.set, test.lost); got != test.want {
 			t.Errorf("%+v, %d lost: %+v, want %+v", test.set.Status, test.lost, got, test.want)

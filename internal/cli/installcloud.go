@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
 
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/install/cloud"
 )
@@ -32,7 +34,7 @@ func addAKS(command *cobra.Command, o *installOptions) {
 	flags.StringVar(&of.VNetResourceGroup, "vnet-resource-group-name", "", "Resource group of the virtual network (default: that of the nodes)")
 	flags.StringVar(&of.FQDN, "fqdn", "", "Host name of the API server (default: the one that Azure reports)")
 	flags.BoolVar(&of.PrivateLink, "private-link", false, "Use the private host name of the API server, which resolves only in the virtual network")
-	required(command, "resource-group-name", "resource-name")
+	cmdline.Required(command, "resource-group-name", "resource-name")
 	command.MarkFlagsOneRequired("subscription-id", "subscription-name")
 	command.MarkFlagsMutuallyExclusive("subscription-id", "subscription-name")
 	o.look = func(ctx context.Context) (install.Cloud, error) { return of.Ask(ctx) }
@@ -47,7 +49,7 @@ func addEKS(command *cobra.Command, o *installOptions) {
 	for _, name := range []string{"user-name", "policy-name", "access-key-id", "secret-access-key"} {
 		flags.StringVar(&ignored, name, "", "No effect, accepted for compatibility: Liqo creates no user of AWS")
 	}
-	required(command, "eks-cluster-region", "eks-cluster-name")
+	cmdline.Required(command, "eks-cluster-region", "eks-cluster-name")
 	o.look = func(ctx context.Context) (install.Cloud, error) { return of.Ask(ctx) }
 }
 
@@ -60,11 +62,11 @@ func addGKE(command *cobra.Command, o *installOptions) {
 	flags.StringVar(&region, "region", "", "Region of the cluster, if it is a regional cluster")
 	flags.StringVar(&of.Name, "cluster-id", "", "Name of the cluster in Google Cloud; --cluster-name is its ID among its peers")
 	flags.StringVar(&of.Credentials, "credentials-path", "", "Key of a service account (default: the application default credentials)")
-	required(command, "project-id", "cluster-id")
+	cmdline.Required(command, "project-id", "cluster-id")
 	command.MarkFlagsOneRequired("zone", "region")
 	command.MarkFlagsMutuallyExclusive("zone", "region")
 	o.look = func(ctx context.Context) (install.Cloud, error) {
-		of.Location = orDefault(zone, region)
+		of.Location = cmp.Or(zone, region)
 		return of.Ask(ctx)
 	}
 }

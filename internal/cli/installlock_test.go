@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/test/apitest"
 )
@@ -45,7 +46,7 @@ func TestTwoInstallsOnAPIServer(t *testing.T) {
 	}()
 	apitest.Eventually(t, 2*time.Minute, "the first to wait for its pods", func() error {
 		var deployment appsv1.Deployment
-		return c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, &deployment)
+		return c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager}, &deployment)
 	})
 	for _, command := range []string{"install --cluster-id milan --skip-validation", "upgrade", "uninstall --skip-confirm"} {
 		code, said := liqoctl(t.Context(), command)
@@ -94,7 +95,7 @@ func TestUninstalledByHelm(t *testing.T) {
 	rome := w.clusters["rome"].client
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap}},
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: session.ControllerManager}},
 	} {
 		if err := rome.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
@@ -131,19 +132,19 @@ func TestNamespacesOfTests(t *testing.T) {
 // TestWaitComparesUIDs: the command does not wait for the deletion of another object of the same name.
 func TestWaitComparesUIDs(t *testing.T) {
 	w := installedWorld(t)
-	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
-	*app.kubeconfig.KubeConfig = filepath.Join(w.dir, "rome")
-	app.wrap = func(config *rest.Config) *rest.Config {
+	app := session.New(genericiooptions.NewTestIOStreamsDiscard())
+	*app.Kubeconfig.KubeConfig = filepath.Join(w.dir, "rome")
+	app.Wrap = func(config *rest.Config) *rest.Config {
 		config.Transport, config.ContentType = w, runtime.ContentTypeJSON
 		return config
 	}
-	c, err := app.local()
+	c, err := app.Local()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := c.gone(ctx, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "first"}}); err != nil {
+	if err := c.WaitGone(ctx, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "first"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -158,8 +159,8 @@ func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	kinds := knownKinds()
-	c := &cluster{id: "milan", WithWatch: fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).Build(), config: &rest.Config{Host: server.URL}}
+	kinds := session.Scheme()
+	c := &session.Cluster{ID: "milan", WithWatch: fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).Build(), Config: &rest.Config{Host: server.URL}}
 	watched, err := watchedCluster(c)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +169,7 @@ func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
 		limit int
 		read  func() ([]byte, error)
 	}{
-		"the last line": {maxLine, func() ([]byte, error) { return c.lastLine(t.Context(), "ns", "pod") }},
+		"the last line": {maxLine, func() ([]byte, error) { return lastLineIn(c)(t.Context(), "ns", "pod") }},
 		"metrics":       {maxMetrics, func() ([]byte, error) { return watched.Metrics(t.Context(), "ns", "pod", 80) }},
 	} {
 		for _, row := range []struct{ sent, want int }{{read.limit, read.limit}, {read.limit + 1, 0}, {10 * read.limit, 0}} {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // lawInstall installs Liqo in rome.
@@ -136,7 +137,7 @@ const (
 	keyDefinitions = "apiextensions.k8s.io/v1/customresourcedefinitions "
 	keyRelease     = "/v1/secrets liqo/sh.helm.release.v1.liqo."
 	keyLock        = "coordination.k8s.io/v1/leases "
-	keyManager     = "apps/v1/deployments liqo/" + deploymentName
+	keyManager     = "apps/v1/deployments liqo/" + session.ControllerManager
 )
 
 // TestInstallInMemory: an installation creates the namespace, the definitions, the release and the objects of the chart, and releases its lock. A second

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // refuses checks that the command, in this state and as a dry run too, fails with the texts and changes nothing.
@@ -203,7 +205,7 @@ func TestLaw(t *testing.T) {
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	leaves := map[string]bool{}
-	root := newApp(genericiooptions.NewTestIOStreamsDiscard()).command()
+	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	root.InitDefaultCompletionCmd()
 	for _, command := range commands(root) {
 		name := strings.TrimPrefix(command.CommandPath(), "liqoctl ")
@@ -234,7 +236,7 @@ var wholeLaw = flag.Bool("law", false, "have every request of every command fail
 
 // isPrelude tells requests that every command begins with.
 func isPrelude(request string) bool {
-	return slices.ContainsFunc([]string{" /api #", " /apis #", "/kube-system #", "/configmaps #", "/deployments/" + deploymentName + " #1", "/v1/namespaces #"}, func(part string) bool {
+	return slices.ContainsFunc([]string{" /api #", " /apis #", "/kube-system #", "/configmaps #", "/deployments/" + session.ControllerManager + " #1", "/v1/namespaces #"}, func(part string) bool {
 		return strings.Contains(request, part)
 	})
 }
@@ -371,7 +373,7 @@ func (l *trial) abandoned(t *testing.T) {
 	for _, wrong := range wellSaid(ran.said, servedKind{}) {
 		t.Errorf("%s, and no controller: %s\n%s", l.command, wrong, ran.said)
 	}
-	if command, _, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(strings.Fields(l.command)); err != nil || command.Flag("timeout") == nil {
+	if command, _, err := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard())).Find(strings.Fields(l.command)); err != nil || command.Flag("timeout") == nil {
 		t.Errorf("%s waits, and has no --timeout (%v)", l.command, err)
 	}
 	if !strings.Contains(ran.said, "waiting for ") || !strings.Contains(ran.said, "timed out (--timeout), last seen: ") {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // dry is the name of a request without its being dry and how often it was made.
@@ -37,7 +39,7 @@ func changesTold(said string) (out []string) {
 func (l *trial) dryRun(t *testing.T) {
 	t.Helper()
 	words := strings.Fields(l.command)
-	command, _, err := newApp(genericiooptions.NewTestIOStreamsDiscard()).command().Find(words)
+	command, _, err := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard())).Find(words)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -55,19 +57,19 @@ func TestTheInstallationIsFound(t *testing.T) {
 					Data:       map[string]string{api.ClusterIDKey: "rome"},
 				})
 			}
-			c := &cluster{
-				WithWatch: builder.Build(), Console: console.New(io.Discard, io.Discard, false), namespace: orDefault(test.named, api.Namespace), named: test.named != "",
-				contextNamespace: test.context,
+			c := &session.Cluster{
+				WithWatch: builder.Build(), Console: console.New(io.Discard, io.Discard, false), Namespace: cmp.Or(test.named, api.Namespace), NamespaceGiven: test.named != "",
+				ContextNamespace: test.context,
 			}
-			id, err := c.locate(t.Context())
+			id, err := c.Locate(t.Context())
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("error %v, want %q", err, test.err)
 				}
 				return
 			}
-			if err != nil || id != test.id || c.namespace != test.where {
-				t.Errorf("%q in namespace %s, error %v, want %q in %s", id, c.namespace, err, test.id, test.where)
+			if err != nil || id != test.id || c.Namespace != test.where {
+				t.Errorf("%q in namespace %s, error %v, want %q in %s", id, c.Namespace, err, test.id, test.where)
 			}
 		})
 	}

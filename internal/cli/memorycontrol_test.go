@@ -103,7 +103,7 @@ func (s *memorySide) networks(ctx context.Context, _ *memorySide) error {
 	for i := range connections.Items {
 		connection := &connections.Items[i]
 		key := client.ObjectKey{Namespace: connection.Namespace, Name: connection.Spec.GatewayRef.Name}
-		if absent(s.client.Get(ctx, key, &networkingv1beta1.GatewayServer{})) && absent(s.client.Get(ctx, key, &networkingv1beta1.GatewayClient{})) {
+		if kube.Absent(s.client.Get(ctx, key, &networkingv1beta1.GatewayServer{})) && kube.Absent(s.client.Get(ctx, key, &networkingv1beta1.GatewayClient{})) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: connection.Namespace, Name: connection.Name}}
 			if err := s.client.Delete(ctx, connection); err != nil {
 				return err
@@ -416,9 +416,9 @@ func (s *memorySide) foreign(ctx context.Context, peer *memorySide) error {
 	record := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: peer.side.id}}
 	err = s.client.Get(ctx, client.ObjectKeyFromObject(record), record)
 	switch {
-	case absent(err) && !known:
+	case kube.Absent(err) && !known:
 		return nil
-	case absent(err):
+	case kube.Absent(err):
 		record.Spec.ClusterID = peer.side.id
 		if err := s.client.Create(ctx, record); err != nil {
 			return fmt.Errorf("recording %s: %w", peer.side.id, err)

@@ -26,6 +26,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -66,7 +67,7 @@ func newWorld(t *testing.T, at worldSnapshot) *world {
 		m := &memory{kinds: servedKinds(), id: id, discovered: map[string][]byte{}}
 		m.restore(memorySnapshot{})
 		config := &rest.Config{Host: "https://" + id, Transport: direct{m}, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
-		c, err := client.New(config, client.Options{Scheme: knownKinds()})
+		c, err := client.New(config, client.Options{Scheme: session.Scheme()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,15 +125,15 @@ func (w *world) begin(at worldSnapshot) {
 }
 
 // app is liqoctl in this world.
-func (w *world) app(out, errOut io.Writer) *app {
+func (w *world) app(out, errOut io.Writer) *session.Session {
 	quiet()
-	app := newApp(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errOut})
-	app.wrap = func(config *rest.Config) *rest.Config {
+	app := session.New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errOut})
+	app.Wrap = func(config *rest.Config) *rest.Config {
 		config.Transport, config.ContentType, config.KeyData = w, runtime.ContentTypeJSON, nil // without a key, the transport needs no TLS
 		return config
 	}
 	// The machine's own resolver asks servers of its own, and is one for all bubbles of the process.
-	app.resolve = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+	app.Resolve = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
 	return app
@@ -146,8 +147,8 @@ func (w *world) run(ctx context.Context, command string) (code int, out, errOut 
 	for i, word := range words {
 		words[i] = strings.ReplaceAll(word, "%", w.dir+"/")
 	}
-	code = app.run(ctx, words)
-	w.changes = app.journal.Changes()
+	code = execute(ctx, app, words)
+	w.changes = app.Journal.Changes()
 	return code, stdout.String(), stderr.String()
 }
 
@@ -255,7 +256,7 @@ func installedObjects(t *testing.T, id string) []client.Object {
 		&corev1.ConfigMap{ObjectMeta: in(networkConfigMap), Data: map[string]string{"POD_CIDRS": pods, "SERVICE_CIDR": "10.3.0.0/16"}},
 		&corev1.ConfigMap{ObjectMeta: in("kube-root-ca.crt"), Data: map[string]string{"ca.crt": "the CA"}},
 		&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: session.ControllerManager, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},
 			Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "liqo"}}, Template: corev1.PodTemplateSpec{
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "registry/controller-manager:v1.2.3", Args: []string{"--api-server-address=https://" + id}}}},
 			}},

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/storage/move"
 )
 
@@ -48,18 +50,18 @@ var amountFlags = []struct {
 // text still work.
 var resticFlags = map[string]string{"restic-server-image": "restic/rest-server:0.11.0", "restic-image": "restic/restic:0.14.0"}
 
-func moveCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func moveCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "move",
 		Short: "Move volumes to other clusters",
 		Long:  "Move the data of claims of Liqo to another node, in this or another cluster.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The pods of this claim follow it to milan
 			%[1]s move volume data --namespace shop --target-node milan`),
 	}, moveVolumeCommand(a))
 }
 
-func moveVolumeCommand(a *app) *cobra.Command {
+func moveVolumeCommand(a *session.Session) *cobra.Command {
 	o := moveVolumeOptions{amounts: map[string]*string{}}
 	command := &cobra.Command{
 		Use:     "volume PVC",
@@ -74,15 +76,15 @@ func moveVolumeCommand(a *app) *cobra.Command {
 			"--live copies the data while pods use it. Then it scales their Deployment or StatefulSet down, copies the changes, and restores the\n" +
 			"number of replicas at the target. A Deployment stops with all its pods. Of a StatefulSet with a claim for each pod, --live can only\n" +
 			"move the claim of the last pod.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# From this cluster to milan
 			%[1]s move volume data --namespace shop --target-node milan
 			# And back, to a node of this cluster; the data in milan stays too
 			%[1]s move volume data --namespace shop --target-node worker-1 --keep-source
 			# While the database runs; it is stopped for some seconds
 			%[1]s move volume data-db-0 --namespace shop --target-node milan --live`),
-		Args:              exactlyOne("the name of the PersistentVolumeClaim"),
-		ValidArgsFunction: a.firstOf(func(ctx context.Context, c *cluster) ([]string, error) { return claimNames(ctx, a, c) }),
+		Args:              cmdline.ExactlyOne("the name of the PersistentVolumeClaim"),
+		ValidArgsFunction: a.CompleteFirst(func(ctx context.Context, c *session.Cluster) ([]string, error) { return claimNames(ctx, a, c) }),
 	}
 	o.add(a, command)
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -93,7 +95,7 @@ func moveVolumeCommand(a *app) *cobra.Command {
 		}
 		ctx, alive, cancel := untilIdle(cmd.Context(), o.timeout)
 		defer cancel()
-		local, _, err := a.installedWithin(ctx)
+		local, _, err := a.InstalledWithin(ctx)
 		if err != nil {
 			return err
 		}
@@ -121,7 +123,7 @@ func untilIdle(parent context.Context, timeout time.Duration) (ctx context.Conte
 }
 
 // add registers the flags.
-func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
+func (o *moveVolumeOptions) add(a *session.Session, command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&o.node, "target-node", "", "Node to move the data to: one of this cluster, or a virtual node; --node is the same")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -141,17 +143,17 @@ func (o *moveVolumeOptions) add(a *app, command *cobra.Command) {
 	for name, image := range resticFlags {
 		flags.String(name, image, "No effect, accepted for compatibility: the pods run the image of --image")
 	}
-	a.addDryRun(flags)
-	required(command, "target-node")
-	oneOf(command, "output", "json")
-	completeFlag(command, "target-node", a.completion(nodeNames))
+	a.AddDryRun(flags)
+	cmdline.Required(command, "target-node")
+	session.CompleteOneOf(command, "output", "json")
+	session.CompleteFlag(command, "target-node", a.Complete(nodeNames))
 }
 
 // request checks the flags.
 func (o *moveVolumeOptions) request() (*move.Request, error) {
 	out := &move.Request{Name: o.claim, Node: o.node, KeepSource: o.keepSource, Live: o.live, NewUID: uuid.NewUUID(), Image: o.image}
 	if o.output != "" && !strings.EqualFold(o.output, "json") {
-		return nil, oneOfThese("output", o.output, "json")
+		return nil, cmdline.OneOf("output", o.output, "json")
 	}
 	for _, f := range amountFlags {
 		text := *o.amounts[f.flag]
@@ -180,8 +182,8 @@ func (o *moveVolumeOptions) request() (*move.Request, error) {
 }
 
 // applicationNamespace returns the namespace of an object of an application, as kubectl does: that of the flag, else that of the context, else default.
-func applicationNamespace(a *app) (string, error) {
-	namespace, _, err := a.kubeconfig.ToRawKubeConfigLoader().Namespace()
+func applicationNamespace(a *session.Session) (string, error) {
+	namespace, _, err := a.Kubeconfig.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return "", fmt.Errorf("reading the namespace of the context from the kubeconfig: %w", err)
 	}
@@ -189,19 +191,19 @@ func applicationNamespace(a *app) (string, error) {
 }
 
 // claimNames returns the claims of the namespace of the flags, or of the context.
-func claimNames(ctx context.Context, a *app, c *cluster) ([]string, error) {
+func claimNames(ctx context.Context, a *session.Session, c *session.Cluster) ([]string, error) {
 	within, err := applicationNamespace(a)
 	if err != nil {
 		return nil, err
 	}
 	var list corev1.PersistentVolumeClaimList
 	err = c.List(ctx, &list, client.InNamespace(within))
-	return namesOf(list.Items, func(claim corev1.PersistentVolumeClaim) string { return claim.Name }), err
+	return session.NamesOf(list.Items, func(claim corev1.PersistentVolumeClaim) string { return claim.Name }), err
 }
 
 // nodeNames returns all nodes.
-func nodeNames(ctx context.Context, c *cluster) ([]string, error) {
+func nodeNames(ctx context.Context, c *session.Cluster) ([]string, error) {
 	var list corev1.NodeList
 	err := c.List(ctx, &list)
-	return namesOf(list.Items, func(node corev1.Node) string { return node.Name }), err
+	return session.NamesOf(list.Items, func(node corev1.Node) string { return node.Name }), err
 }

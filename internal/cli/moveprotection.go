@@ -43,10 +43,10 @@ func (v *volumeMove) readProtection(ctx context.Context, s *move.State) error {
 		switch err := v.Get(ctx, client.ObjectKey{Name: storage.PolicyMovingClaims}, object); {
 		case apierrors.IsNotFound(err):
 			s.Unprotected = fmt.Sprintf("this cluster has no %s, which keeps others from creating an empty claim while the claim is replaced: "+
-				"upgrade Liqo in this cluster (liqoctl upgrade) with value storage.enabled=true", v.name(object))
+				"upgrade Liqo in this cluster (liqoctl upgrade) with value storage.enabled=true", v.Name(object))
 			return nil
 		case err != nil:
-			return fmt.Errorf("reading %s: %w", v.name(object), err)
+			return fmt.Errorf("reading %s: %w", v.Name(object), err)
 		}
 	}
 	other, own := s.Probes()
@@ -54,7 +54,7 @@ func (v *volumeMove) readProtection(ctx context.Context, s *move.State) error {
 	case other == nil:
 		v.protection = protection{}
 		return nil
-	case v.isDryRun(): // it deletes no claim
+	case v.IsDryRun(): // it deletes no claim
 		s.Enforced = true
 		return nil
 	}

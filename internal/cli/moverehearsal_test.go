@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage/move"
 	"liqo.io/liqo/test/apitest"
@@ -64,7 +65,7 @@ func TestMoveVolumeIsRehearsedOnAPIServer(t *testing.T) {
 		{"small", "store-base", []string{"PersistentVolumeClaim liqo-move-u1 in namespace small: maximum storage usage per PersistentVolumeClaim is 1Gi", "LimitRange"}},
 	} {
 		state := movable(row.home, row.store)
-		v := &volumeMove{cluster: &cluster{WithWatch: c}, request: &state.Request}
+		v := &volumeMove{Cluster: &session.Cluster{WithWatch: c}, request: &state.Request}
 		for name, list := range map[string]client.ObjectList{"Pods": &corev1.PodList{}, "claims": &corev1.PersistentVolumeClaimList{}} {
 			if state.Refusals, err = v.rehearse(t.Context(), state); err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestMoveVolumeIsRehearsedOnAPIServer(t *testing.T) {
 			if err := c.List(t.Context(), list); err != nil {
 				t.Fatal(err)
 			}
-			if objects, err := objectsOf(list); err != nil || len(objects) > 0 {
+			if objects, err := kube.Items(list); err != nil || len(objects) > 0 {
 				t.Errorf("%s exist after the dry run: %v, %v", name, objects, err)
 			}
 		}

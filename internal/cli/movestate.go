@@ -16,6 +16,8 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
@@ -73,8 +75,8 @@ func (v *volumeMove) rehearse(ctx context.Context, s *move.State) ([]move.Refusa
 		return v.refusals, nil
 	}
 	var dry client.Writer = client.NewDryRunClient(v.WithWatch)
-	if v.isDryRun() {
-		dry = v.plan.Client // it does not print these objects
+	if v.IsDryRun() {
+		dry = v.Plan.Client // it does not print these objects
 	}
 	v.refusals = nil
 	for _, part := range s.Rehearsed() {
@@ -84,10 +86,10 @@ func (v *volumeMove) rehearse(ctx context.Context, s *move.State) ([]move.Refusa
 		}
 		switch err := dry.Create(ctx, object); {
 		case err == nil, apierrors.IsAlreadyExists(err), strings.Contains(err.Error(), "does not support dry run"): // the last one is about a webhook
-		case transient(err):
-			return nil, fmt.Errorf("checking the creation of %s: %w", v.name(object), err)
+		case session.Transient(err):
+			return nil, fmt.Errorf("checking the creation of %s: %w", v.Name(object), err)
 		default:
-			v.refusals = append(v.refusals, move.Refusal{Object: v.name(object), Namespace: object.GetNamespace(), Reason: err.Error()})
+			v.refusals = append(v.refusals, move.Refusal{Object: v.Name(object), Namespace: object.GetNamespace(), Reason: err.Error()})
 		}
 	}
 	v.rehearsed = true
@@ -129,7 +131,7 @@ func (v *volumeMove) readAgain(ctx context.Context, s *move.State) error {
 	if s.Claim != nil {
 		names = append(names, storage.VolumeName(s.Claim.UID))
 	}
-	for names = unique(names); len(names) > 0; names = names[1:] {
+	for names = cmdline.Unique(names); len(names) > 0; names = names[1:] {
 		volume := &corev1.PersistentVolume{}
 		switch err := v.Get(ctx, client.ObjectKey{Name: names[0]}, volume); {
 		case apierrors.IsNotFound(err):
@@ -163,7 +165,7 @@ func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 		}
 		providers = append(providers, s.Volumes[i].Labels[api.LabelRemoteClusterID], target)
 	}
-	for _, provider := range unique(providers) {
+	for _, provider := range cmdline.Unique(providers) {
 		if provider == "" {
 			continue
 		}
@@ -227,7 +229,7 @@ func ofMoves(namespace string) []client.ListOption {
 
 // readParts reads the objects of moves.
 func (v *volumeMove) readParts(ctx context.Context, s *move.State) error {
-	for _, namespace := range unique([]string{s.Namespace, s.StorageNamespace}) {
+	for _, namespace := range cmdline.Unique([]string{s.Namespace, s.StorageNamespace}) {
 		var secrets corev1.SecretList
 		var services corev1.ServiceList
 		var claims corev1.PersistentVolumeClaimList
@@ -254,7 +256,7 @@ func (v *volumeMove) obstacle(ctx context.Context, nodes []corev1.Node) (string,
 	switch err := v.Get(ctx, key, offloading); {
 	case err == nil:
 		strategy = offloading.Spec.PodOffloadingStrategy
-	case !absent(err):
+	case !kube.Absent(err):
 		return "", fmt.Errorf("reading NamespaceOffloading %s: %w", key, err)
 	}
 	if provider == "" {
@@ -265,7 +267,7 @@ func (v *volumeMove) obstacle(ctx context.Context, nodes []corev1.Node) (string,
 		return "", nil
 	}
 	var maps offloadingv1beta1.NamespaceMapList
-	if err := v.List(ctx, &maps); err != nil && !absent(err) {
+	if err := v.List(ctx, &maps); err != nil && !kube.Absent(err) {
 		return "", fmt.Errorf("listing NamespaceMaps: %w", err)
 	}
 	switch {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -16,9 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage/move"
 )
@@ -33,7 +33,7 @@ const (
 
 // volumeMove executes the steps of one move.
 type volumeMove struct {
-	*cluster
+	*session.Cluster
 	request *move.Request
 	report  *moveReport
 	// alive restarts the time of --timeout, nil if there is none.
@@ -57,9 +57,9 @@ type volumeMove struct {
 }
 
 // moveVolume moves a volume. lines prints the progress as JSON instead of text.
-func moveVolume(ctx context.Context, c *cluster, request *move.Request, lines bool, alive func()) (err error) {
+func moveVolume(ctx context.Context, c *session.Cluster, request *move.Request, lines bool, alive func()) (err error) {
 	if request.Image == "" {
-		if request.Image, err = imageBeside(ctx, c, moverImage); err != nil {
+		if request.Image, err = workload.ImageBeside(ctx, c, moverImage); err != nil {
 			return err
 		}
 	}
@@ -69,17 +69,17 @@ func moveVolume(ctx context.Context, c *cluster, request *move.Request, lines bo
 	if request.Credentials, err = moveCredentials(); err != nil {
 		return err
 	}
-	v := &volumeMove{cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), logs: c.lastLine, tell: c.inMover}
+	v := &volumeMove{Cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), logs: lastLineIn(c), tell: inMover(c)}
 	v.report.live = request.Live
 	defer v.report.end()
 	return v.run(ctx)
 }
 
 // storageNamespace returns the namespace of the claims with the data in this cluster, from the arguments of the controller manager.
-func storageNamespace(ctx context.Context, c *cluster) (string, error) {
+func storageNamespace(ctx context.Context, c *session.Cluster) (string, error) {
 	var deployment appsv1.Deployment
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
-		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: session.ControllerManager}, &deployment); err != nil {
+		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", session.ControllerManager, c.Namespace, err)
 	}
 	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
 		if namespace, found := strings.CutPrefix(argument, "--storage-namespace="); found {
@@ -123,14 +123,14 @@ func (v *volumeMove) run(ctx context.Context) error {
 				v.progressed()
 			}
 			if err == nil && v.isLate(&step) {
-				return v.error(errors.Join(step.Late, v.discard(ctx, step.Unused)))
+				return v.Err(errors.Join(step.Late, v.discard(ctx, step.Unused)))
 			}
 			if pause = retryPause; step.Urgent {
 				pause = urgentBetween
 			}
 			switch {
 			case err == nil && (step.Done || step.Err != nil || v.endsDryRun(&step)):
-				return v.error(step.Err)
+				return v.Err(step.Err)
 			case err == nil && step.Action != move.Nothing:
 				continue
 			case err == nil && step.Stopped != "":
@@ -140,17 +140,17 @@ func (v *volumeMove) run(ctx context.Context) error {
 			}
 		}
 		// A conflict means that another client changed an object since it was read. The next decision reads the changed object.
-		again := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || read && transient(err)
+		again := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || read && session.Transient(err)
 		switch {
 		case err == nil || ctx.Err() != nil: // an error after the timeout is only a consequence of the timeout
 		case !again:
-			return v.error(err)
+			return v.Err(err)
 		default:
 			last = err.Error()
 		}
 		select {
 		case <-ctx.Done():
-			return v.waited(context.Cause(ctx), context.Cause(ctx), "PersistentVolumeClaim "+v.request.Name+" to be moved", last)
+			return v.Waited(context.Cause(ctx), context.Cause(ctx), "PersistentVolumeClaim "+v.request.Name+" to be moved", last)
 		case <-time.After(pause):
 		}
 	}
@@ -174,7 +174,7 @@ func (v *volumeMove) discard(ctx context.Context, unused any) error {
 
 // endsDryRun reports whether a dry run ends with a step. It executes one step only, because later steps depend on pods that it does not create. A wait that
 // can fail only reads, so a dry run waits like a real run, and fails if that fails.
-func (v *volumeMove) endsDryRun(step *move.Step) bool { return v.isDryRun() && step.Late == nil }
+func (v *volumeMove) endsDryRun(step *move.Step) bool { return v.IsDryRun() && step.Late == nil }
 
 // isLate reports whether the command has waited too long for what a step waits for.
 func (v *volumeMove) isLate(step *move.Step) bool {
@@ -248,7 +248,7 @@ func (v *volumeMove) keepReport(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	if err := v.Patch(ctx, next, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("keeping the report of %s: %w", v.name(pod), err)
+		return fmt.Errorf("keeping the report of %s: %w", v.Name(pod), err)
 	}
 	return nil
 }
@@ -286,8 +286,7 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 	var err error
 	switch step.Action {
 	case move.Create:
-		addTo(object.GetLabels, object.SetLabels, v.labels)
-		addTo(object.GetAnnotations, object.SetAnnotations, v.annotations)
+		v.Mark(object)
 		// The claim was replaced before, so the move is interrupted if a quota or an admission policy refuses the pod.
 		if err = v.Create(ctx, object); apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			err = fmt.Errorf("%w. The data was not moved. Correct the problem and run the command again, or cancel the move by moving the claim to the node that still has the data", err)
@@ -306,45 +305,31 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 		err = v.Patch(ctx, object, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %s %s: %w", step.Why, step.Action, v.name(object), err)
+		return fmt.Errorf("%s: %s %s: %w", step.Why, step.Action, v.Name(object), err)
 	}
 	return nil
 }
 
-// inMover executes a command in a pod of a move.
-func (c *cluster) inMover(ctx context.Context, namespace, pod string, command ...string) (string, error) {
-	return runInContainer(ctx, c, namespace, pod, move.Container, command...)
+// inMover returns the function that executes a command in a pod of a move.
+func inMover(c *session.Cluster) func(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+	return func(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+		return workload.RunIn(ctx, c, namespace, pod, move.Container, command...)
+	}
 }
 
-// lastLine returns the last line that a pod of a move wrote. Others may have added containers to it.
-func (c *cluster) lastLine(ctx context.Context, namespace, pod string) ([]byte, error) {
-	set, err := kubernetes.NewForConfig(c.config)
-	if err != nil {
-		return nil, err
+// lastLineIn returns the function that reads the last line of a pod of a move. Others may have added containers to the pod.
+func lastLineIn(c *session.Cluster) func(ctx context.Context, namespace, pod string) ([]byte, error) {
+	return func(ctx context.Context, namespace, pod string) ([]byte, error) {
+		set, err := kubernetes.NewForConfig(c.Config)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		one := int64(1)
+		return workload.ReadAll(ctx, set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: move.Container, TailLines: &one}), maxLine)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	one := int64(1)
-	return readAll(ctx, set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: move.Container, TailLines: &one}), maxLine)
 }
 
 // maxLine is the maximum length, in bytes, of a line that liqoctl reads from a pod of a move. A line of progress has a few hundred bytes.
 const maxLine = 64 << 10
-
-// readAll returns the response to a request. It fails if the response has more than most bytes, because a pod can write without end and the cluster
-// of the pod is not trusted.
-func readAll(ctx context.Context, request rest.ResponseWrapper, most int64) ([]byte, error) {
-	body, err := request.Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(body, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("the response has more than %d bytes", most)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
-}

@@ -28,6 +28,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/preview"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
@@ -324,12 +325,12 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 		}
 		shown := console.New(&w.out, &w.said, false)
 		v := &volumeMove{
-			cluster: &cluster{WithWatch: lists, Console: shown}, request: request, report: newMoveReport(shown, true, time.Now),
+			Cluster: &session.Cluster{WithWatch: lists, Console: shown}, request: request, report: newMoveReport(shown, true, time.Now),
 			logs: func(context.Context, string, string) ([]byte, error) { return nil, nil }, tell: w.tell,
 		}
 		if w.dryRun {
-			v.plan = preview.NewDryRun(lists, shown, &atomic.Int32{})
-			v.WithWatch = v.plan
+			v.Plan = preview.NewDryRun(lists, shown, &atomic.Int32{})
+			v.WithWatch = v.Plan
 		}
 		limit := time.Hour // of the clock of the test
 		if w.unavailable != nil {
@@ -380,7 +381,7 @@ func (w *movedWorld) at(provider string, volumes int) {
 	}
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}} {
 		w.must(w.client.List(ctx, list))
-		if objects, err := objectsOf(list); err != nil || len(objects) > 0 {
+		if objects, err := kube.Items(list); err != nil || len(objects) > 0 {
 			w.t.Errorf("left: %T %v, %v", list, objects, err)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // networkOptions holds the flags about the network between two clusters.
@@ -42,7 +44,7 @@ func (o *networkOptions) add(command *cobra.Command) {
 	o.addDialed(flags, "Address the gateway client connects to (default: that of the server's Service)"+removesEarlier,
 		"Port the gateway client connects to (default: that of the server's Service); 0 removes an earlier one")
 	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
-	oneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
+	session.CompleteOneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	// Only network connect has flags for custom templates.
 	o.server.template = templateFlags{resource: serverTemplates, name: networkingv1beta1.ServerTemplateDefault}
 	o.client = templateFlags{resource: clientTemplates, name: networkingv1beta1.ClientTemplateDefault}
@@ -144,13 +146,13 @@ func (o *networkOptions) locate(location string) error {
 		o.serverHere = true
 	case locationProvider:
 	default:
-		return oneOfThese("gw-server-service-location", location, locationProvider, locationConsumer)
+		return cmdline.OneOf("gw-server-service-location", location, locationProvider, locationConsumer)
 	}
 	return nil
 }
 
-// withoutEffect warns about flags for a tunnel that this command does not create. It skips the flags in except.
-func (p *pair) withoutEffect(o *networkOptions, except ...string) {
+// warnWithoutEffect warns about flags for a tunnel that this command does not create. It skips the flags in except.
+func warnWithoutEffect(p *session.Pair, o *networkOptions, except ...string) {
 	for _, name := range []string{
 		"gw-server-service-location", connectServerFlags.serviceType, connectServerFlags.port, connectServerFlags.nodePort, connectServerFlags.loadBalancerIP,
 		"gw-client-address", "gw-client-port", "mtu",
@@ -159,7 +161,7 @@ func (p *pair) withoutEffect(o *networkOptions, except ...string) {
 			continue
 		}
 		if o.given(name) {
-			p.local.Warn("--%s has no effect: this command creates no gateways", name)
+			p.Local.Warn("--%s has no effect: this command creates no gateways", name)
 		}
 	}
 }
@@ -206,14 +208,14 @@ func (f *networkCommonFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Skip the check whether both clusters can be connected")
 }
 
-func networkCommand(a *app) *cobra.Command {
+func networkCommand(a *session.Session) *cobra.Command {
 	var common networkCommonFlags
-	command := group(&cobra.Command{
+	command := cmdline.Group(&cobra.Command{
 		Use:   "network",
 		Short: "Connect the networks of two clusters",
 		Long: "Connect the networks of the local and the remote cluster, so that pods reach each other even if the address ranges overlap, or\n" +
 			"disconnect them. peer and unpeer also do this.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Pods of this cluster and of the one of milan.yaml reach each other; milan has no load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait`),
 	}, networkConnectCommand(a, &common), networkDisconnectCommand(a, &common), networkResetCommand(a, &common), networkRotateKeysCommand(a, &common),
@@ -222,7 +224,7 @@ func networkCommand(a *app) *cobra.Command {
 	return command
 }
 
-func networkConnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
+func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
 	var o networkOptions
 	command := &cobra.Command{
 		Use:   "connect",
@@ -230,7 +232,7 @@ func networkConnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
 		Long: "Connect the networks of the local and the remote cluster: exchange their address ranges, and create a tunnel with its server in the\n" +
 			"remote cluster and its client in the local one. Objects that exist already are not changed, unless a flag requests a change, and\n" +
 			"missing objects are created. So the command can be run again at any time.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# A tunnel to milan, which has load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --wait
 			# The server behind a port of milan's nodes, reached through the address of a firewall
@@ -241,12 +243,12 @@ func networkConnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	remote := remoteFlags(flags)
+	remote := session.RemoteFlags(flags)
 	o.add(command)
 	o.server.template.add(flags, "gw-server-", serverTemplates, networkingv1beta1.ServerTemplateDefault)
 	o.client.add(flags, "gw-client-", clientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.BoolVar(&o.keysNotShared, "disable-sharing-keys", false, "Do not exchange the public keys of the gateways")
-	a.addDryRun(flags)
+	a.AddDryRun(flags)
 	connect := func(cmd *cobra.Command) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()
@@ -254,23 +256,23 @@ func networkConnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
 		if err := o.validate(); err != nil {
 			return err
 		}
-		p, err := a.pair(ctx, remote)
+		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
 		}
-		if p.isPeeringUser() {
-			p.withoutEffect(&o, "gw-server-service-location")
-			return p.askForNetwork(ctx, common.wait)
+		if isPeeringUser(p) {
+			warnWithoutEffect(p, &o, "gw-server-service-location")
+			return askForNetwork(ctx, p, common.wait)
 		}
-		if err := p.checkNetworks(ctx, o.skipValidation); err != nil {
+		if err := checkNetworks(ctx, p, o.skipValidation); err != nil {
 			return err
 		}
-		t, err := p.connectNetwork(ctx, &o)
+		t, err := connectNetwork(ctx, p, &o)
 		if err != nil {
 			return err
 		}
 		if !common.wait {
-			p.local.Did("The tunnel is set up: liqoctl info peer %s shows when it is connected (--wait waits for that)", p.remote.id)
+			p.Local.Did("The tunnel is set up: liqoctl info peer %s shows when it is connected (--wait waits for that)", p.Remote.ID)
 			return nil
 		}
 		return t.connected(ctx)
@@ -281,74 +283,74 @@ func networkConnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
 	return command
 }
 
-func networkDisconnectCommand(a *app, common *networkCommonFlags) *cobra.Command {
+func networkDisconnectCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
 	return networkRemovalCommand(a, common, &cobra.Command{
 		Use:   "disconnect",
 		Short: "Delete the tunnel between two clusters",
 		Long: "Delete the tunnel between the local and the remote cluster: its gateways and their keys, in both clusters. The address ranges and\n" +
 			"their remapping are kept, so every pod has the same address after connecting again.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s network disconnect --remote-kubeconfig milan.yaml`),
 	}, "Take the tunnel between %s and %s down? Their pods will not reach each other any more", false)
 }
 
-func networkResetCommand(a *app, common *networkCommonFlags) *cobra.Command {
+func networkResetCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
 	return networkRemovalCommand(a, common, &cobra.Command{
 		Use:   "reset",
 		Short: "Remove the network between two clusters",
 		Long: "Delete the network between the local and the remote cluster: the tunnel, and the address ranges that each cluster stores about the\n" +
 			"other. Pods may have other addresses after connecting again.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s network reset --remote-kubeconfig milan.yaml --wait`),
 	}, "Remove the network between %s and %s? Their pods will not reach each other any more", true)
 }
 
-func networkRemovalCommand(a *app, common *networkCommonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
-	remote := remoteFlags(command.Flags())
-	a.addDryRun(command.Flags())
+func networkRemovalCommand(a *session.Session, common *networkCommonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
+	remote := session.RemoteFlags(command.Flags())
+	a.AddDryRun(command.Flags())
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()
-		p, err := a.pair(ctx, remote)
+		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
 		}
-		requested, err := p.networkRequested(ctx)
+		requested, err := isNetworkRequested(ctx, p)
 		if err != nil {
 			return err
 		}
-		if !requested && !p.isPeeringUser() {
+		if !requested && !isPeeringUser(p) {
 			reset := strings.Replace(strings.Join(sameClusters(cmd, nil), " "), " disconnect", " reset", 1)
 			return removeNetwork(ctx, a, p, question, configurations, common.wait, reset)
 		}
-		if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
+		if err := a.Confirm(fmt.Sprintf(question, p.Local.ID, p.Remote.ID)); err != nil {
 			return err
 		}
-		return p.withdraw(ctx)
+		return withdrawRequest(ctx, p)
 	}
 	return command
 }
 
-func networkRotateKeysCommand(a *app, common *networkCommonFlags) *cobra.Command {
+func networkRotateKeysCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rotate-keys",
 		Short: "Replace the keys of this cluster's side of a tunnel",
 		Long: "Replace the pair of keys of the local cluster's gateway. The remote cluster first receives the new public key and accepts both keys\n" +
 			"until the gateway uses the new one, so the connection is not interrupted. The command waits until the tunnel works with the new keys.\n" +
 			"To replace the keys of the other side, exchange the two clusters on the command line.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s network rotate-keys --remote-kubeconfig milan.yaml`),
 		Args: cobra.NoArgs,
 	}
-	remote := remoteFlags(command.Flags())
-	a.addDryRun(command.Flags())
-	command.RunE = withTimeout(&common.timeout, func(ctx context.Context, _ []string) error {
-		p, err := a.pair(ctx, remote)
+	remote := session.RemoteFlags(command.Flags())
+	a.AddDryRun(command.Flags())
+	command.RunE = session.WithTimeout(&common.timeout, func(ctx context.Context, _ []string) error {
+		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
 		}
-		return p.rotateKeys(ctx)
+		return rotateKeys(ctx, p)
 	})
 	return command
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/pki"
 )
@@ -17,70 +18,70 @@ import (
 //
 // A peering user may not create gateways, because a gateway template could run any container in the provider. Instead, the two control
 // planes connect the networks when the consumer's creates a NetworkRequest.
-func (p *pair) isPeeringUser() bool {
-	if p.remote.config == nil {
+func isPeeringUser(p *session.Pair) bool {
+	if p.Remote.Config == nil {
 		return false
 	}
-	certificate, err := pki.First(p.remote.config.CertData)
+	certificate, err := pki.First(p.Remote.Config.CertData)
 	return err == nil && strings.HasPrefix(certificate.Subject.CommonName, peering.PeeringUserPrefix)
 }
 
 // mustAskForNetwork reports whether a peering with a network needs a NetworkRequest, because the user is a peering user. It returns false
 // for an in-band peering: that peering uses the tunnel itself, so the tunnel must exist first.
-func (p *pair) mustAskForNetwork(o *peerOptions) bool {
-	return !o.networkingDisabled && !o.auth.inBand && p.isPeeringUser()
+func mustAskForNetwork(p *session.Pair, o *peerOptions) bool {
+	return !o.networkingDisabled && !o.auth.inBand && isPeeringUser(p)
 }
 
-// checkRights fails, before any change is made, if the peering needs permissions in the provider that a peering user does not have.
-func (p *pair) checkRights(o *peerOptions) error {
-	if !o.auth.inBand || !p.isPeeringUser() {
+// checkNetworkRights fails, before any change is made, if the peering needs permissions in the provider that a peering user does not have.
+func checkNetworkRights(p *session.Pair, o *peerOptions) error {
+	if !o.auth.inBand || !isPeeringUser(p) {
 		return nil
 	}
-	return p.remote.error(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band takes rights in cluster %s "+
+	return p.Remote.Err(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band takes rights in cluster %s "+
 		"that such a user does not get: to create gateways and Secrets in the tenant namespace, and to read Networks, IPs and Services in namespace %s. "+
-		"Use the kubeconfig of an administrator of %s, or leave --in-band out", p.remote.id, p.remote.namespace, p.remote.id))
+		"Use the kubeconfig of an administrator of %s, or leave --in-band out", p.Remote.ID, p.Remote.Namespace, p.Remote.ID))
 }
 
 // askForNetwork lets the two control planes connect the networks of clusters that have peered. With wait, it waits until the tunnel is
 // connected.
-func (p *pair) askForNetwork(ctx context.Context, wait bool) error {
-	namespace, err := requireTenantNamespace(ctx, p.local, p.remote.id)
+func askForNetwork(ctx context.Context, p *session.Pair, wait bool) error {
+	namespace, err := session.RequireTenantNamespace(ctx, p.Local, p.Remote.ID)
 	if err != nil {
 		return err
 	}
 	identity := &authv1beta1.Identity{}
-	identity.Namespace, identity.Name = namespace, authv1beta1.IdentityControlPlanePrefix+p.remote.id
-	err = p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
-	if apierrors.IsNotFound(err) && !p.local.isDryRun() {
-		return p.local.error(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s. So the control planes have to connect the networks, "+
-			"and Identity %s in namespace %s, which they need, does not exist: run liqoctl peer, or liqoctl authenticate before", p.remote.id, identity.Name, namespace))
+	identity.Namespace, identity.Name = namespace, authv1beta1.IdentityControlPlanePrefix+p.Remote.ID
+	err = p.Local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
+	if apierrors.IsNotFound(err) && !p.Local.IsDryRun() {
+		return p.Local.Err(fmt.Errorf("the user of the remote kubeconfig may not make gateways in cluster %s. So the control planes have to connect the networks, "+
+			"and Identity %s in namespace %s, which they need, does not exist: run liqoctl peer, or liqoctl authenticate before", p.Remote.ID, identity.Name, namespace))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return p.local.error(fmt.Errorf("reading Identity %s in namespace %s: %w", identity.Name, namespace, err))
+		return p.Local.Err(fmt.Errorf("reading Identity %s in namespace %s: %w", identity.Name, namespace, err))
 	}
-	u := &use{cluster: p.local, provider: p.remote.id, namespace: namespace, options: &peerOptions{location: locationProvider}}
+	u := &use{Cluster: p.Local, provider: p.Remote.ID, namespace: namespace, options: &peerOptions{location: locationProvider}}
 	if err := u.requestNetwork(ctx); err != nil || !u.connected || !wait {
 		return err
 	}
 	return u.becomeHealthy(ctx)
 }
 
-// networkRequested reports whether a NetworkRequest of the local cluster has created the network. The controllers of both clusters then keep it, so it is removed
+// isNetworkRequested reports whether a NetworkRequest of the local cluster has created the network. The controllers of both clusters then keep it, so it is removed
 // by deleting the NetworkRequest.
-func (p *pair) networkRequested(ctx context.Context) (bool, error) {
-	namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
+func isNetworkRequested(ctx context.Context, p *session.Pair) (bool, error) {
+	namespace, err := session.FindTenantNamespace(ctx, p.Local, p.Remote.ID)
 	if err != nil || namespace == "" {
 		return false, err
 	}
-	requests, err := networkRequests(ctx, p.local, namespace)
-	return len(requestsTo(p.remote.id, requests)) > 0, err
+	requests, err := networkRequests(ctx, p.Local, namespace)
+	return len(requestsTo(p.Remote.ID, requests)) > 0, err
 }
 
-// withdraw deletes the NetworkRequest, if the network was requested by one: by a peering user or by a token.
-func (p *pair) withdraw(ctx context.Context) error {
-	namespace, err := findTenantNamespace(ctx, p.local, p.remote.id)
+// withdrawRequest deletes the NetworkRequest, if the network was requested by one: by a peering user or by a token.
+func withdrawRequest(ctx context.Context, p *session.Pair) error {
+	namespace, err := session.FindTenantNamespace(ctx, p.Local, p.Remote.ID)
 	if err != nil || namespace == "" {
 		return err
 	}
-	return withdrawNetwork(ctx, p.local, namespace, p.remote.id)
+	return withdrawNetwork(ctx, p.Local, namespace, p.Remote.ID)
 }

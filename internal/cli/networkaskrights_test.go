@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -34,10 +35,10 @@ func TestInBandNeedsAnAdministrator(t *testing.T) {
 		"a peering user, in-band and an invite": {peering.PeeringUserPrefix + "rome-00", authFlags{inBand: true, invite: true}, true},
 		"an administrator, in-band":             {"ada", authFlags{inBand: true, invite: true}, false},
 	} {
-		p := &pair{local: fakeCluster("rome"), remote: fakeCluster("milan")}
-		p.remote.namespace = "liqo"
-		p.remote.config = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: clientCertificate(t, row.user)}}
-		err := p.checkRights(&peerOptions{auth: row.auth})
+		p := &session.Pair{Local: fakeCluster("rome"), Remote: fakeCluster("milan")}
+		p.Remote.Namespace = "liqo"
+		p.Remote.Config = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: clientCertificate(t, row.user)}}
+		err := checkNetworkRights(p, &peerOptions{auth: row.auth})
 		if (err != nil) != row.refuse {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -49,7 +50,7 @@ func TestInBandNeedsAnAdministrator(t *testing.T) {
 			}
 		}
 		if row.refuse { // it is the first thing that the command does: the fake clusters hold nothing, and p.peer would fail otherwise with another error
-			if got := p.peer(t.Context(), &peerOptions{auth: row.auth}, nil); got == nil || got.Error() != err.Error() {
+			if got := peerPair(t.Context(), p, &peerOptions{auth: row.auth}, nil); got == nil || got.Error() != err.Error() {
 				t.Errorf("%s: the command ends with %v, want %v", name, got, err)
 			}
 		}

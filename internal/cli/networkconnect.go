@@ -15,12 +15,14 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
 // end is one side of a tunnel: a cluster and its gateway for a peer.
 type end struct {
-	*cluster
+	*session.Cluster
 	// peer is the cluster ID of the other end. namespace is the tenant namespace of the peering with it.
 	peer, namespace string
 	gateways        gateways
@@ -36,15 +38,15 @@ type tunnel struct {
 
 // connectNetwork sets up the network between the clusters. It creates missing objects. It changes existing objects only where the user set
 // a flag. A comment says what a step waits for.
-func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, error) {
-	if err := p.ensureNamespaces(ctx); err != nil {
+func connectNetwork(ctx context.Context, p *session.Pair, o *networkOptions) (*tunnel, error) {
+	if err := p.EnsureNamespaces(ctx); err != nil {
 		return nil, err
 	}
-	t, err := p.ends(ctx, o)
+	t, err := tunnelBetween(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}
-	return t, inOrder(ctx,
+	return t, session.InOrder(ctx,
 		t.exchangeRanges, // each cluster has mapped the ranges of the other
 		t.ensureServer,   // the GatewayServer has an address, unless the user gives it
 		t.ensureClient,
@@ -53,16 +55,16 @@ func (p *pair) connectNetwork(ctx context.Context, o *networkOptions) (*tunnel, 
 }
 
 // peerNetwork connects the networks of a peering and waits until the tunnel is connected. It returns nil if the peering has no network.
-func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error) {
+func peerNetwork(ctx context.Context, p *session.Pair, o *peerOptions) (*tunnel, error) {
 	if o.networkingDisabled {
-		p.local.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
-		if both := p.sharedRanges(ctx); both != "" {
-			p.local.Warn("Pods of both clusters have addresses of %s, so the same address can mean different pods: pods offloaded to %s have no address in their status. They have one if the networks are connected (without --networking-disabled)", both, p.remote.id)
+		p.Local.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
+		if both := sharedRanges(ctx, p); both != "" {
+			p.Local.Warn("Pods of both clusters have addresses of %s, so the same address can mean different pods: pods offloaded to %s have no address in their status. They have one if the networks are connected (without --networking-disabled)", both, p.Remote.ID)
 		}
-		p.withoutEffect(&o.network)
+		warnWithoutEffect(p, &o.network)
 		return nil, nil
 	}
-	for _, c := range []*cluster{p.local, p.remote} {
+	for _, c := range []*session.Cluster{p.Local, p.Remote} {
 		why, err := whyNoNetwork(ctx, c)
 		if err != nil {
 			return nil, err
@@ -71,13 +73,13 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 			continue
 		}
 		if o.auth.inBand {
-			return nil, c.error(fmt.Errorf("--in-band needs a tunnel, and no tunnel to cluster %s is possible: %s", c.id, why))
+			return nil, c.Err(fmt.Errorf("--in-band needs a tunnel, and no tunnel to cluster %s is possible: %s", c.ID, why))
 		}
-		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", c.id, why)
-		p.withoutEffect(&o.network)
+		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", c.ID, why)
+		warnWithoutEffect(p, &o.network)
 		return nil, nil
 	}
-	t, err := p.connectNetwork(ctx, &o.network)
+	t, err := connectNetwork(ctx, p, &o.network)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +88,9 @@ func (p *pair) peerNetwork(ctx context.Context, o *peerOptions) (*tunnel, error)
 
 // sharedRanges returns the local pod ranges that overlap those of the remote cluster. It is empty if none overlap or the user may not read
 // them.
-func (p *pair) sharedRanges(ctx context.Context) string {
+func sharedRanges(ctx context.Context, p *session.Pair) string {
 	var ranges [2][]netip.Prefix
-	for i, c := range []*cluster{p.local, p.remote} {
+	for i, c := range []*session.Cluster{p.Local, p.Remote} {
 		networks, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypePod)
 		if err != nil {
 			return "" // the result is only used for a warning, so an error does not stop the command
@@ -109,10 +111,10 @@ func (p *pair) sharedRanges(ctx context.Context) string {
 }
 
 // whyNoNetwork returns the reason why the network of a cluster cannot be connected, with the cure; empty if it can be connected.
-func whyNoNetwork(ctx context.Context, c *cluster) (string, error) {
+func whyNoNetwork(ctx context.Context, c *session.Cluster) (string, error) {
 	networks, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypeExternal)
 	if apierrors.IsForbidden(err) {
-		return fmt.Sprintf("the user of its kubeconfig may not read Networks in namespace %s. An administrator of both clusters must connect them (liqoctl network connect)", c.namespace), nil
+		return fmt.Sprintf("the user of its kubeconfig may not read Networks in namespace %s. An administrator of both clusters must connect them (liqoctl network connect)", c.Namespace), nil
 	}
 	if err != nil {
 		return "", err
@@ -125,8 +127,8 @@ func whyNoNetwork(ctx context.Context, c *cluster) (string, error) {
 	if apierrors.IsForbidden(err) {
 		return "the user of its kubeconfig may not read WgGatewayServerTemplates. It takes an administrator of both clusters to connect them (liqoctl network connect)", nil
 	}
-	if err != nil && !absent(err) {
-		return "", c.error(fmt.Errorf("reading WgGatewayServerTemplates: %w", err))
+	if err != nil && !kube.Absent(err) {
+		return "", c.Err(fmt.Errorf("reading WgGatewayServerTemplates: %w", err))
 	}
 	if len(templates.Items) == 0 {
 		return "another network connects its pods. A tunnel needs networking.internal=true", nil
@@ -135,50 +137,50 @@ func whyNoNetwork(ctx context.Context, c *cluster) (string, error) {
 }
 
 // checkNetworks fails if the network of one of the clusters cannot be connected, unless the user skips this check.
-func (p *pair) checkNetworks(ctx context.Context, skip bool) error {
-	check := func(c *cluster) error {
+func checkNetworks(ctx context.Context, p *session.Pair, skip bool) error {
+	check := func(c *session.Cluster) error {
 		why, err := whyNoNetwork(ctx, c)
 		if err == nil && why != "" {
-			err = c.error(fmt.Errorf("no tunnel to cluster %s is possible: %s", c.id, why))
+			err = c.Err(fmt.Errorf("no tunnel to cluster %s is possible: %s", c.ID, why))
 		}
 		return err
 	}
 	if skip {
 		return nil
 	}
-	return both(func() error { return check(p.local) }, func() error { return check(p.remote) })
+	return session.Both(func() error { return check(p.Local) }, func() error { return check(p.Remote) })
 }
 
-// ends determines which cluster has the server and which the client. Existing gateways decide, then the user's flag. By default the
+// tunnelBetween determines which cluster has the server and which the client. Existing gateways decide, then the user's flag. By default the
 // provider has the server. A cluster without a tenant namespace has no gateways.
-func (p *pair) ends(ctx context.Context, o *networkOptions) (*tunnel, error) {
-	local, remote := &end{cluster: p.local, peer: p.remote.id, namespace: p.here}, &end{cluster: p.remote, peer: p.local.id, namespace: p.there}
+func tunnelBetween(ctx context.Context, p *session.Pair, o *networkOptions) (*tunnel, error) {
+	local, remote := &end{Cluster: p.Local, peer: p.Remote.ID, namespace: p.Here}, &end{Cluster: p.Remote, peer: p.Local.ID, namespace: p.There}
 	look := func(e *end) error {
 		if e.namespace == "" { // so it has no gateways: an empty namespace would mean all namespaces
 			return nil
 		}
-		found, err := findGateways(ctx, e.cluster, e.namespace, e.peer)
+		found, err := findGateways(ctx, e.Cluster, e.namespace, e.peer)
 		if err == nil {
 			e.gateways = *found
 		}
 		return err
 	}
-	if err := both(func() error { return look(local) }, func() error { return look(remote) }); err != nil {
+	if err := session.Both(func() error { return look(local) }, func() error { return look(remote) }); err != nil {
 		return nil, err
 	}
 	switch {
 	case local.gateways.server != nil && remote.gateways.server != nil, local.gateways.client != nil && remote.gateways.client != nil:
 		return nil, fmt.Errorf("both clusters have the same side of the tunnel, %s in %s and %s in %s: delete one of them",
-			local.gateways.describe(), local.id,
-			remote.gateways.describe(), remote.id)
+			local.gateways.describe(), local.ID,
+			remote.gateways.describe(), remote.ID)
 	case local.gateways.server != nil || remote.gateways.client != nil:
 		if o.located && !o.serverHere {
-			p.local.Warn("The existing tunnel has its server in %s and is not changed: to move the server, delete the tunnel first with liqoctl network disconnect", local.id)
+			p.Local.Warn("The existing tunnel has its server in %s and is not changed: to move the server, delete the tunnel first with liqoctl network disconnect", local.ID)
 		}
 		return &tunnel{server: local, client: remote, options: o}, nil
 	case local.gateways.client != nil || remote.gateways.server != nil:
 		if o.located && o.serverHere {
-			p.local.Warn("The existing tunnel has its server in %s and is not changed: to move the server, delete the tunnel first with liqoctl network disconnect", remote.id)
+			p.Local.Warn("The existing tunnel has its server in %s and is not changed: to move the server, delete the tunnel first with liqoctl network disconnect", remote.ID)
 		}
 		return &tunnel{server: remote, client: local, options: o}, nil
 	case o.serverHere:
@@ -191,7 +193,7 @@ func (p *pair) ends(ctx context.Context, o *networkOptions) (*tunnel, error) {
 // exchangeRanges creates in each cluster the Configuration with the ranges of the other, and waits until both are mapped.
 func (t *tunnel) exchangeRanges(ctx context.Context) error {
 	return t.atBothEnds(ctx, func(ctx context.Context, e, other *end) error {
-		ranges, err := ownCIDRs(ctx, other.cluster)
+		ranges, err := ownCIDRs(ctx, other.Cluster)
 		if err != nil {
 			return err
 		}
@@ -199,29 +201,29 @@ func (t *tunnel) exchangeRanges(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return e.reach(ctx, mappedGoal(object))
+		return e.Reach(ctx, mappedGoal(object))
 	})
 }
 
 // atBothEnds runs a step at both ends of the tunnel concurrently.
 func (t *tunnel) atBothEnds(ctx context.Context, step func(ctx context.Context, e, other *end) error) error {
-	return together(ctx, func(ctx context.Context) error { return step(ctx, t.client, t.server) },
+	return session.Together(ctx, func(ctx context.Context) error { return step(ctx, t.client, t.server) },
 		func(ctx context.Context) error { return step(ctx, t.server, t.client) })
 }
 
 // ownNetworks returns the Networks of one type that describe this cluster itself, sorted by name.
-func ownNetworks(ctx context.Context, c *cluster, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
+func ownNetworks(ctx context.Context, c *session.Cluster, of ipamv1alpha1.NetworkType) ([]ipamv1alpha1.Network, error) {
 	var list ipamv1alpha1.NetworkList
-	err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
-	if err != nil && !absent(err) {
-		return nil, c.error(fmt.Errorf("reading Networks of type %s in namespace %s: %w", of, c.namespace, err))
+	err := c.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingLabels{ipamv1alpha1.LabelNetworkType: of})
+	if err != nil && !kube.Absent(err) {
+		return nil, c.Err(fmt.Errorf("reading Networks of type %s in namespace %s: %w", of, c.Namespace, err))
 	}
 	slices.SortFunc(list.Items, func(a, b ipamv1alpha1.Network) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, nil
 }
 
 // ownCIDRs returns the pod and external CIDRs of this cluster for its peers. It waits until each is allocated.
-func ownCIDRs(ctx context.Context, c *cluster) (networkingv1beta1.CIDRs, error) {
+func ownCIDRs(ctx context.Context, c *session.Cluster) (networkingv1beta1.CIDRs, error) {
 	var out networkingv1beta1.CIDRs
 	for _, part := range []struct {
 		of ipamv1alpha1.NetworkType
@@ -232,11 +234,11 @@ func ownCIDRs(ctx context.Context, c *cluster) (networkingv1beta1.CIDRs, error) 
 			return out, err
 		}
 		if len(networks) == 0 {
-			return out, c.error(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true and the address ranges of the cluster",
-				c.namespace, ipamv1alpha1.LabelNetworkType, part.of))
+			return out, c.Err(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true and the address ranges of the cluster",
+				c.Namespace, ipamv1alpha1.LabelNetworkType, part.of))
 		}
 		for i := range networks {
-			if err := c.reach(ctx, rangeGoal(&networks[i])); err != nil {
+			if err := c.Reach(ctx, rangeGoal(&networks[i])); err != nil {
 				return out, err
 			}
 			*part.to = append(*part.to, networks[i].Status.CIDR)
@@ -249,7 +251,7 @@ func ownCIDRs(ctx context.Context, c *cluster) (networkingv1beta1.CIDRs, error) 
 // deleted, it returns one of them.
 func (e *end) configuration(ctx context.Context) (*networkingv1beta1.Configuration, error) {
 	var list networkingv1beta1.ConfigurationList
-	if err := listOfPeer(ctx, e.cluster, &list, e.namespace, e.peer); err != nil {
+	if err := session.ListOfPeer(ctx, e.Cluster, &list, e.namespace, e.peer); err != nil {
 		return nil, err
 	}
 	inUse := network.ConfigurationInUse(list.Items, e.peer)
@@ -267,22 +269,22 @@ func (e *end) ensureConfiguration(ctx context.Context, ranges networkingv1beta1.
 	if object == nil {
 		// The peer reports its own ranges, so they are checked like those of a NetworkRequest: here, and by the controllers wherever the annotation is set.
 		if err := network.CheckFacts(&networkingv1beta1.NetworkFacts{CIDR: ranges}); err != nil {
-			return nil, e.error(fmt.Errorf("reading the ranges of cluster %s: %w", e.peer, err))
+			return nil, e.Err(fmt.Errorf("reading the ranges of cluster %s: %w", e.peer, err))
 		}
 		object = configuration(e.namespace, e.peer, e.peer, ranges)
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
-		if _, err := e.ensure(ctx, object, func() error { return nil }); err != nil {
+		if _, err := e.Ensure(ctx, object, func() error { return nil }); err != nil {
 			return nil, err
 		}
 		e.Did("Configuration %s correctly ensured", object.Name)
 		return object, nil
 	}
 	if object.DeletionTimestamp != nil {
-		return nil, e.error(e.leaving(object))
+		return nil, e.Err(e.Leaving(object))
 	}
 	if differs := differences(object.Spec.Remote.CIDR, ranges); differs != "" {
 		e.Warn("Cluster %s has %s in %s, which is not changed: run liqoctl network reset, then connect, to use the new ranges",
-			e.peer, differs, e.name(object))
+			e.peer, differs, e.Name(object))
 	} else {
 		e.Verbose("Configuration %s is there already", object.Name)
 	}
@@ -297,17 +299,17 @@ func (t *tunnel) exchangeKeys(ctx context.Context) error {
 	}
 	return t.atBothEnds(ctx, func(ctx context.Context, e, other *end) error {
 		keys := other.gateways.keys(other.namespace)
-		if err := other.reach(ctx, keysGoal(other.cluster, keys, &other.gateways)); err != nil {
+		if err := other.Reach(ctx, keysGoal(other.Cluster, keys, &other.gateways)); err != nil {
 			return err
 		}
-		return ensureKey(ctx, e.cluster, e.namespace, e.peer, keys.Data[networkingv1beta1.SecretPublicKey], "held another key than the gateway has: replaced")
+		return ensureKey(ctx, e.Cluster, e.namespace, e.peer, keys.Data[networkingv1beta1.SecretPublicKey], "held another key than the gateway has: replaced")
 	})
 }
 
 // connected waits until both ends report the tunnel as connected.
 func (t *tunnel) connected(ctx context.Context) error {
 	began := time.Now()
-	if err := together(ctx, t.client.to(t.client.connectedGoal()), t.server.to(t.server.connectedGoal())); err != nil {
+	if err := session.Together(ctx, t.client.ToReach(t.client.connectedGoal()), t.server.ToReach(t.server.connectedGoal())); err != nil {
 		if why := t.evidence(time.Since(began)); why != "" {
 			return fmt.Errorf("%w\n%s", err, why)
 		}

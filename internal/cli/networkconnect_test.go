@@ -2,6 +2,8 @@ package cli
 
 import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // connectAgain: once more changes nothing.
@@ -24,7 +26,7 @@ func (n networks) connectFromTheOtherSide() {
 func (n networks) connectCompletes() {
 	t := n.T
 	for _, object := range []client.Object{
-		kindClient.object("liqo-tenant-milan", "milan"), kindPublicKey.object("liqo-tenant-rome", "rome"), kindConfiguration.object("liqo-tenant-rome", "rome"),
+		session.KindClient.Object("liqo-tenant-milan", "milan"), session.KindPublicKey.Object("liqo-tenant-rome", "rome"), session.KindConfiguration.Object("liqo-tenant-rome", "rome"),
 	} {
 		s := n.rome
 		if object.GetNamespace() == "liqo-tenant-rome" {
@@ -56,7 +58,7 @@ func (n networks) connectExplains() {
 	n.rome.silent, n.milan.silent = true, true
 	n.has(n.refused(n.both("network connect --gw-server-service-type NodePort --wait --timeout 4s")), "waiting for Connection gw-", "timed out (--timeout), last seen: it does not exist",
 		"GatewayClient milan has no pod in namespace liqo-tenant-milan")
-	if err := n.rome.Delete(t.Context(), kindPublicKey.object("liqo-tenant-milan", "milan")); err != nil {
+	if err := n.rome.Delete(t.Context(), session.KindPublicKey.Object("liqo-tenant-milan", "milan")); err != nil {
 		t.Fatal(err)
 	}
 	n.has(n.refused(n.both("network connect --disable-sharing-keys --wait --timeout 4s")), "Cluster rome does not have the key of milan's gateway")

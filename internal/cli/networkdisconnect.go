@@ -12,37 +12,38 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 )
 
 // remains holds the objects of a network in one cluster, in the order of their deletion.
 type remains struct {
-	*cluster
+	*session.Cluster
 	clients, servers, keys, configurations []client.Object
 }
 
 // remainsOf returns the objects of the network with a peer. It returns none if there is no tenant namespace. If the user may not list the
 // objects, it fails if insist is true, and otherwise warns and returns none.
-func remainsOf(ctx context.Context, c *cluster, peer string, insist bool) (*remains, error) {
-	out := &remains{cluster: c}
-	namespace, err := findTenantNamespace(ctx, c, peer)
+func remainsOf(ctx context.Context, c *session.Cluster, peer string, insist bool) (*remains, error) {
+	out := &remains{Cluster: c}
+	namespace, err := session.FindTenantNamespace(ctx, c, peer)
 	if err != nil || namespace == "" {
 		return out, err
 	}
 	for _, part := range []struct {
-		kind objectKind
+		kind session.Kind
 		to   *[]client.Object
-	}{{kindClient, &out.clients}, {kindServer, &out.servers}, {kindPublicKey, &out.keys}, {kindConfiguration, &out.configurations}} {
-		list := part.kind.list()
-		err := listOfPeer(ctx, c, list, namespace, peer)
+	}{{session.KindClient, &out.clients}, {session.KindServer, &out.servers}, {session.KindPublicKey, &out.keys}, {session.KindConfiguration, &out.configurations}} {
+		list := part.kind.List()
+		err := session.ListOfPeer(ctx, c, list, namespace, peer)
 		if apierrors.IsForbidden(err) && !insist { // a user with the permission to peer only
 			c.Warn("The user of the kubeconfig may not read the network with %s: if there is one, it is not deleted", peer)
-			return &remains{cluster: c}, nil
+			return &remains{Cluster: c}, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if *part.to, err = objectsOf(list); err != nil {
+		if *part.to, err = kube.Items(list); err != nil {
 			return nil, err
 		}
 	}
@@ -51,8 +52,8 @@ func remainsOf(ctx context.Context, c *cluster, peer string, insist bool) (*rema
 
 // removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address ranges.
 // Otherwise it prints their names and the command that removes them, reset.
-func removeNetwork(ctx context.Context, a *app, p *pair, question string, configurations, wait bool, reset string) error {
-	local, remote, err := p.remains(ctx, true)
+func removeNetwork(ctx context.Context, a *session.Session, p *session.Pair, question string, configurations, wait bool, reset string) error {
+	local, remote, err := remainsOfNetwork(ctx, p, true)
 	if err != nil {
 		return err
 	}
@@ -61,24 +62,24 @@ func removeNetwork(ctx context.Context, a *app, p *pair, question string, config
 	for _, r := range []*remains{local, remote} {
 		if !configurations {
 			for _, object := range r.configurations {
-				left = append(left, r.name(object)+" (cluster "+r.id+")")
+				left = append(left, r.Name(object)+" (cluster "+r.ID+")")
 			}
 			r.configurations = nil
 		}
 		objects += len(r.inOrder())
 	}
 	if objects == 0 {
-		p.local.Info("There is no network between %s and %s: nothing to delete", p.local.id, p.remote.id)
+		p.Local.Info("There is no network between %s and %s: nothing to delete", p.Local.ID, p.Remote.ID)
 		return nil
 	}
-	if err := a.confirm(fmt.Sprintf(question, p.local.id, p.remote.id)); err != nil {
+	if err := a.Confirm(fmt.Sprintf(question, p.Local.ID, p.Remote.ID)); err != nil {
 		return err
 	}
-	if err := p.takeDown(ctx, local, remote, wait); err != nil {
+	if err := takeDownNetwork(ctx, local, remote, wait); err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		p.local.Info("Kept: %s. With it, every pod gets its former address when the networks are connected again. To delete it, run: %s",
+		p.Local.Info("Kept: %s. With it, every pod gets its former address when the networks are connected again. To delete it, run: %s",
 			strings.Join(left, ", "), reset)
 	}
 	return nil
@@ -92,16 +93,16 @@ func (r *remains) inOrder() []client.Object {
 	return out
 }
 
-func (p *pair) remains(ctx context.Context, insist bool) (local, remote *remains, err error) {
-	err = both(
-		func() (err error) { local, err = remainsOf(ctx, p.local, p.remote.id, insist); return },
-		func() (err error) { remote, err = remainsOf(ctx, p.remote, p.local.id, insist); return },
+func remainsOfNetwork(ctx context.Context, p *session.Pair, insist bool) (local, remote *remains, err error) {
+	err = session.Both(
+		func() (err error) { local, err = remainsOf(ctx, p.Local, p.Remote.ID, insist); return },
+		func() (err error) { remote, err = remainsOf(ctx, p.Remote, p.Local.ID, insist); return },
 	)
 	return local, remote, err
 }
 
-// takeDown deletes the remaining objects: the clients first, then the servers, then the keys and Configurations.
-func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) error {
+// takeDownNetwork deletes the remaining objects: the clients first, then the servers, then the keys and Configurations.
+func takeDownNetwork(ctx context.Context, local, remote *remains, wait bool) error {
 	for _, part := range []func(*remains) []client.Object{
 		func(r *remains) []client.Object { return r.clients }, func(r *remains) []client.Object { return r.servers },
 		func(r *remains) []client.Object { return append(r.keys, r.configurations...) },
@@ -115,18 +116,18 @@ func (p *pair) takeDown(ctx context.Context, local, remote *remains, wait bool) 
 				}
 				made = append(made, of...)
 			}
-			if err := r.deleteAll(ctx, part(r), wait); err != nil {
+			if err := r.DeleteAll(ctx, part(r), wait); err != nil {
 				return err
 			}
 			if !wait {
 				for _, object := range part(r) {
-					r.Did("%s deleted", r.name(object))
+					r.Did("%s deleted", r.Name(object))
 				}
 				return nil
 			}
-			return r.allGone(ctx, made, r.Verbose)
+			return r.WaitAllGone(ctx, made, r.Verbose)
 		}
-		if err := both(func() error { return remove(local) }, func() error { return remove(remote) }); err != nil {
+		if err := session.Both(func() error { return remove(local) }, func() error { return remove(remote) }); err != nil {
 			return err
 		}
 	}
@@ -140,12 +141,12 @@ func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Objec
 		&appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.PodList{}, &networkingv1beta1.ConnectionList{}, &ipamv1alpha1.NetworkList{},
 	} {
 		if err := r.List(ctx, list, client.InNamespace(owner.GetNamespace())); err != nil {
-			if absent(err) {
+			if kube.Absent(err) {
 				continue
 			}
-			return nil, r.error(fmt.Errorf("listing %s in namespace %s: %w", kube.KindsOf(list), owner.GetNamespace(), err))
+			return nil, r.Err(fmt.Errorf("listing %s in namespace %s: %w", kube.KindsOf(list), owner.GetNamespace(), err))
 		}
-		objects, err := objectsOf(list)
+		objects, err := kube.Items(list)
 		if err != nil {
 			return nil, err
 		}

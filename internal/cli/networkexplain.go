@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +19,16 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
-func networkExplainCommand(a *app, common *networkCommonFlags) *cobra.Command {
+func networkExplainCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
 	var remotes []string
 	var directory string
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:   "explain SOURCE TARGET",
 		Short: "Show every hop and address translation between two pods, and where the path is broken",
@@ -38,7 +41,7 @@ func networkExplainCommand(a *app, common *networkCommonFlags) *cobra.Command {
 			"the local cluster:\n\n" +
 			"  kubectl get nodes,pods,daemonsets,networks.ipam,ips,configurations,gatewayservers,gatewayclients,connections,publickeies,namespacemaps \\\n" +
 			"      -A -o yaml > dump/rome/objects.yaml",
-		Example: example(`
+		Example: cmdline.Example(`
 			# From a pod of this cluster to one that was offloaded to milan
 			%[1]s network explain demo/home demo/hello --remote-kubeconfig milan.yaml
 			# From a pod in milan to one in naples, through this cluster
@@ -55,9 +58,9 @@ func networkExplainCommand(a *app, common *networkCommonFlags) *cobra.Command {
 	flags := command.Flags()
 	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
 	flags.StringVarP(&directory, "directory", "f", "", "Read the objects from the manifests in this directory instead of from clusters")
-	output.add(flags, "Print the explanation in this format")
+	output.Add(flags, "Print the explanation in this format")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := output.validate(); err != nil {
+		if err := output.Validate(); err != nil {
 			return err
 		}
 		if directory != "" && len(remotes) > 0 {
@@ -69,7 +72,7 @@ func networkExplainCommand(a *app, common *networkCommonFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return explain(a.console(), clusters, args[0], args[1], output.format)
+		return explain(a.Console(), clusters, args[0], args[1], output.Format)
 	}
 	return command
 }
@@ -82,9 +85,9 @@ type explainedCluster struct {
 }
 
 // clustersToExplain reads the facts about all clusters, the local one first.
-func clustersToExplain(ctx context.Context, a *app, directory string, remotes []string) ([]explainedCluster, error) {
+func clustersToExplain(ctx context.Context, a *session.Session, directory string, remotes []string) ([]explainedCluster, error) {
 	if directory != "" {
-		return dumpedClusters(directory, *a.kubeconfig.Namespace)
+		return dumpedClusters(directory, *a.Kubeconfig.Namespace)
 	}
 	all, err := localAndRemotes(ctx, a, remotes, func(error) bool { return false })
 	if err != nil {
@@ -94,12 +97,12 @@ func clustersToExplain(ctx context.Context, a *app, directory string, remotes []
 }
 
 // localAndRemotes connects to the local cluster and to those of the kubeconfigs. It leaves out a remote cluster whose error may be skipped.
-func localAndRemotes(ctx context.Context, a *app, remotes []string, skip func(error) bool) ([]*cluster, error) {
-	local, err := a.installed(ctx)
+func localAndRemotes(ctx context.Context, a *session.Session, remotes []string, skip func(error) bool) ([]*session.Cluster, error) {
+	local, err := a.Installed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := []*cluster{local}
+	all := []*session.Cluster{local}
 	for _, path := range remotes {
 		remote, err := connectProvider(ctx, a, "--remote-kubeconfig", path)
 		if err != nil {
@@ -108,8 +111,8 @@ func localAndRemotes(ctx context.Context, a *app, remotes []string, skip func(er
 			}
 			return nil, err
 		}
-		if slices.ContainsFunc(all, func(c *cluster) bool { return c.id == remote.id }) {
-			return nil, fmt.Errorf("--remote-kubeconfig %s: cluster %s is named twice, or is the local one", path, remote.id)
+		if slices.ContainsFunc(all, func(c *session.Cluster) bool { return c.ID == remote.ID }) {
+			return nil, fmt.Errorf("--remote-kubeconfig %s: cluster %s is named twice, or is the local one", path, remote.ID)
 		}
 		all = append(all, remote)
 	}
@@ -117,12 +120,12 @@ func localAndRemotes(ctx context.Context, a *app, remotes []string, skip func(er
 }
 
 // explainedClusters reads the facts about clusters.
-func explainedClusters(ctx context.Context, all []*cluster) (clusters []explainedCluster, err error) {
+func explainedClusters(ctx context.Context, all []*session.Cluster) (clusters []explainedCluster, err error) {
 	clusters = make([]explainedCluster, len(all))
 	for i, c := range all {
-		clusters[i], err = readExplained(c.id, c.namespace, func(list client.ObjectList) error { return c.List(ctx, list) })
+		clusters[i], err = readExplained(c.ID, c.Namespace, func(list client.ObjectList) error { return c.List(ctx, list) })
 		if err != nil {
-			return nil, c.error(err)
+			return nil, c.Err(err)
 		}
 	}
 	return clusters, nil
@@ -152,7 +155,7 @@ func readExplained(id, liqoNamespace string, read func(client.ObjectList) error)
 	}
 	c.maps = maps.Items
 	o := &c.objects
-	o.LiqoNamespace = orDefault(liqoNamespace, installationOf(networks.Items))
+	o.LiqoNamespace = cmp.Or(liqoNamespace, installationOf(networks.Items))
 	o.Pods = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.HostNetwork })
 	o.Nodes, o.Networks, o.IPs, o.Configurations = nodes.Items, networks.Items, ips.Items, configurations.Items
 	o.GatewayServers, o.GatewayClients, o.Connections, o.PublicKeys = servers.Items, clients.Items, connections.Items, keys.Items

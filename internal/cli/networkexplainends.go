@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/network"
 )
@@ -45,7 +47,7 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 		if _, err := fmt.Fprint(out.Out(), explanation.String()); err != nil {
 			return err
 		}
-	} else if err := write(out.Out(), explanationView(&explanation), format); err != nil {
+	} else if err := cmdline.Write(out.Out(), explanationView(&explanation), format); err != nil {
 		return err
 	}
 	if explanation.Fault == nil {
@@ -146,7 +148,7 @@ func (c *explainedCluster) podNames(namespace string) string {
 		}
 	}
 	slices.Sort(names)
-	return orDefault(strings.Join(names, ", "), "none")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // remoteNamespace returns the name of the remote namespace in a provider. It is empty if there is none.

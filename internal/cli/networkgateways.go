@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 )
 
 // change sets a field to the value that the user passed, and adds a note if the value differs.
@@ -22,14 +24,14 @@ func change[T comparable](notes *[]string, field string, at *T, want T) {
 }
 
 // reportGateway prints whether a gateway was created, changed or left as it was.
-func reportGateway(c *cluster, object client.Object, existed bool, notes []string) {
+func reportGateway(c *session.Cluster, object client.Object, existed bool, notes []string) {
 	switch {
 	case !existed:
-		c.Did("%s correctly ensured", c.name(object))
+		c.Did("%s correctly ensured", c.Name(object))
 	case len(notes) > 0:
-		c.Did("%s exists already and was changed: %s", c.name(object), strings.Join(notes, "; "))
+		c.Did("%s exists already and was changed: %s", c.Name(object), strings.Join(notes, "; "))
 	default:
-		c.Info("%s exists already", c.name(object))
+		c.Info("%s exists already", c.Name(object))
 	}
 }
 
@@ -47,12 +49,12 @@ func (t *tunnel) ensureServer(ctx context.Context) error {
 	}
 	var kind corev1.ServiceType
 	if !existed {
-		if kind, err = o.server.choose(ctx, e.cluster, template); err != nil {
+		if kind, err = o.server.choose(ctx, e.Cluster, template); err != nil {
 			return err
 		}
 	}
 	var notes []string
-	_, err = e.ensure(ctx, object, func() error {
+	_, err = e.Ensure(ctx, object, func() error {
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
 			o.server.fill(object, template, kind, e.peer, o.mtu)
@@ -85,7 +87,7 @@ func (t *tunnel) ensureServer(ctx context.Context) error {
 		return err
 	}
 	e.gateways.server = object
-	reportGateway(e.cluster, object, existed, notes)
+	reportGateway(e.Cluster, object, existed, notes)
 	t.at, err = t.endpoint(ctx, o)
 	return err
 }
@@ -98,17 +100,17 @@ func (e *end) templateOf(
 	if existed && !o.given(prefix+"template-name") && !o.given(prefix+"template-namespace") && !o.given(prefix+"type") {
 		return corev1.ObjectReference{}, nil
 	}
-	reference, err := flags.reference(e.cluster)
+	reference, err := flags.reference(e.Cluster)
 	if err != nil || o.skipValidation || !ownTemplate(reference) {
 		return reference, err
 	}
 	err = e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
-	if absent(err) {
-		return reference, e.error(fmt.Errorf("there is no %s %s in namespace %s to create gateways from (%s): name another one, or run liqoctl install again",
+	if kube.Absent(err) {
+		return reference, e.Err(fmt.Errorf("there is no %s %s in namespace %s to create gateways from (%s): name another one, or run liqoctl install again",
 			reference.Kind, reference.Name, reference.Namespace, flags.resource))
 	}
 	if err != nil {
-		return reference, e.error(fmt.Errorf("reading %s %s: %w", reference.Kind, reference.Name, err))
+		return reference, e.Err(fmt.Errorf("reading %s %s: %w", reference.Kind, reference.Name, err))
 	}
 	return reference, nil
 }
@@ -122,7 +124,7 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 	if out.Port != 0 && len(out.Addresses) > 0 {
 		return out, nil
 	}
-	published, err := serverEndpoint(ctx, t.server.cluster, t.server.gateways.server)
+	published, err := serverEndpoint(ctx, t.server.Cluster, t.server.gateways.server)
 	if err != nil {
 		return out, err
 	}
@@ -137,8 +139,8 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 }
 
 // serverEndpoint waits until a GatewayServer has its endpoint in the status, and returns it.
-func serverEndpoint(ctx context.Context, c *cluster, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
-	if err := c.reach(ctx, endpointGoal(c, server)); err != nil {
+func serverEndpoint(ctx context.Context, c *session.Cluster, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
+	if err := c.Reach(ctx, endpointGoal(c, server)); err != nil {
 		return nil, err
 	}
 	c.Did("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
@@ -147,26 +149,26 @@ func serverEndpoint(ctx context.Context, c *cluster, server *networkingv1beta1.G
 }
 
 // endpointGoal waits until a GatewayServer has its endpoint in the status.
-func endpointGoal(c *cluster, server *networkingv1beta1.GatewayServer) *goal {
-	return &goal{
-		object: server, doing: "Waiting for the address of GatewayServer " + server.Name,
-		met: func() verdict {
+func endpointGoal(c *session.Cluster, server *networkingv1beta1.GatewayServer) *session.Goal {
+	return &session.Goal{
+		Object: server, Doing: "Waiting for the address of GatewayServer " + server.Name,
+		Met: func() session.Verdict {
 			endpoint := server.Status.Endpoint
 			if endpoint == nil || len(endpoint.Addresses) == 0 || (endpoint.Port == 0 && len(endpoint.Ports) == 0) || stale(server) {
-				return notYet("it has no address to dial in status.endpoint%s%s", reasons(readiness(server.Status.Conditions)), balancerHint(server))
+				return session.NotYet("it has no address to dial in status.endpoint%s%s", session.Unmet(readiness(server.Status.Conditions)), balancerHint(server))
 			}
-			return yes()
+			return session.Yes()
 		},
-		answer: func() {
-			server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{plannedAddress}, Port: server.Spec.Endpoint.Port,
+		Answer: func() {
+			server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{session.PlannedAddress}, Port: server.Spec.Endpoint.Port,
 				Protocol: corev1.ProtocolUDP}
 		},
-		trouble: func() string { return gatewayTrouble(c, server.Namespace, &gateways{server: server}) },
+		Trouble: func() string { return gatewayTrouble(c, server.Namespace, &gateways{server: server}) },
 	}
 }
 
 // warnOfNodePort warns if peers reach a GatewayServer at the node port of its Service because its load balancer has no address.
-func warnOfNodePort(c *cluster, server *networkingv1beta1.GatewayServer) {
+func warnOfNodePort(c *session.Cluster, server *networkingv1beta1.GatewayServer) {
 	if server.Spec.Endpoint.ServiceType == corev1.ServiceTypeLoadBalancer && server.Status.Endpoint.Port != server.Spec.Endpoint.Port {
 		c.Warn("Service %s/%s got no address from a load balancer, so its node port is used. To avoid the wait, choose type NodePort: --gw-server-service-type NodePort, or for all new gateways liqoctl install --service-type NodePort",
 			server.Namespace, networkingv1beta1.GatewayChild(server.Name))
@@ -209,7 +211,7 @@ func (t *tunnel) ensureClient(ctx context.Context) error {
 		return err
 	}
 	var notes []string
-	_, err = e.ensure(ctx, object, func() error {
+	_, err = e.Ensure(ctx, object, func() error {
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
 			fillClient(object, template, e.peer, at, o.mtu)
@@ -236,10 +238,10 @@ func (t *tunnel) ensureClient(ctx context.Context) error {
 		return err
 	}
 	e.gateways.client = object
-	reportGateway(e.cluster, object, existed, notes)
+	reportGateway(e.Cluster, object, existed, notes)
 	if dials := endpointText(&object.Spec.Endpoint); dials != endpointText(&at) {
 		e.Warn("%s connects to %s, but the address of the server is %s. The client is not changed; --gw-client-address %s --gw-client-port %d changes it",
-			e.name(object), dials,
+			e.Name(object), dials,
 			endpointText(&at), at.Addresses[0], at.Port)
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranges := networkingv1beta1.CIDRs{Pod: []string{test.pod}, External: []string{test.external}}
-			e := &end{cluster: fakeCluster("rome"), peer: "milan", namespace: "liqo-tenant-milan"}
+			e := &end{Cluster: fakeCluster("rome"), peer: "milan", namespace: "liqo-tenant-milan"}
 			_, err := e.ensureConfiguration(t.Context(), ranges)
 			var list networkingv1beta1.ConfigurationList
 			if listErr := e.List(t.Context(), &list, client.InNamespace(e.namespace)); listErr != nil {
@@ -37,7 +37,7 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 			if err == nil || len(list.Items) != 0 || !strings.Contains(err.Error(), test.refused) || !strings.Contains(err.Error(), "liqoctl create configuration") {
 				t.Errorf("%d Configurations, error %v", len(list.Items), err)
 			}
-			e = &end{cluster: fakeCluster("rome", configuration("liqo-tenant-milan", "milan", "milan", ranges)), peer: "milan", namespace: "liqo-tenant-milan"}
+			e = &end{Cluster: fakeCluster("rome", configuration("liqo-tenant-milan", "milan", "milan", ranges)), peer: "milan", namespace: "liqo-tenant-milan"}
 			if _, err := e.ensureConfiguration(t.Context(), ranges); err != nil {
 				t.Errorf("what an administrator made: %v", err)
 			}

@@ -15,6 +15,8 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/peering"
 )
@@ -29,15 +31,15 @@ func (u *use) requestNetwork(ctx context.Context) error {
 		u.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
 		return nil
 	}
-	why, err := whyNoNetwork(ctx, u.cluster)
+	why, err := whyNoNetwork(ctx, u.Cluster)
 	if err != nil {
 		return err
 	}
 	if why != "" {
-		u.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", u.id, why)
+		u.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", u.ID, why)
 		return nil
 	}
-	if u.connected, err = networkMade(ctx, u.cluster, u.namespace, u.provider); err != nil || u.connected {
+	if u.connected, err = networkMade(ctx, u.Cluster, u.namespace, u.provider); err != nil || u.connected {
 		return err
 	}
 	u.connected, err = u.negotiate(ctx)
@@ -52,10 +54,8 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 	wanted, serviceType := networkingv1beta1.ServerLocation(u.options.location), corev1.ServiceType(u.options.network.server.serviceType)
 	existed := false
 	var notes []string
-	changed, err := u.ensure(ctx, request, func() error {
-		setLabel(request, api.LabelReplication, api.True)
-		setLabel(request, api.LabelRemoteID, u.provider)
-		setLabel(request, api.LabelRemoteClusterID, u.provider)
+	changed, err := u.Ensure(ctx, request, func() error {
+		kube.AddLabels(request, map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: u.provider, api.LabelRemoteClusterID: u.provider})
 		if existed = request.ResourceVersion != ""; !existed {
 			request.Spec.Server = wanted
 		}
@@ -76,33 +76,33 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 	case changed && !existed:
 		u.Did("NetworkRequest %s correctly ensured", request.Name)
 	case changed:
-		reportGateway(u.cluster, request, existed, notes)
+		reportGateway(u.Cluster, request, existed, notes)
 	}
 	if existed {
-		if err := changeNegotiated(ctx, u.cluster, request, u.options); err != nil {
+		if err := changeNegotiated(ctx, u.Cluster, request, u.options); err != nil {
 			return false, err
 		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	err = u.wait(bounded, step, request, func() verdict {
+	err = u.WaitFor(bounded, step, request, func() session.Verdict {
 		if len(request.Status.Conditions) == 0 {
-			return notYet("cluster %s has not answered", u.provider)
+			return session.NotYet("cluster %s has not answered", u.provider)
 		}
-		return yes()
+		return session.Yes()
 	})
-	if waiting := (*waitError)(nil); errors.As(err, &waiting) && ctx.Err() == nil {
+	if waiting := (*session.WaitError)(nil); errors.As(err, &waiting) && ctx.Err() == nil {
 		step.End()
 		u.Warn("The networks are not connected: cluster %s has not answered %s within %s. Is it installed with networking.enabled=true?",
-			u.provider, u.name(request), answerWithin)
-		return false, u.deleteAll(ctx, []client.Object{request}, true)
+			u.provider, u.Name(request), answerWithin)
+		return false, u.DeleteAll(ctx, []client.Object{request}, true)
 	}
 	return err == nil, err
 }
 
 // changeNegotiated applies the user's flags to the gateway of an earlier NetworkRequest. The controller manager sets the type of the Service only
 // when it creates the GatewayServer, because an administrator may change it later.
-func changeNegotiated(ctx context.Context, c *cluster, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
+func changeNegotiated(ctx context.Context, c *session.Cluster, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
 	serviceType := corev1.ServiceType(o.network.server.serviceType)
 	located := o.location == locationConsumer || o.network.located
 	if serviceType == "" && !located {
@@ -114,7 +114,7 @@ func changeNegotiated(ctx context.Context, c *cluster, request *networkingv1beta
 		return err
 	}
 	atConsumer := found.server != nil || (found.client == nil && request.Spec.Server == networkingv1beta1.ServerAtConsumer)
-	here := map[bool]string{true: c.id, false: provider}
+	here := map[bool]string{true: c.ID, false: provider}
 	if located && atConsumer != (o.location == locationConsumer) {
 		c.Warn("The existing NetworkRequest asks for a gateway server in %s and is not changed: to change it, unpeer and peer again", here[atConsumer])
 	}
@@ -123,7 +123,7 @@ func changeNegotiated(ctx context.Context, c *cluster, request *networkingv1beta
 		return nil
 	}
 	var notes []string
-	if _, err := c.ensure(ctx, server, func() error {
+	if _, err := c.Ensure(ctx, server, func() error {
 		notes = nil
 		change(&notes, "spec.endpoint.serviceType", &server.Spec.Endpoint.ServiceType, serviceType)
 		return nil
@@ -138,12 +138,12 @@ func changeNegotiated(ctx context.Context, c *cluster, request *networkingv1beta
 
 // networkMade reports whether an administrator has connected the networks. No NetworkRequest is needed then, and that administrator also
 // has to disconnect them.
-func networkMade(ctx context.Context, c *cluster, namespace, provider string) (bool, error) {
+func networkMade(ctx context.Context, c *session.Cluster, namespace, provider string) (bool, error) {
 	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}} {
-		if err := listOfPeer(ctx, c, list, namespace, provider); err != nil {
+		if err := session.ListOfPeer(ctx, c, list, namespace, provider); err != nil {
 			return false, err
 		}
-		objects, err := objectsOf(list)
+		objects, err := kube.Items(list)
 		if err != nil {
 			return false, err
 		}
@@ -157,7 +157,7 @@ func networkMade(ctx context.Context, c *cluster, namespace, provider string) (b
 
 // withdrawNetwork deletes the NetworkRequests to a provider. The controllers delete the network in both clusters, unless the other cluster
 // requested it too.
-func withdrawNetwork(ctx context.Context, c *cluster, namespace, provider string) error {
+func withdrawNetwork(ctx context.Context, c *session.Cluster, namespace, provider string) error {
 	requests, err := networkRequests(ctx, c, namespace)
 	if err != nil {
 		return err
@@ -169,28 +169,28 @@ func withdrawNetwork(ctx context.Context, c *cluster, namespace, provider string
 	}
 	var made []client.Object
 	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}} {
-		if err := listOfPeer(ctx, c, list, namespace, provider); err != nil {
+		if err := session.ListOfPeer(ctx, c, list, namespace, provider); err != nil {
 			return err
 		}
-		objects, err := objectsOf(list)
+		objects, err := kube.Items(list)
 		if err != nil {
 			return err
 		}
 		made = append(made, ownedByAny(objects, ours)...)
 	}
-	if err := c.deleteAll(ctx, ours, true); err != nil {
+	if err := c.DeleteAll(ctx, ours, true); err != nil {
 		return err
 	}
 	if shared {
 		c.Info("The network stays: cluster %s requested it too", provider)
 		return nil
 	}
-	return c.allGone(ctx, made, c.Verbose)
+	return c.WaitAllGone(ctx, made, c.Verbose)
 }
 
 // networkStays reports whether the network with a provider has to stay, because the provider uses the local cluster through it and did not request it. It
 // then says so.
-func networkStays(ctx context.Context, c *cluster, namespace, provider string) (bool, error) {
+func networkStays(ctx context.Context, c *session.Cluster, namespace, provider string) (bool, error) {
 	used, err := isConsumer(ctx, c, provider)
 	if err != nil || namespace == "" {
 		return false, err
@@ -200,15 +200,15 @@ func networkStays(ctx context.Context, c *cluster, namespace, provider string) (
 		return false, err
 	}
 	c.Warn("The network and the identity in cluster %[1]s stay: %[1]s uses resources of %[2]s through the network, which only %[2]s requested. "+
-		"To delete them, run the command again when cluster %[1]s has ended that peering", provider, c.id)
+		"To delete them, run the command again when cluster %[1]s has ended that peering", provider, c.ID)
 	return true, nil
 }
 
 // networkRequests returns all NetworkRequests of a tenant namespace, those of the other cluster included.
-func networkRequests(ctx context.Context, c *cluster, namespace string) ([]networkingv1beta1.NetworkRequest, error) {
+func networkRequests(ctx context.Context, c *session.Cluster, namespace string) ([]networkingv1beta1.NetworkRequest, error) {
 	var requests networkingv1beta1.NetworkRequestList
-	if err := c.List(ctx, &requests, client.InNamespace(namespace)); err != nil && !absent(err) {
-		return nil, c.error(fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err))
+	if err := c.List(ctx, &requests, client.InNamespace(namespace)); err != nil && !kube.Absent(err) {
+		return nil, c.Err(fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err))
 	}
 	return requests.Items, nil
 }

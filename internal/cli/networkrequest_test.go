@@ -24,6 +24,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -41,8 +42,8 @@ func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
 	name := func(object client.Object) []string { return []string{object.GetName()} }
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	c := &cluster{
-		Console: console.New(io.Discard, io.Discard, false), id: "rome",
+	c := &session.Cluster{
+		Console: console.New(io.Discard, io.Discard, false), ID: "rome",
 		WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(first, second, gateway).
 			WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", name).WithIndex(&networkingv1beta1.GatewayClient{}, "metadata.name", name).
 			WithInterceptorFuncs(interceptor.Funcs{
@@ -84,8 +85,8 @@ func TestNetworkInUseStays(t *testing.T) {
 		"an administrator connected it":      {[]client.Object{tenant}, false},
 	} {
 		var said bytes.Buffer
-		c := &cluster{
-			Console: console.New(io.Discard, &said, false), id: "rome",
+		c := &session.Cluster{
+			Console: console.New(io.Discard, &said, false), ID: "rome",
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(row.objects...).Build(),
 		}
 		stays, err := networkStays(t.Context(), c, "tenant-of-milan", "milan")
@@ -113,8 +114,8 @@ func TestIdentityOfANetworkStays(t *testing.T) {
 		"a request of the provider": {request(map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: "milan"}), ""},
 	} {
 		identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName("milan")}}
-		c := &cluster{
-			Console: console.New(io.Discard, io.Discard, false), id: "rome",
+		c := &session.Cluster{
+			Console: console.New(io.Discard, io.Discard, false), ID: "rome",
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(identity, row.object).
 				WithIndex(&offloadingv1beta1.NamespaceMap{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build(),
 		}
@@ -215,12 +216,12 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 				objects = append(objects, object.DeepCopyObject().(client.Object))
 			}
 			var out bytes.Buffer
-			c := &cluster{Console: console.New(&out, &out, false), id: "rome", namespace: "liqo"}
+			c := &session.Cluster{Console: console.New(&out, &out, false), ID: "rome", Namespace: "liqo"}
 			c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).
 				WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 			o := &peerOptions{location: row.location}
 			o.network.server.serviceType, o.network.dialed = row.serviceType, row.dialed
-			u := &use{cluster: c, provider: "milan", namespace: namespace, options: o}
+			u := &use{Cluster: c, provider: "milan", namespace: namespace, options: o}
 			if err := u.requestNetwork(t.Context()); err != nil || !u.connected {
 				t.Fatalf("connected: %v, %v: %s", u.connected, err, out.String())
 			}

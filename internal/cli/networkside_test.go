@@ -16,6 +16,8 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 )
 
 // side is a cluster with a real API server only. once writes what its controllers and gateways would write.
@@ -156,17 +158,17 @@ func (s *side) gateway(ctx context.Context, object client.Object, role networkin
 func (s *side) network(t *testing.T) map[string]any {
 	t.Helper()
 	out := map[string]any{}
-	for _, kind := range []objectKind{kindConfiguration, kindServer, kindClient, kindPublicKey} {
-		list := kind.list()
+	for _, kind := range []session.Kind{session.KindConfiguration, session.KindServer, session.KindClient, session.KindPublicKey} {
+		list := kind.List()
 		if err := s.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
-		objects, err := objectsOf(list)
+		objects, err := kube.Items(list)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, object := range objects {
-			name := fmt.Sprintf("%s %s/%s %v", kind.name, object.GetNamespace(), object.GetName(), object.GetLabels())
+			name := fmt.Sprintf("%s %s/%s %v", kind.Name, object.GetNamespace(), object.GetName(), object.GetLabels())
 			switch object := object.(type) {
 			case *networkingv1beta1.Configuration:
 				out[name] = object.Spec

@@ -13,14 +13,16 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
-func createCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func createCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "create",
 		Short: "Create individual resources",
 		Long:  "Create the objects of a peering one by one.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Ask an authenticated provider for resources
 			%[1]s create resourceslice milan --remote-cluster-id milan`),
 	}, createResourceSliceCommand(a), createNonceCommand(a),
@@ -28,42 +30,42 @@ func createCommand(a *app) *cobra.Command {
 		createVirtualNodeCommand(a))
 }
 
-func getCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func getCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "get",
 		Short: "Print individual values",
 		Long:  "Print values that you need to create a peering step by step.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The nonce that the cluster rome has to sign
 			%[1]s get nonce --remote-cluster-id rome`),
 	}, getNonceCommand(a), getKubeconfigCommand(a))
 }
 
-func createNonceCommand(a *app) *cobra.Command {
+func createNonceCommand(a *session.Session) *cobra.Command {
 	var consumer string
 	var timeout time.Duration
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:   "nonce",
 		Short: "Create the nonce that a consumer signs",
 		Long:  "Create the nonce that a consumer must sign before the local cluster, the provider, admits it.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run on the provider
 			%[1]s create nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, output.validate, func(ctx context.Context, local *cluster, _ []string) error {
-			if output.format != "" {
-				return printObject(local, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		RunE: a.OnInstalled(&timeout, output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			if output.Format != "" {
+				return session.PrintObject(local, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 					Namespace: api.TenantNamespace(consumer), Name: authv1beta1.NonceSecret,
 					Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: consumer},
-				}}, output.format)
+				}}, output.Format)
 			}
-			namespace, err := ensureTenantNamespace(ctx, local, consumer)
+			namespace, err := session.EnsureTenantNamespace(ctx, local, consumer)
 			if err != nil {
 				return err
 			}
 			nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
-			if err := local.reach(ctx, nonceGoal(nonce, consumer)); err != nil {
+			if err := local.Reach(ctx, nonceGoal(nonce, consumer)); err != nil {
 				return err
 			}
 			local.Did("Nonce for cluster %s: %s", consumer, nonce.Data[authv1beta1.NonceKey])
@@ -72,26 +74,26 @@ func createNonceCommand(a *app) *cobra.Command {
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	output.add(command.Flags(), "Only print the object, do not create it")
-	a.addDryRun(command.Flags())
-	required(command, "remote-cluster-id")
+	output.Add(command.Flags(), "Only print the object, do not create it")
+	a.AddDryRun(command.Flags())
+	cmdline.Required(command, "remote-cluster-id")
 	annotate(command, beginsPeering)
 	return command
 }
 
-func getNonceCommand(a *app) *cobra.Command {
+func getNonceCommand(a *session.Session) *cobra.Command {
 	var consumer string
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:   "nonce",
 		Short: "Print the nonce that a consumer signs",
 		Long:  "Print the nonce that a consumer must sign before the local cluster, the provider, admits it.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run on the provider
 			%[1]s get nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, _ []string) error {
-			namespace, err := requireTenantNamespace(ctx, local, consumer)
+		RunE: a.OnInstalled(&timeout, nil, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			namespace, err := session.RequireTenantNamespace(ctx, local, consumer)
 			if err != nil {
 				return err
 			}
@@ -109,6 +111,6 @@ func getNonceCommand(a *app) *cobra.Command {
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
 	addTimeout(command.Flags(), &timeout)
-	required(command, "remote-cluster-id")
+	cmdline.Required(command, "remote-cluster-id")
 	return command
 }

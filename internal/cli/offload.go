@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,15 +21,18 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 )
 
-func offloadCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func offloadCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "offload",
 		Short: "Offload namespaces to other clusters",
 		Long:  "Offload namespaces of the local cluster to the clusters with which it is peered.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Pods of this namespace may run in every provider
 			%[1]s offload namespace demo`),
 	}, offloadNamespaceCommand(a))
@@ -54,9 +58,9 @@ func (n *namespaceChoice) validate(args []string) error {
 }
 
 // resolve returns the names of the selected namespaces, each once. It fails if a named namespace does not exist.
-func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string) ([]string, error) {
+func (n *namespaceChoice) resolve(ctx context.Context, c *session.Cluster, args []string) ([]string, error) {
 	if n.selector == "" {
-		names := unique(args)
+		names := cmdline.Unique(args)
 		for _, name := range names {
 			if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
 				if apierrors.IsNotFound(err) {
@@ -86,13 +90,13 @@ func (n *namespaceChoice) resolve(ctx context.Context, c *cluster, args []string
 }
 
 // refuseProtected fails, before any change is made, if one of the namespaces must not be offloaded.
-func refuseProtected(ctx context.Context, c *cluster, selector string, names []string) error {
-	policy := offload.ProtectedNamespaces{LiqoNamespace: c.namespace}
+func refuseProtected(ctx context.Context, c *session.Cluster, selector string, names []string) error {
+	policy := offload.ProtectedNamespaces{LiqoNamespace: c.Namespace}
 	var manager appsv1.Deployment
 	// An administrator of a single namespace may not read the patterns. The policy liqo-protected-namespaces rejects matching namespaces
 	// then.
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &manager); err != nil && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: session.ControllerManager}, &manager); err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("reading Deployment %s in namespace %s: %w", session.ControllerManager, c.Namespace, err)
 	}
 	for _, container := range manager.Spec.Template.Spec.Containers {
 		for _, argument := range container.Args {
@@ -121,7 +125,7 @@ func refuseProtected(ctx context.Context, c *cluster, selector string, names []s
 }
 
 // confirmLeft asks for confirmation before a new --selector excludes clusters: the remote namespaces there are deleted.
-func confirmLeft(ctx context.Context, c *cluster, a *app, names []string, o *offloadOptions) error {
+func confirmLeft(ctx context.Context, c *session.Cluster, a *session.Session, names []string, o *offloadOptions) error {
 	if !o.given("selector") {
 		return nil // the selector does not change
 	}
@@ -136,7 +140,7 @@ func confirmLeft(ctx context.Context, c *cluster, a *app, names []string, o *off
 		if err := c.Get(ctx, client.ObjectKey{Name: nodes.Items[i].Name}, &host); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading Node %s: %w", nodes.Items[i].Name, err)
 		}
-		addTo(nodes.Items[i].GetLabels, nodes.Items[i].SetLabels, host.Labels) // as the controller manager does
+		kube.AddLabels(&nodes.Items[i], host.Labels) // as the controller manager does
 	}
 	selected := offload.Selected(o.parsedClusterSelection, nodes.Items)
 	var left []string
@@ -166,10 +170,10 @@ func confirmLeft(ctx context.Context, c *cluster, a *app, names []string, o *off
 		return err
 	}
 	if unknown {
-		return a.confirm(fmt.Sprintf("Change the selector? It may leave out a cluster where the namespace is (%s): the remote namespace is deleted there, with everything in it.",
+		return a.Confirm(fmt.Sprintf("Change the selector? It may leave out a cluster where the namespace is (%s): the remote namespace is deleted there, with everything in it.",
 			strings.Join(left, ", ")))
 	}
-	return a.confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.",
+	return a.Confirm(fmt.Sprintf("Stop offloading %s? The new selector leaves it out: the remote namespace is deleted with everything in it.",
 		strings.Join(left, ", ")))
 }
 
@@ -189,11 +193,11 @@ func heldBy(object *offloadingv1beta1.NamespaceOffloading) string {
 
 // keepDataAgain removes the annotation that permits the deletion of volumes with data. The user set it for the clusters that the selector no longer
 // selects, so it must not apply to later changes.
-func keepDataAgain(ctx context.Context, c *cluster, object *offloadingv1beta1.NamespaceOffloading) error {
+func keepDataAgain(ctx context.Context, c *session.Cluster, object *offloadingv1beta1.NamespaceOffloading) error {
 	before := object.DeepCopy()
 	delete(object.Annotations, api.AnnotationDeleteVolumes)
 	if err := c.Patch(ctx, object, client.MergeFrom(before)); err != nil {
-		return c.error(fmt.Errorf("removing annotation %s of %s: %w", api.AnnotationDeleteVolumes, c.name(object), err))
+		return c.Err(fmt.Errorf("removing annotation %s of %s: %w", api.AnnotationDeleteVolumes, c.Name(object), err))
 	}
 	return nil
 }
@@ -210,13 +214,13 @@ type offloadOptions struct {
 	pods, mapping, remoteName string
 	selectors                 []string
 	timeout                   time.Duration
-	output                    outputFlag
+	output                    cmdline.Output
 	parsedClusterSelection    *corev1.NodeSelector
 	// given reports whether the user set a flag.
 	given func(flag string) bool
 }
 
-func offloadNamespaceCommand(a *app) *cobra.Command {
+func offloadNamespaceCommand(a *session.Session) *cobra.Command {
 	var o offloadOptions
 	command := &cobra.Command{
 		Use:     "namespace NAME...",
@@ -227,7 +231,7 @@ func offloadNamespaceCommand(a *app) *cobra.Command {
 			"If a namespace is already offloaded, only the settings on the command line change. If the new selector no longer selects a provider,\n" +
 			"the remote namespace there is deleted after a confirmation. If volumes have data there, the command also needs --delete-volumes.\n" +
 			"The command rejects the namespaces of Kubernetes and Liqo, and those in value offloading.protectedNamespaces of the installation.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Pods may run here and in every provider
 			%[1]s offload namespace demo
 			# Pods run only in providers of a region, in a remote namespace of the same name
@@ -238,13 +242,13 @@ func offloadNamespaceCommand(a *app) *cobra.Command {
 			# Only print the object
 			%[1]s offload namespace demo -o yaml`),
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completion(namespaces),
+		ValidArgsFunction: a.Complete(session.NamespaceNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.given = cmd.Flags().Changed
-			if err := errors.Join(o.choice.validate(args), o.validate(), o.output.validate()); err != nil {
+			if err := errors.Join(o.choice.validate(args), o.validate(), o.output.Validate()); err != nil {
 				return err
 			}
-			local, err := a.forNamespaces(cmd.Context())
+			local, err := a.ForNamespaces(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -255,7 +259,7 @@ func offloadNamespaceCommand(a *app) *cobra.Command {
 			if err := refuseProtected(cmd.Context(), local, o.choice.selector, names); err != nil {
 				return err
 			}
-			if o.output.format == "" {
+			if o.output.Format == "" {
 				// The time for the user's confirmation does not count towards the timeout.
 				if err := confirmLeft(cmd.Context(), local, a, names, &o); err != nil {
 					return err
@@ -268,11 +272,11 @@ func offloadNamespaceCommand(a *app) *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()
 			for i, name := range names {
-				if o.output.format != "" {
-					if i > 0 && !o.output.json() {
+				if o.output.Format != "" {
+					if i > 0 && !o.output.JSON() {
 						fmt.Fprintln(local.Out(), "---")
 					}
-					err = printObject(local, o.object(name), o.output.format)
+					err = session.PrintObject(local, o.object(name), o.output.Format)
 				} else {
 					err = offloadNamespace(ctx, local, name, &o)
 				}
@@ -292,19 +296,19 @@ func offloadNamespaceCommand(a *app) *cobra.Command {
 	flags.StringArrayVarP(&o.selectors, "selector", "l", nil, "Label selector of the virtual nodes; may be repeated, each is an alternative; '' selects all (default: all)")
 	flags.DurationVar(&o.timeout, "timeout", 20*time.Second, "Maximum time for the whole command")
 	o.choice.add(command)
-	o.output.add(flags, "Only print the object, do not create it")
-	a.addDryRun(flags)
-	a.addDeleteVolumes(flags)
+	o.output.Add(flags, "Only print the object, do not create it")
+	a.AddDryRun(flags)
+	addDeleteVolumes(a, flags)
 	return command
 }
 
 func (o *offloadOptions) validate() error {
 	strategies := []string{string(offloadingv1beta1.PodsLocal), string(offloadingv1beta1.PodsRemote), string(offloadingv1beta1.PodsLocalAndRemote)}
-	if err := oneOfThese("pod-offloading-strategy", o.pods, strategies...); err != nil {
+	if err := cmdline.OneOf("pod-offloading-strategy", o.pods, strategies...); err != nil {
 		return err
 	}
 	mappings := []string{string(offloadingv1beta1.DefaultName), string(offloadingv1beta1.EnforceSameName), string(offloadingv1beta1.SelectedName)}
-	if err := oneOfThese("namespace-mapping-strategy", o.mapping, mappings...); err != nil {
+	if err := cmdline.OneOf("namespace-mapping-strategy", o.mapping, mappings...); err != nil {
 		return err
 	}
 	if selected := o.mapping == string(offloadingv1beta1.SelectedName); selected != (o.remoteName != "") {
@@ -383,18 +387,18 @@ func stricter(before, after offloadingv1beta1.PodOffloadingStrategy) bool {
 	return before != "" && before != after && after != offloadingv1beta1.PodsLocalAndRemote
 }
 
-func offloadNamespace(ctx context.Context, c *cluster, namespace string, o *offloadOptions) error {
+func offloadNamespace(ctx context.Context, c *session.Cluster, namespace string, o *offloadOptions) error {
 	step := c.Start("Offloading namespace %s", namespace)
 	defer step.End()
 	object := &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
 	}
 	var before offloadingv1beta1.PodOffloadingStrategy
-	_, err := c.ensure(ctx, object, func() error {
+	_, err := c.Ensure(ctx, object, func() error {
 		before = object.Spec.PodOffloadingStrategy
 		o.fill(object)
-		if c.deleteVolumes && object.ResourceVersion != "" {
-			setAnnotation(object, api.AnnotationDeleteVolumes, api.True)
+		if c.DeleteVolumes && object.ResourceVersion != "" {
+			kube.AddAnnotations(object, map[string]string{api.AnnotationDeleteVolumes: api.True})
 		}
 		return nil
 	})
@@ -407,24 +411,24 @@ func offloadNamespace(ctx context.Context, c *cluster, namespace string, o *offl
 	}
 	c.Did("Offloading of namespace %s correctly enabled", namespace)
 	none := false
-	err = c.wait(ctx, step, object, func() verdict {
+	err = c.WaitFor(ctx, step, object, func() session.Verdict {
 		if object.Status.ObservedGeneration < object.Generation {
-			return notYet("the controller manager has not reconciled it yet")
+			return session.NotYet("the controller manager has not reconciled it yet")
 		}
-		if id := heldBy(object); c.deleteVolumes && id != "" {
-			return notYet("cluster %s still has the remote namespace", id)
+		if id := heldBy(object); c.DeleteVolumes && id != "" {
+			return session.NotYet("cluster %s still has the remote namespace", id)
 		}
 		switch object.Status.OffloadingPhase {
 		case offloadingv1beta1.PhaseReady:
-			return yes()
+			return session.Yes()
 		case offloadingv1beta1.PhaseNoClusterSelected:
 			none = true
-			return yes()
+			return session.Yes()
 		default:
-			return notYet("phase %s%s", orDefault(string(object.Status.OffloadingPhase), "unknown"), remoteNamespaceTrouble(object))
+			return session.NotYet("phase %s%s", cmp.Or(string(object.Status.OffloadingPhase), "unknown"), remoteNamespaceTrouble(object))
 		}
 	})
-	if err != nil && object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.deleteVolumes {
+	if err != nil && object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.DeleteVolumes {
 		return errors.Join(err, fmt.Errorf("annotation %[1]s=%[2]s stays on NamespaceOffloading %[3]s in namespace %[4]s: volumes in all providers may be deleted; "+
 			"run the same command again to finish, or remove the annotation: kubectl annotate namespaceoffloading %[3]s -n %[4]s %[1]s-",
 			api.AnnotationDeleteVolumes, api.True, object.Name, namespace))
@@ -432,7 +436,7 @@ func offloadNamespace(ctx context.Context, c *cluster, namespace string, o *offl
 	if err != nil {
 		return err
 	}
-	if object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.deleteVolumes {
+	if object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.DeleteVolumes {
 		if err := keepDataAgain(ctx, c, object); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry
@@ -22,7 +23,7 @@ func TestOffloadProtectedOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
 	manager := &appsv1.Deployment{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, manager); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager}, manager); err != nil {
 		t.Fatal(err)
 	}
 	manager.Spec.Template.Spec.Containers[0].Args = append(manager.Spec.Template.Spec.Containers[0].Args, "--protected-namespaces=vault,*-secrets")
@@ -139,13 +140,13 @@ func TestRepeatedNamesCountOnce(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}})
-	c.namespace = "liqo"
+	c.Namespace = "liqo"
 	names, err := (&namespaceChoice{}).resolve(t.Context(), c, []string{"shop", "blog", "shop"})
 	if want := []string{"shop", "blog"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("namespaces %v, want %v: %v", names, want, err)
 	}
 	peers, err := gatherPeers(t.Context(), c, []string{"turin", "milan", "turin"})
-	if ids := namesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
+	if ids := session.NamesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
 		t.Errorf("peers %v: %v", ids, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 )
 
@@ -28,10 +29,10 @@ func annotate(command *cobra.Command, key string) {
 var errUnnamed = errors.New("no peer is named")
 
 // currentPeers returns the sorted IDs of the current peers for which the predicate holds.
-func currentPeers(ctx context.Context, c *cluster, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
+func currentPeers(ctx context.Context, c *session.Cluster, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
 	var list corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &list); err != nil {
-		return nil, c.error(fmt.Errorf("listing ForeignClusters: %w", err))
+		return nil, c.Err(fmt.Errorf("listing ForeignClusters: %w", err))
 	}
 	var out []string
 	for i := range list.Items {
@@ -51,34 +52,34 @@ func isProvider(foreign *corev1beta1.ForeignCluster) bool {
 
 // onlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than
 // one. The argument of describes the names, for example "providers of cluster rome", and how says how to pass one.
-func onlyName(c *cluster, known []string, of, how string) (string, error) {
+func onlyName(c *session.Cluster, known []string, of, how string) (string, error) {
 	switch len(known) {
 	case 0:
-		return "", c.error(fmt.Errorf("%w, and there are no %s: %s", errUnnamed, of, how))
+		return "", c.Err(fmt.Errorf("%w, and there are no %s: %s", errUnnamed, of, how))
 	case 1:
 		c.Info("No name was given: using %s, the only one of the %s", known[0], of)
 		return known[0], nil
 	}
-	return "", c.error(fmt.Errorf("%w, and there are several %s: %s: %s", errUnnamed, of, strings.Join(known, ", "), how))
+	return "", c.Err(fmt.Errorf("%w, and there are several %s: %s: %s", errUnnamed, of, strings.Join(known, ", "), how))
 }
 
 // onlyProvider returns the only provider of a cluster, or fails.
-func onlyProvider(ctx context.Context, c *cluster, how string) (string, error) {
+func onlyProvider(ctx context.Context, c *session.Cluster, how string) (string, error) {
 	known, err := currentPeers(ctx, c, isProvider)
 	if err != nil {
 		return "", err
 	}
-	return onlyName(c, known, "providers of cluster "+c.id, how)
+	return onlyName(c, known, "providers of cluster "+c.ID, how)
 }
 
 // choosePeer sets a required --remote-cluster-id to the only peer, if the user did not set it. If there are several peers, it fails and
 // lists them. If there is no peer, or the peers cannot be read, it does nothing: the check of required flags then fails.
-func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
+func choosePeer(cmd *cobra.Command, a *session.Session) error {
 	flag := cmd.Flags().Lookup("remote-cluster-id")
 	if flag == nil || flag.Changed || len(flag.Annotations[cobra.BashCompOneRequiredFlag]) == 0 {
 		return nil
 	}
-	c, err := a.installed(cmd.Context())
+	c, err := a.Installed(cmd.Context())
 	if err != nil {
 		return nil //nolint:nilerr // the missing flag is the user's first problem
 	}
@@ -90,7 +91,7 @@ func (a *app) choosePeer(cmd *cobra.Command, _ []string) error {
 	if cmd.Annotations[beginsPeering] != "" {
 		return fmt.Errorf("%w: %s (this cluster has as peers: %s)", errUnnamed, how, strings.Join(known, ", "))
 	}
-	id, err := onlyName(c, known, "peers of cluster "+c.id, how)
+	id, err := onlyName(c, known, "peers of cluster "+c.ID, how)
 	if err != nil {
 		return err
 	}

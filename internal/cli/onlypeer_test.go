@@ -15,6 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -78,7 +80,7 @@ func TestSimilar(t *testing.T) {
 		"jsno": "json", "yml": "yaml", "JSON": "json", "loadbalancer": "LoadBalancer", "NodePrt": "NodePort", "local": "Local LocalAndRemote", "timeuot": "--timeout",
 		"--time": "--timeout", "mialn": "milan", "": "", "x": "", "xy": "", "turin": "", "wide": "",
 	} {
-		if got := strings.Join(similar(typed, known), " "); got != want {
+		if got := strings.Join(cmdline.Similar(typed, known), " "); got != want {
 			t.Errorf("%q is like %q, want %q", typed, got, want)
 		}
 	}
@@ -96,7 +98,7 @@ func TestMisspeltValuesAreRefused(t *testing.T) {
 		"peer out-of-band": "peer out-of-band milan --auth-url https://192.0.2.2 --cluster-id milan --auth-token " + token,
 	}
 	seen := map[string]bool{}
-	for _, command := range commands(newApp(genericiooptions.NewTestIOStreamsDiscard()).command()) {
+	for _, command := range commands(newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))) {
 		command.SetContext(t.Context())
 		path := strings.TrimPrefix(command.CommandPath(), "liqoctl ")
 		words := strings.Fields(cmp.Or(given[path], lawTable[path].command, path))

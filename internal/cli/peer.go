@@ -10,6 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // authFlags holds the flags for the authentication between the clusters.
@@ -55,7 +60,7 @@ func (f *authFlags) validate() error {
 type peerOptions struct {
 	auth               authFlags
 	network            networkOptions
-	resources          resourceFlags
+	resources          cmdline.Resources
 	timeout            time.Duration
 	networkingDisabled bool
 	// bidirectional means that the provider is to become a consumer too.
@@ -66,7 +71,7 @@ type peerOptions struct {
 	location string
 }
 
-func peerCommand(a *app) *cobra.Command {
+func peerCommand(a *session.Session) *cobra.Command {
 	var o peerOptions
 	command := &cobra.Command{
 		Use:   "peer [NAME]",
@@ -79,7 +84,7 @@ func peerCommand(a *app) *cobra.Command {
 			"existing tunnel.\n\n" +
 			"With --networking-disabled, or if a cluster was installed without networking, offloaded pods run, but they reach the pods and services\n" +
 			"of the local cluster only if the infrastructure routes the traffic.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Pods of this cluster may run in the one of milan.yaml
 			%[1]s peer --remote-kubeconfig milan.yaml
 			# The provider has no load balancers, and only its tunnel can be reached from here, its API server can not
@@ -90,14 +95,14 @@ func peerCommand(a *app) *cobra.Command {
 			%[1]s peer rome
 			# Only authenticate, the resources are asked for later
 			%[1]s peer --remote-kubeconfig milan.yaml --create-resource-slice=false`),
-		Args:              atMostOne("the name of a cluster that has invited this one"),
-		ValidArgsFunction: a.firstOf(peersOf),
+		Args:              cmdline.AtMostOne("the name of a cluster that has invited this one"),
+		ValidArgsFunction: a.CompleteFirst(peersOf),
 	}
-	remote := remoteFlags(command.Flags())
+	remote := session.RemoteFlags(command.Flags())
 	o.auth.add(command.Flags())
 	o.auth.addInvite(command.Flags())
 	o.addBoth(command)
-	a.addDryRun(command.Flags())
+	a.AddDryRun(command.Flags())
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
@@ -119,9 +124,9 @@ func (o *peerOptions) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.networkingDisabled, "networking-disabled", false, "Do not connect the networks of the clusters")
 	flags.BoolVar(&o.createResourceSlice, "create-resource-slice", true, "Request resources from the provider by a ResourceSlice")
-	flags.StringVar(&o.class, "resource-slice-class", defaultClass, "Class of the ResourceSlice")
+	flags.StringVar(&o.class, "resource-slice-class", authv1beta1.ResourceSliceClassDefault, "Class of the ResourceSlice")
 	flags.BoolVar(&o.createNode, "create-virtual-node", true, "Create a virtual node with the granted resources")
-	o.resources.add(flags)
+	o.resources.Add(flags)
 }
 
 // addBoth registers these flags and those of commands with access to both clusters.
@@ -130,12 +135,12 @@ func (o *peerOptions) addBoth(command *cobra.Command) {
 	o.add(flags)
 	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Skip the check whether the networks of both clusters can be connected")
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
-	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
+	session.CompleteOneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	o.network.add(command)
 }
 
-func runPeer(ctx context.Context, a *app, remote *remoteConfig, o *peerOptions) (*pair, error) {
-	resources, err := o.resources.list()
+func runPeer(ctx context.Context, a *session.Session, remote *genericclioptions.ConfigFlags, o *peerOptions) (*session.Pair, error) {
+	resources, err := o.resources.List()
 	if err != nil {
 		return nil, err
 	}
@@ -145,42 +150,42 @@ func runPeer(ctx context.Context, a *app, remote *remoteConfig, o *peerOptions) 
 	if o.auth.inBand && o.networkingDisabled {
 		return nil, errors.New("--in-band needs a tunnel, and --networking-disabled creates none: leave one of them out")
 	}
-	p, err := a.pair(ctx, remote)
+	p, err := a.Pair(ctx, remote)
 	if err != nil {
 		return nil, err
 	}
-	return p, p.explained(p.peer(ctx, o, resources))
+	return p, explainPair(p, peerPair(ctx, p, o, resources))
 }
 
-// peer runs the steps of a peering between two connected clusters. A comment says what a step waits for.
-func (p *pair) peer(ctx context.Context, o *peerOptions, resources corev1.ResourceList) error {
-	if err := p.checkRights(o); err != nil {
+// peerPair runs the steps of a peering between two connected clusters. A comment says what a step waits for.
+func peerPair(ctx context.Context, p *session.Pair, o *peerOptions, resources corev1.ResourceList) error {
+	if err := checkNetworkRights(p, o); err != nil {
 		return err
 	}
 	// A peering user may not create gateways in the provider. For such a user, the command creates a NetworkRequest after it has authenticated, and
 	// the control planes connect the networks.
-	asks := p.mustAskForNetwork(o)
-	r := &peerRun{pair: p, use: use{cluster: p.local, provider: p.remote.id, nodeName: p.remote.id, options: o, resources: resources}}
-	return inOrder(ctx,
+	asks := mustAskForNetwork(p, o)
+	r := &peerRun{Pair: p, use: use{Cluster: p.Local, provider: p.Remote.ID, nodeName: p.Remote.ID, options: o, resources: resources}}
+	return session.InOrder(ctx,
 		r.check,
-		when(asks, r.warnOfFlags),
-		when(!asks, r.connect), // both ends of the tunnel are connected
-		r.authenticate,         // the provider has admitted the local cluster, whose Identity has a kubeconfig
-		when(o.auth.invite, r.inviteBack),
-		when(asks, r.use.requestNetwork), // the provider has answered the NetworkRequest
-		when(o.createResourceSlice, r.use.askForResources), // the provider has granted the resources, and the virtual node is Ready
+		session.When(asks, r.warnOfFlags),
+		session.When(!asks, r.connect), // both ends of the tunnel are connected
+		r.authenticate,                 // the provider has admitted the local cluster, whose Identity has a kubeconfig
+		session.When(o.auth.invite, func(ctx context.Context) error { return inviteBack(ctx, r.Pair) }),
+		session.When(asks, r.use.requestNetwork),                   // the provider has answered the NetworkRequest
+		session.When(o.createResourceSlice, r.use.askForResources), // the provider has granted the resources, and the virtual node is Ready
 		r.use.becomeHealthy, // the ForeignCluster reports each module as healthy
 	)
 }
 
 // peerRun is one run of a command that peers two connected clusters. Its steps share it.
 type peerRun struct {
-	*pair
+	*session.Pair
 	use use
 }
 
 // check fails, before any change is made, if the peering would replace another cluster or collide with a node name.
-func (r *peerRun) check(ctx context.Context) error { return r.checkPeer(ctx, r.use.options) }
+func (r *peerRun) check(ctx context.Context) error { return checkPeer(ctx, r.Pair, r.use.options) }
 
 // warnOfFlags warns about flags for a tunnel that the control planes create, not this command.
 func (r *peerRun) warnOfFlags(context.Context) error {
@@ -188,20 +193,20 @@ func (r *peerRun) warnOfFlags(context.Context) error {
 	if r.use.options.location == locationConsumer {
 		except = append(except, connectServerFlags.serviceType)
 	}
-	r.withoutEffect(&r.use.options.network, except...)
+	warnWithoutEffect(r.Pair, &r.use.options.network, except...)
 	return nil
 }
 
 // connect connects the networks.
 func (r *peerRun) connect(ctx context.Context) error {
-	t, err := r.peerNetwork(ctx, r.use.options)
+	t, err := peerNetwork(ctx, r.Pair, r.use.options)
 	r.use.connected = t != nil
 	return err
 }
 
 // authenticate gives the local cluster an identity in the remote one, and both their tenant namespaces.
 func (r *peerRun) authenticate(ctx context.Context) error {
-	err := r.pair.authenticate(ctx, &r.use.options.auth)
-	r.use.namespace = r.here
+	err := authenticatePair(ctx, r.Pair, &r.use.options.auth)
+	r.use.namespace = r.Here
 	return err
 }

@@ -16,6 +16,8 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
 )
@@ -26,59 +28,58 @@ const addressWithin = 20 * time.Second
 // inviteBack creates an Invitation in the provider. With it, an administrator of the provider can later use the consumer's resources
 // through the same tunnel (liqoctl peer NAME). The Invitation is deleted with the Tenant of the consumer. If it cannot be created, the
 // peering continues without it.
-func (p *pair) inviteBack(ctx context.Context) error {
+func inviteBack(ctx context.Context, p *session.Pair) error {
 	bounded, cancel := context.WithTimeout(ctx, addressWithin)
 	defer cancel()
-	err := p.invite(bounded)
+	err := inviteProvider(bounded, p)
 	if err != nil && ctx.Err() == nil {
-		p.local.Warn("Cluster %s is not invited to use resources of %s too (liqoctl peer %s, run there): %v", p.remote.id, p.local.id, p.local.id, err)
+		p.Local.Warn("Cluster %s is not invited to use resources of %s too (liqoctl peer %s, run there): %v", p.Remote.ID, p.Local.ID, p.Local.ID, err)
 		return nil
 	}
 	return err
 }
 
-func (p *pair) invite(ctx context.Context) error {
-	back := p.reversed()
-	if _, err := enrollmentService(ctx, p.local); err != nil {
+func inviteProvider(ctx context.Context, p *session.Pair) error {
+	back := p.Reversed()
+	if _, err := enrollmentService(ctx, p.Local); err != nil {
 		return err
 	}
-	address, err := back.throughTunnel(ctx, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
+	address, err := throughTunnel(ctx, back, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
 	}
-	proxy, err := back.throughTunnel(ctx, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+	proxy, err := throughTunnel(ctx, back, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
 	if err != nil {
 		return fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
 	}
-	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: p.local.id}}
-	if err := p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
-		return p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.There, Name: p.Local.ID}}
+	if err := p.Remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
+		return p.Remote.Err(fmt.Errorf("reading %s: %w", p.Remote.Name(tenant), err))
 	}
-	options := &enrollment.Options{Namespace: p.local.namespace, Client: p.local, Reader: p.local, Now: time.Now, Random: rand.Reader}
+	options := &enrollment.Options{Namespace: p.Local.Namespace, Client: p.Local, Reader: p.Local, Now: time.Now, Random: rand.Reader}
 	tokens, err := enrollment.EnsureSecret(ctx, options)
 	if err != nil {
-		return p.local.error(err)
+		return p.Local.Err(err)
 	}
 	url, through := "https://"+address.String(), "http://"+proxy.String()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: peering.InvitationSecret}}
-	changed, err := p.remote.ensure(ctx, secret, func() error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.There, Name: peering.InvitationSecret}}
+	changed, err := p.Remote.Ensure(ctx, secret, func() error {
 		same := string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through
-		if same && lasts(secret, tokens, p.remote.id, time.Now()) {
+		if same && lasts(secret, tokens, p.Remote.ID, time.Now()) {
 			return nil
 		}
-		text, err := sealToken(ctx, p.local, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.remote.id}, true)
+		text, err := sealToken(ctx, p.Local, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.Remote.ID}, true)
 		if err != nil {
 			return err
 		}
-		setLabel(secret, peering.LabelInvitation, api.True)
-		setLabel(secret, api.LabelRemoteClusterID, p.local.id)
+		kube.AddLabels(secret, map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: p.Local.ID})
 		secret.Data = map[string][]byte{
 			peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(text), peering.InvitationProxyKey: []byte(through),
 		}
-		return controllerutil.SetOwnerReference(tenant, secret, p.remote.Scheme())
+		return controllerutil.SetOwnerReference(tenant, secret, p.Remote.Scheme())
 	})
 	if err == nil && changed {
-		p.remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.remote.id, p.local.id, maxTokenLifetime, p.local.id)
+		p.Remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.Remote.ID, p.Local.ID, maxTokenLifetime, p.Local.ID)
 	}
 	return err
 }
@@ -95,7 +96,7 @@ func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bo
 }
 
 // peerInvited peers with a cluster that left an Invitation here. The tenant namespace already contains everything needed.
-func peerInvited(ctx context.Context, a *app, name string, o *peerOptions) error {
+func peerInvited(ctx context.Context, a *session.Session, name string, o *peerOptions) error {
 	if o.auth.invite {
 		return fmt.Errorf("--invite does not go with NAME %s: this cluster uses the invitation that %s left here, and makes none; leave --invite out", name, name)
 	}
@@ -105,7 +106,7 @@ func peerInvited(ctx context.Context, a *app, name string, o *peerOptions) error
 	if o.auth.force {
 		return fmt.Errorf("--force does not go with NAME %s: if %s knows another key for the ID of this cluster, its administrator has to delete the Tenant of that ID there first", name, name)
 	}
-	resources, err := o.resources.list()
+	resources, err := o.resources.List()
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func peerInvited(ctx context.Context, a *app, name string, o *peerOptions) error
 	if err := o.checkRequest(); err != nil {
 		return err
 	}
-	c, err := a.installed(ctx)
+	c, err := a.Installed(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,13 +129,13 @@ func peerInvited(ctx context.Context, a *app, name string, o *peerOptions) error
 			return err
 		}
 	}
-	u := &use{cluster: c, provider: id, namespace: namespace, nodeName: id, options: o, resources: resources}
-	return explainUnreached(c, id, inOrder(ctx, u.acceptInvitation, u.run))
+	u := &use{Cluster: c, provider: id, namespace: namespace, nodeName: id, options: o, resources: resources}
+	return explainUnreached(c, id, session.InOrder(ctx, u.acceptInvitation, u.run))
 }
 
 // acceptInvitation enrolls the local cluster at the authentication service that an Invitation names, unless it is enrolled already.
 func (u *use) acceptInvitation(ctx context.Context) error {
-	c, namespace, provider := u.cluster, u.namespace, u.provider
+	c, namespace, provider := u.Cluster, u.namespace, u.provider
 	granted, err := withoutRefusal(ctx, c, namespace, provider)
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 		return fmt.Errorf("cluster %s has not invited this one. Three ways to peer with it: give its kubeconfig with --remote-kubeconfig; "+
 			"or run liqoctl generate peer-command on %s, and here the command that it prints; or have %s invite this cluster, with --invite of liqoctl peer out-of-band or of liqoctl peer --in-band", provider, provider, provider)
 	case err != nil:
-		return fmt.Errorf("reading %s: %w", c.name(secret), err)
+		return fmt.Errorf("reading %s: %w", c.Name(secret), err)
 	}
 	token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
 	if err == nil && time.Now().After(token.Expires) {
@@ -156,7 +157,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("the invitation of cluster %s, %s, no longer admits this cluster: %w. Run liqoctl generate peer-command --consumer-cluster-id %s on %s, and here the command that it prints",
-			provider, c.name(secret), err, c.id, provider)
+			provider, c.Name(secret), err, c.ID, provider)
 	}
 	switch {
 	case err != nil && granted == nil:

@@ -17,11 +17,12 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
 // inviteBack: what a provider gets that is used in-band leads through the tunnel, is for it alone, and goes with the Tenant of the consumer.
-func (n networks) inviteBack(p *pair) {
+func (n networks) inviteBack(p *session.Pair) {
 	t := n.T
 	expose := func(ip, service, address string, port int32) []client.Object {
 		exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ip}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.8"}}
@@ -40,7 +41,7 @@ func (n networks) inviteBack(p *pair) {
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome"},
 	}
 	create(t, n.milan, tenant)
-	if err := p.invite(t.Context()); err != nil {
+	if err := inviteProvider(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: peering.InvitationSecret}
@@ -61,7 +62,7 @@ func (n networks) inviteBack(p *pair) {
 	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != tenant.UID {
 		t.Errorf("owners %v", secret.OwnerReferences)
 	}
-	if err := p.invite(t.Context()); err != nil {
+	if err := inviteProvider(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.milan.Get(t.Context(), key, &again); err != nil || again.ResourceVersion != secret.ResourceVersion {

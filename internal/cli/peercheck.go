@@ -12,23 +12,24 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
 // checkPeer fails, before any change is made, if the peering would replace another cluster or collide with a node name.
-func (p *pair) checkPeer(ctx context.Context, o *peerOptions) error {
+func checkPeer(ctx context.Context, p *session.Pair, o *peerOptions) error {
 	if o.createsNode() {
-		if err := checkNodeName(ctx, p.local, p.remote.id, p.remote.id, nodeNameCure(p.remote.id)); err != nil {
+		if err := checkNodeName(ctx, p.Local, p.Remote.ID, p.Remote.ID, nodeNameCure(p.Remote.ID)); err != nil {
 			return err
 		}
 	}
-	if err := p.checkIdentities(ctx, o.auth.force); err != nil || !o.bidirectional {
+	if err := checkIdentities(ctx, p, o.auth.force); err != nil || !o.bidirectional {
 		return err
 	}
 	// Problems in the other direction are found before this direction changes anything.
 	back := *o
 	back.bidirectional = false
-	return p.reversed().checkPeer(ctx, &back)
+	return checkPeer(ctx, p.Reversed(), &back)
 }
 
 // createsNode reports whether the peering creates a node in the local cluster.
@@ -40,19 +41,19 @@ func nodeNameCure(provider string) string {
 }
 
 // checkNodeName fails if the name for a virtual node of the provider is in use by another node.
-func checkNodeName(ctx context.Context, c *cluster, name, provider, cure string) error {
+func checkNodeName(ctx context.Context, c *session.Cluster, name, provider, cure string) error {
 	taken := ""
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
-		return c.error(fmt.Errorf("reading Node %s: %w", name, err))
+		return c.Err(fmt.Errorf("reading Node %s: %w", name, err))
 	case err == nil && node.Labels[api.LabelType] != api.TypeVirtualNode:
-		taken = fmt.Sprintf("Node %s is a node of cluster %s itself", name, c.id)
+		taken = fmt.Sprintf("Node %s is a node of cluster %s itself", name, c.ID)
 	default:
 		var all offloadingv1beta1.VirtualNodeList
 		if err := c.List(ctx, &all); err != nil {
-			return c.error(fmt.Errorf("listing VirtualNodes: %w", err))
+			return c.Err(fmt.Errorf("listing VirtualNodes: %w", err))
 		}
 		for i := range all.Items {
 			if other := &all.Items[i]; other.Name == name && other.Spec.ClusterID != provider {
@@ -63,41 +64,41 @@ func checkNodeName(ctx context.Context, c *cluster, name, provider, cure string)
 	if taken == "" {
 		return nil
 	}
-	return c.error(fmt.Errorf("%s, and the virtual node of cluster %s would have the same name: %s", taken, provider, cure))
+	return c.Err(fmt.Errorf("%s, and the virtual node of cluster %s would have the same name: %s", taken, provider, cure))
 }
 
 // checkIdentities fails if one of the clusters would replace another cluster with the same ID. A provider identifies its consumers by their
 // public keys. A consumer identifies its providers by the CA of their API servers.
-func (p *pair) checkIdentities(ctx context.Context, force bool) error {
-	if err := p.findNamespaces(ctx); err != nil {
+func checkIdentities(ctx context.Context, p *session.Pair, force bool) error {
+	if err := p.FindNamespaces(ctx); err != nil {
 		return err
 	}
-	if known, err := p.checkKey(ctx, force); err != nil || known {
+	if known, err := checkKey(ctx, p, force); err != nil || known {
 		return err // known: the provider has the key of this cluster
 	}
-	return p.checkProvider(ctx, force)
+	return checkProvider(ctx, p, force)
 }
 
 // checkKey compares the public key in the provider's Tenant with the key of the local cluster. It reports whether there is such a Tenant.
-func (p *pair) checkKey(ctx context.Context, force bool) (known bool, err error) {
-	if p.there == "" {
+func checkKey(ctx context.Context, p *session.Pair, force bool) (known bool, err error) {
+	if p.There == "" {
 		return false, nil
 	}
-	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.there, Name: p.local.id}}
-	err = p.remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant)
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.There, Name: p.Local.ID}}
+	err = p.Remote.Get(ctx, client.ObjectKeyFromObject(tenant), tenant)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, p.remote.error(fmt.Errorf("reading %s: %w", p.remote.name(tenant), err))
+		return false, p.Remote.Err(fmt.Errorf("reading %s: %w", p.Remote.Name(tenant), err))
 	}
 	if len(tenant.Spec.PublicKey) == 0 || tenant.DeletionTimestamp != nil {
 		return false, nil
 	}
 	var keys corev1.Secret
-	name := client.ObjectKey{Namespace: p.local.namespace, Name: authv1beta1.KeysSecret}
-	if err := p.local.Get(ctx, name, &keys); err != nil {
-		return false, p.local.error(fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err))
+	name := client.ObjectKey{Namespace: p.Local.Namespace, Name: authv1beta1.KeysSecret}
+	if err := p.Local.Get(ctx, name, &keys); err != nil {
+		return false, p.Local.Err(fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err))
 	}
 	own := keys.Data[authv1beta1.PublicKeyKey]
 	theirs, ours := peering.Fingerprint(tenant.Spec.PublicKey), peering.Fingerprint(own)
@@ -105,46 +106,46 @@ func (p *pair) checkKey(ctx context.Context, force bool) (known bool, err error)
 		return true, nil
 	}
 	if !force {
-		return true, p.remote.error(fmt.Errorf("%s has the public key %s, cluster %s has %s. If two clusters have the ID %s, give one of them another ID "+
+		return true, p.Remote.Err(fmt.Errorf("%s has the public key %s, cluster %s has %s. If two clusters have the ID %s, give one of them another ID "+
 			"(liqoctl install --cluster-id). If cluster %s was installed again since, replace its key with --force",
-			p.remote.name(tenant), theirs, p.local.id, ours, p.local.id, p.local.id))
+			p.Remote.Name(tenant), theirs, p.Local.ID, ours, p.Local.ID, p.Local.ID))
 	}
-	p.remote.Warn("The key %s of cluster %s is replaced by %s (--force). Kubernetes identifies users by the name in a certificate, and cannot revoke a certificate: whoever has the former key "+
+	p.Remote.Warn("The key %s of cluster %s is replaced by %s (--force). Kubernetes identifies users by the name in a certificate, and cannot revoke a certificate: whoever has the former key "+
 		"keeps the rights of cluster %s with the certificates for it, for up to %d days. If somebody else may have the key, give the cluster another ID instead: "+
-		"liqoctl install --cluster-id", theirs, p.local.id, ours, p.local.id, int(peering.CertificateLife.Hours()/24))
+		"liqoctl install --cluster-id", theirs, p.Local.ID, ours, p.Local.ID, int(peering.CertificateLife.Hours()/24))
 	return true, nil
 }
 
 // checkProvider compares the CA of the API server that granted the local Identity with the CA of the remote cluster. It runs if the remote
 // cluster has no Tenant for the local one. If one of the CAs is unknown, the check passes.
-func (p *pair) checkProvider(ctx context.Context, force bool) error {
-	if p.here == "" {
+func checkProvider(ctx context.Context, p *session.Pair, force bool) error {
+	if p.Here == "" {
 		return nil
 	}
-	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: p.here, Name: peering.ControlPlaneIdentityName(p.remote.id)}}
-	err := p.local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: p.Here, Name: peering.ControlPlaneIdentityName(p.Remote.ID)}}
+	err := p.Local.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	if client.IgnoreNotFound(err) != nil {
-		return p.local.error(fmt.Errorf("reading %s: %w", p.local.name(identity), err))
+		return p.Local.Err(fmt.Errorf("reading %s: %w", p.Local.Name(identity), err))
 	}
 	if err != nil || len(identity.Spec.AuthParams.CA) == 0 || identity.DeletionTimestamp != nil {
 		return nil
 	}
 	var root corev1.ConfigMap
-	key := client.ObjectKey{Namespace: p.remote.namespace, Name: "kube-root-ca.crt"}
-	if err := p.remote.Get(ctx, key, &root); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	key := client.ObjectKey{Namespace: p.Remote.Namespace, Name: "kube-root-ca.crt"}
+	if err := p.Remote.Get(ctx, key, &root); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil // a peering user is not allowed to read it
 	} else if err != nil {
-		return p.remote.error(fmt.Errorf("reading ConfigMap %s: %w", key, err))
+		return p.Remote.Err(fmt.Errorf("reading ConfigMap %s: %w", key, err))
 	}
 	had, has := peering.Fingerprint(identity.Spec.AuthParams.CA), peering.Fingerprint([]byte(root.Data["ca.crt"]))
 	switch {
 	case root.Data["ca.crt"] == "" || had == has:
 		return nil
 	case !force:
-		return p.local.error(fmt.Errorf("the API server that issued %s has the CA %s, the one of cluster %s has the CA %s and no Tenant of %s. "+
+		return p.Local.Err(fmt.Errorf("the API server that issued %s has the CA %s, the one of cluster %s has the CA %s and no Tenant of %s. "+
 			"If two clusters have the ID %s, unpeer the first one (liqoctl unpeer %s), or install one of them with another --cluster-id. "+
-			"If it is one cluster with a new CA, continue with --force", p.local.name(identity), had, p.remote.id, has, p.local.id, p.remote.id, p.remote.id))
+			"If it is one cluster with a new CA, continue with --force", p.Local.Name(identity), had, p.Remote.ID, has, p.Local.ID, p.Remote.ID, p.Remote.ID))
 	}
-	p.local.Warn("The provider %s with the CA %s is replaced by the one with %s (--force)", p.remote.id, had, has)
+	p.Local.Warn("The provider %s with the CA %s is replaced by the one with %s (--force)", p.Remote.ID, had, has)
 	return nil
 }

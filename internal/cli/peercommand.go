@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/pki"
@@ -35,7 +37,7 @@ const (
 	maxNamedTokenLifetime = 365 * 24 * time.Hour
 )
 
-func generatePeerCommandCommand(a *app) *cobra.Command {
+func generatePeerCommandCommand(a *session.Session) *cobra.Command {
 	var o peerCommandOptions
 	command := &cobra.Command{
 		Use:   "peer-command",
@@ -44,7 +46,7 @@ func generatePeerCommandCommand(a *app) *cobra.Command {
 			"contains a token, with which one cluster can enroll until the token expires: the first cluster that uses it. The token names the\n" +
 			"certificate of the local cluster, so the consumer detects an impostor. Keep the token secret like a password until it is used.\n\n" +
 			"To revoke all tokens that were not used yet, delete Secret auth-token in the namespace of the installation.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# On the provider; what it prints is run on the consumer
 			%[1]s generate peer-command
 			# For the cluster rome and no other, within the next hour
@@ -58,7 +60,9 @@ func generatePeerCommandCommand(a *app) *cobra.Command {
 			# In a script that has access to both clusters
 			%[1]s generate peer-command --only-command --kubeconfig milan.yaml | KUBECONFIG=rome.yaml bash`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(nil, o.check, func(ctx context.Context, local *cluster, _ []string) error { return printPeerCommand(ctx, local, &o) }),
+		RunE: a.OnInstalled(nil, o.check, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			return printPeerCommand(ctx, local, &o)
+		}),
 	}
 	flags := command.Flags()
 	flags.BoolVar(&o.onlyCommand, "only-command", false, "Print only the command")
@@ -70,7 +74,7 @@ func generatePeerCommandCommand(a *app) *cobra.Command {
 	command.MarkFlagsMutuallyExclusive("trusted-certificate", "auth-certificate")
 	o.addDialed(flags, "Address at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)",
 		"Port at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)")
-	a.addDryRun(flags)
+	a.AddDryRun(flags)
 	return command
 }
 
@@ -112,7 +116,7 @@ func (o *peerCommandOptions) pin() ([]byte, error) {
 	return peering.PinOf(certificate), nil
 }
 
-func printPeerCommand(ctx context.Context, c *cluster, o *peerCommandOptions) error {
+func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOptions) error {
 	pin, err := o.pin()
 	if err != nil {
 		return err
@@ -128,7 +132,7 @@ func printPeerCommand(ctx context.Context, c *cluster, o *peerCommandOptions) er
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
 	text, err := sealToken(ctx, c, &token, !o.trusted && pin == nil)
-	if err != nil || c.isDryRun() {
+	if err != nil || c.IsDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
 	if !o.onlyCommand {
@@ -136,16 +140,16 @@ func printPeerCommand(ctx context.Context, c *cluster, o *peerCommandOptions) er
 		if o.consumer != "" {
 			who = "cluster " + o.consumer
 		}
-		c.Info("Run this command on %s to use resources of %s there, until %s:", who, c.id, token.Expires.UTC().Format(time.RFC3339))
+		c.Info("Run this command on %s to use resources of %s there, until %s:", who, c.ID, token.Expires.UTC().Format(time.RFC3339))
 	}
-	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s%s\n", c.id, url, c.id, text, o.arguments())
+	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s%s\n", c.ID, url, c.ID, text, o.arguments())
 	return err
 }
 
 // sealToken returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
 // service's certificate.
-func sealToken(ctx context.Context, c *cluster, token *peering.Token, pinned bool) (string, error) {
-	options := &enrollment.Options{Namespace: c.namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
+func sealToken(ctx context.Context, c *session.Cluster, token *peering.Token, pinned bool) (string, error) {
+	options := &enrollment.Options{Namespace: c.Namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
 	if pinned {
 		pair, err := enrollment.EnsureCertificate(ctx, options)
 		if err != nil {
@@ -157,9 +161,9 @@ func sealToken(ctx context.Context, c *cluster, token *peering.Token, pinned boo
 }
 
 // enrollmentService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
-func enrollmentService(ctx context.Context, c *cluster) (*corev1.Service, error) {
+func enrollmentService(ctx context.Context, c *session.Cluster) (*corev1.Service, error) {
 	service := &corev1.Service{}
-	key := client.ObjectKey{Namespace: c.namespace, Name: peering.EnrollmentService}
+	key := client.ObjectKey{Namespace: c.Namespace, Name: peering.EnrollmentService}
 	err := c.Get(ctx, key, service)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
@@ -171,7 +175,7 @@ func enrollmentService(ctx context.Context, c *cluster) (*corev1.Service, error)
 }
 
 // enrollmentURL returns the URL at which consumers reach the authentication service.
-func enrollmentURL(ctx context.Context, c *cluster, silent bool) (string, error) {
+func enrollmentURL(ctx context.Context, c *session.Cluster, silent bool) (string, error) {
 	service, err := enrollmentService(ctx, c)
 	if err != nil {
 		return "", err

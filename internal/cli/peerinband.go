@@ -4,10 +4,13 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // peerInBandCommand returns the command peer in-band, the older form of peer --in-band.
-func peerInBandCommand(a *app) *cobra.Command {
+func peerInBandCommand(a *session.Session) *cobra.Command {
 	var o peerOptions
 	command := &cobra.Command{
 		Use:     "in-band",
@@ -16,7 +19,7 @@ func peerInBandCommand(a *app) *cobra.Command {
 		Long: "Peer the local cluster, the consumer, with the remote one, the provider, and send the traffic of their control planes through the\n" +
 			"tunnel. Then only the gateways must reach each other. The command is the same as peer --in-band. If it was interrupted, run it again:\n" +
 			"it resumes where it stopped.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The API server of milan can be reached from here, but not from the cluster rome
 			%[1]s peer in-band --context rome --remote-context milan
 			# Let the administrator of milan use rome too (peer rome, run there)
@@ -26,26 +29,26 @@ func peerInBandCommand(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	remote := remoteFlags(flags)
+	remote := session.RemoteFlags(flags)
 	flags.BoolVar(&o.bidirectional, "bidirectional", false, "Also peer the remote cluster with the local one")
 	o.addBoth(command)
-	a.addDryRun(flags)
+	a.AddDryRun(flags)
 	o.auth.addForce(flags)
 	o.auth.addInvite(flags)
 	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
-	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
 		p, err := runPeer(ctx, a, remote, &o)
 		if err != nil || !o.bidirectional {
 			return err
 		}
-		resources, err := o.resources.list()
+		resources, err := o.resources.List()
 		if err != nil {
 			return err
 		}
 		// The reverse peering uses the same tunnel, so the gateway server stays in its cluster.
 		o.network.located, o.bidirectional, o.auth.invite = false, false, false
-		back := p.reversed()
-		return back.explained(back.peer(ctx, &o, resources))
+		back := p.Reversed()
+		return explainPair(back, peerPair(ctx, back, &o, resources))
 	})
 	return command
 }

@@ -19,13 +19,15 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
 // peeringUser is a user of this cluster with only the permissions to peer one consumer with it.
 type peeringUser struct {
-	*cluster
+	*session.Cluster
 	consumer string
 	// lifetime is the requested lifetime of its certificate.
 	lifetime time.Duration
@@ -44,7 +46,7 @@ func (u *peeringUser) request() string { return peering.PeeringUserPrefix + u.co
 func (u *peeringUser) reader() string  { return u.request() + "-liqo-ns-reader" }
 func (u *peeringUser) writer() string  { return u.request() + "-tenant-ns-writer" }
 
-func generatePeeringUserCommand(a *app) *cobra.Command {
+func generatePeeringUserCommand(a *session.Session) *cobra.Command {
 	var consumer, rsa string
 	var timeout, lifetime time.Duration
 	command := &cobra.Command{
@@ -54,22 +56,22 @@ func generatePeeringUserCommand(a *app) *cobra.Command {
 			"consumer's administrator passes it to peer, unpeer, network connect and network disconnect as --remote-kubeconfig. The user may not\n" +
 			"create gateways: the control planes of both clusters connect the networks after the consumer is authenticated. The user exists until\n" +
 			"delete peering-user, and its certificate is valid for --lifetime, or for less if the signer of the cluster decides so.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run in milan; the file is for the administrator of rome
 			%[1]s generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml
 			# For a pipeline that peers within the hour
 			%[1]s generate peering-user --consumer-cluster-id rome --lifetime 1h > milan-for-rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, func() error {
+		RunE: a.OnInstalled(&timeout, func() error {
 			if lifetime < minUserLifetime || lifetime > maxUserLifetime {
 				return fmt.Errorf("--lifetime %s: want at least %s and at most %s", lifetime, minUserLifetime, maxUserLifetime)
 			}
-			return oneOfThese("tls-compatibility-mode", rsa, "auto", "true", "false")
-		}, func(ctx context.Context, local *cluster, _ []string) error {
-			if consumer == local.id {
+			return cmdline.OneOf("tls-compatibility-mode", rsa, "auto", "true", "false")
+		}, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			if consumer == local.ID {
 				return fmt.Errorf("--consumer-cluster-id %s: that is this cluster, which can not be its own consumer", consumer)
 			}
-			return (&peeringUser{cluster: local, consumer: consumer, lifetime: lifetime}).generate(ctx, rsa)
+			return (&peeringUser{Cluster: local, consumer: consumer, lifetime: lifetime}).generate(ctx, rsa)
 		}),
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
@@ -77,28 +79,28 @@ func generatePeeringUserCommand(a *app) *cobra.Command {
 		"Use an RSA key, for API servers that support no other type: auto (like the keys of the cluster), true or false")
 	command.Flags().DurationVar(&lifetime, "lifetime", 365*24*time.Hour, "Lifetime of the user's certificate, from 10m to 87600h")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	a.addDryRun(command.Flags())
-	required(command, "consumer-cluster-id")
-	oneOf(command, "tls-compatibility-mode", "auto", "true", "false")
+	a.AddDryRun(command.Flags())
+	cmdline.Required(command, "consumer-cluster-id")
+	session.CompleteOneOf(command, "tls-compatibility-mode", "auto", "true", "false")
 	return command
 }
 
 func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	existing := &rbacv1.RoleBinding{}
-	if err := u.Get(ctx, client.ObjectKey{Namespace: u.cluster.namespace, Name: u.reader()}, existing); err == nil {
+	if err := u.Get(ctx, client.ObjectKey{Namespace: u.Cluster.Namespace, Name: u.reader()}, existing); err == nil {
 		return fmt.Errorf("there is a peering user for cluster %s already (RoleBinding %s in namespace %s): its kubeconfig was printed once and is not stored; "+
-			"liqoctl delete peering-user --consumer-cluster-id %s revokes its rights, then another one can be created", u.consumer, u.reader(), u.cluster.namespace, u.consumer)
+			"liqoctl delete peering-user --consumer-cluster-id %s revokes its rights, then another one can be created", u.consumer, u.reader(), u.Cluster.Namespace, u.consumer)
 	} else if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.cluster.namespace, err)
+		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.Cluster.Namespace, err)
 	}
-	if !u.isDryRun() {
+	if !u.IsDryRun() {
 		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s",
 			u.consumer, u.consumer)
 		u.Warn("The kubeconfig holds a private key and is printed only now: store it safely and hand it over by a safe channel")
 		u.Warn("It is valid for cluster %s only: another consumer needs another peering user", u.consumer)
 	}
 	var err error
-	if u.namespace, err = ensureTenantNamespace(ctx, u.cluster, u.consumer); err != nil {
+	if u.namespace, err = session.EnsureTenantNamespace(ctx, u.Cluster, u.consumer); err != nil {
 		return err
 	}
 	algorithm, err := u.algorithm(ctx, rsa)
@@ -124,7 +126,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	if err != nil {
 		return err
 	}
-	if err := u.bind(ctx, subject.User); err != nil || u.isDryRun() {
+	if err := u.bind(ctx, subject.User); err != nil || u.IsDryRun() {
 		return err // a dry run has no certificate, so it prints nothing
 	}
 	config.AuthInfos[u.user()] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: private}
@@ -145,7 +147,7 @@ func (u *peeringUser) algorithm(ctx context.Context, rsa string) (peering.Algori
 		return peering.Ed25519, nil
 	}
 	var keys corev1.Secret
-	name := client.ObjectKey{Namespace: u.cluster.namespace, Name: authv1beta1.KeysSecret}
+	name := client.ObjectKey{Namespace: u.Cluster.Namespace, Name: authv1beta1.KeysSecret}
 	if err := u.Get(ctx, name, &keys); err != nil {
 		return 0, fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err)
 	}
@@ -178,10 +180,8 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 		},
 	}
-	setLabel(csr, api.LabelRemoteClusterID, u.consumer)
-	setLabel(csr, api.LabelManaged, api.True)
-	addTo(csr.GetLabels, csr.SetLabels, u.labels)
-	addTo(csr.GetAnnotations, csr.SetAnnotations, u.annotations)
+	kube.AddLabels(csr, map[string]string{api.LabelRemoteClusterID: u.consumer, api.LabelManaged: api.True})
+	u.Mark(csr)
 	left := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: csr.Name}}
 	if err := kube.Delete(ctx, u, left); err != nil { // left over from an interrupted command
 		return nil, err
@@ -195,16 +195,16 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 	if err := u.SubResource("approval").Update(ctx, csr); err != nil {
 		return nil, fmt.Errorf("approving CertificateSigningRequest %s: %w", csr.Name, err)
 	}
-	err = u.wait(ctx, step, csr, func() verdict {
+	err = u.WaitFor(ctx, step, csr, func() session.Verdict {
 		for _, condition := range csr.Status.Conditions {
 			if condition.Type == certificatesv1.CertificateDenied || condition.Type == certificatesv1.CertificateFailed {
-				return never("it is %s, %s: %s", condition.Type, condition.Reason, condition.Message)
+				return session.Never("it is %s, %s: %s", condition.Type, condition.Reason, condition.Message)
 			}
 		}
 		if len(csr.Status.Certificate) == 0 {
-			return notYet("the cluster's signer %s has not answered", csr.Spec.SignerName)
+			return session.NotYet("the cluster's signer %s has not answered", csr.Spec.SignerName)
 		}
-		return yes()
+		return session.Yes()
 	})
 	return csr.Status.Certificate, err
 }
@@ -213,12 +213,11 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 // so that an interrupted command can be run again.
 func (u *peeringUser) bind(ctx context.Context, user string) error {
 	for _, of := range []struct{ namespace, name, kind string }{
-		{u.namespace, u.writer(), "ClusterRole"}, {u.cluster.namespace, u.reader(), "Role"},
+		{u.namespace, u.writer(), "ClusterRole"}, {u.Cluster.Namespace, u.reader(), "Role"},
 	} {
 		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: of.name}}
-		if _, err := u.ensure(ctx, binding, func() error {
-			setLabel(binding, api.LabelRemoteClusterID, u.consumer)
-			setLabel(binding, api.LabelManaged, api.True)
+		if _, err := u.Ensure(ctx, binding, func() error {
+			kube.AddLabels(binding, map[string]string{api.LabelRemoteClusterID: u.consumer, api.LabelManaged: api.True})
 			binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: of.kind, Name: peering.RolePeeringUser}
 			binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 			return nil
@@ -234,24 +233,24 @@ func (u *peeringUser) user() string { return u.consumer + "-user" }
 
 // kubeconfig returns a kubeconfig with the API server address for peers. The caller adds the credentials of the user.
 func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, error) {
-	info, err := gatherLocal(ctx, u.cluster)
+	info, err := gatherLocal(ctx, u.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	var root corev1.ConfigMap
-	name := client.ObjectKey{Namespace: u.cluster.namespace, Name: "kube-root-ca.crt"}
+	name := client.ObjectKey{Namespace: u.Cluster.Namespace, Name: "kube-root-ca.crt"}
 	if err := u.Get(ctx, name, &root); err != nil {
 		return nil, fmt.Errorf("reading the API server's CA, ConfigMap %s: %w", name, err)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[u.consumer] = &clientcmdapi.Cluster{Server: info.Local.APIServerAddr, CertificateAuthorityData: []byte(root.Data["ca.crt"])}
 	// liqoctl looks for the installation there: the user may not look everywhere.
-	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.cluster.namespace}
+	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.Cluster.Namespace}
 	config.CurrentContext = u.consumer
 	return config, nil
 }
 
-func deletePeeringUserCommand(a *app) *cobra.Command {
+func deletePeeringUserCommand(a *session.Session) *cobra.Command {
 	var consumer string
 	var ignore bool
 	var timeout time.Duration
@@ -259,13 +258,13 @@ func deletePeeringUserCommand(a *app) *cobra.Command {
 		Use:   "peering-user",
 		Short: "Delete a peering user and its rights",
 		Long:  "Revoke the rights of a consumer's peering user. Its kubeconfig then grants no access. The peerings created with it stay.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s delete peering-user --consumer-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, nil, func(ctx context.Context, local *cluster, _ []string) error {
-			u := &peeringUser{cluster: local, consumer: consumer}
+		RunE: a.OnInstalled(&timeout, nil, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			u := &peeringUser{Cluster: local, consumer: consumer}
 			var err error
-			if u.namespace, err = findTenantNamespace(ctx, local, consumer); err != nil {
+			if u.namespace, err = session.FindTenantNamespace(ctx, local, consumer); err != nil {
 				return err
 			}
 			return mayBeGone(local, ignore, u.delete(ctx))
@@ -274,14 +273,14 @@ func deletePeeringUserCommand(a *app) *cobra.Command {
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
 	addIgnoreNotFound(command.Flags(), &ignore)
 	addTimeout(command.Flags(), &timeout)
-	a.addDryRun(command.Flags())
-	required(command, "consumer-cluster-id")
+	a.AddDryRun(command.Flags())
+	cmdline.Required(command, "consumer-cluster-id")
 	return command
 }
 
 func (u *peeringUser) delete(ctx context.Context) error {
 	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: u.request()}}
-	objects := []client.Object{&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.cluster.namespace, Name: u.reader()}}}
+	objects := []client.Object{&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.Cluster.Namespace, Name: u.reader()}}}
 	if u.namespace != "" {
 		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.writer()}})
 	}
@@ -289,7 +288,7 @@ func (u *peeringUser) delete(ctx context.Context) error {
 	for _, object := range append(objects, request) {
 		err := u.Get(ctx, client.ObjectKeyFromObject(object), object)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading %s: %w", u.name(object), err)
+			return fmt.Errorf("reading %s: %w", u.Name(object), err)
 		}
 		if err == nil {
 			found = true
@@ -299,7 +298,7 @@ func (u *peeringUser) delete(ctx context.Context) error {
 		}
 	}
 	if !found {
-		return &noneError{fmt.Sprintf("there is no peering user for cluster %s", u.consumer)}
+		return &session.NoneError{Text: fmt.Sprintf("there is no peering user for cluster %s", u.consumer)}
 	}
 	u.Did("Peering user for cluster %s deleted", u.consumer)
 	return nil

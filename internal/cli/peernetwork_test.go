@@ -19,6 +19,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 func rangeObject(kind, cidr string) *ipamv1alpha1.Network {
@@ -31,7 +32,7 @@ func rangeObject(kind, cidr string) *ipamv1alpha1.Network {
 // TestPeeringWithoutNetwork: peer says why the networks are not connected, and what follows from that.
 func TestPeeringWithoutNetwork(t *testing.T) {
 	template := &networkingv1beta1.WgGatewayServerTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "wireguard-server"}}
-	forbid := func(c *cluster) {
+	forbid := func(c *session.Cluster) {
 		c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Group: "ipam.liqo.io", Resource: "networks"}, "", nil)
 		}})
@@ -51,21 +52,21 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 		"disabled, without networking": {true, nil, false, "--networking-disabled", "have no address in their status"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pair{
-				local:  fakeCluster("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
-				remote: fakeCluster("milan", row.remote...),
+			p := &session.Pair{
+				Local:  fakeCluster("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
+				Remote: fakeCluster("milan", row.remote...),
 			}
 			var said bytes.Buffer
 			out := console.New(&said, &said, false)
-			for _, c := range []*cluster{p.local, p.remote} {
-				c.Console, c.namespace = out, "liqo"
+			for _, c := range []*session.Cluster{p.Local, p.Remote} {
+				c.Console, c.Namespace = out, "liqo"
 			}
 			if row.restricted {
-				forbid(p.remote)
+				forbid(p.Remote)
 			}
 			o := &peerOptions{networkingDisabled: row.disabled}
 			o.network.given = func(string) bool { return false }
-			if tunnel, err := p.peerNetwork(t.Context(), o); err != nil || tunnel != nil {
+			if tunnel, err := peerNetwork(t.Context(), p, o); err != nil || tunnel != nil {
 				t.Fatalf("%v, %v", tunnel, err)
 			}
 			if !strings.Contains(said.String(), row.want) || row.not != "" && strings.Contains(said.String(), row.not) {
@@ -112,15 +113,15 @@ func TestViewOf(t *testing.T) {
 // inBand: in-band.
 func (n networks) inBand() {
 	t := n.T
-	a := newApp(genericiooptions.NewTestIOStreamsDiscard())
-	a.kubeconfig.KubeConfig = &n.rome.kubeconfig
-	remote := connectionFlags()
+	a := session.New(genericiooptions.NewTestIOStreamsDiscard())
+	a.Kubeconfig.KubeConfig = &n.rome.kubeconfig
+	remote := session.ConnectionFlags()
 	remote.KubeConfig = &n.milan.kubeconfig
-	p, err := a.pair(t.Context(), remote)
+	p, err := a.Pair(t.Context(), remote)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.findNamespaces(t.Context()); err != nil {
+	if err := p.FindNamespaces(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAPIServerProxy}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.7"}}
@@ -132,15 +133,15 @@ func (n networks) inBand() {
 		t.Fatal(err)
 	}
 	// rome sees milan's external CIDR at 10.71.0.0/16.
-	if url, err := p.inBandURL(t.Context()); err != nil || url != "http://10.71.0.9:8118" {
+	if url, err := inBandURL(t.Context(), p); err != nil || url != "http://10.71.0.9:8118" {
 		t.Errorf("%s, %v", url, err)
 	}
 	// Only a flag that was typed changes the way of a peering that exists.
 	none, typed := func(string) bool { return false }, func(name string) bool { return name == "in-band" }
-	if url, err := p.proxyURL(t.Context(), &authFlags{given: none}); err != nil || url != nil {
+	if url, err := proxyURL(t.Context(), p, &authFlags{given: none}); err != nil || url != nil {
 		t.Errorf("%v, %v", url, err)
 	}
-	if url, err := p.proxyURL(t.Context(), &authFlags{given: typed}); err != nil || url == nil || *url != "" {
+	if url, err := proxyURL(t.Context(), p, &authFlags{given: typed}); err != nil || url == nil || *url != "" {
 		t.Errorf("%v, %v", url, err)
 	}
 	n.inviteBack(p)

@@ -17,6 +17,8 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -30,7 +32,7 @@ type invitation struct {
 	back string
 }
 
-func peerOutOfBandCommand(a *app) *cobra.Command {
+func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 	var o peerOptions
 	var i invitation
 	command := &cobra.Command{
@@ -41,14 +43,14 @@ func peerOutOfBandCommand(a *app) *cobra.Command {
 			"command that it printed. The local cluster enrolls with the provider's authentication service, by the token, and receives its own\n" +
 			"Identity there. NAME is the name of the virtual node.\n\n" +
 			"With --invite the provider may use resources of the local cluster too: its administrator runs peer with the ID of this cluster.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# On the provider
 			%[1]s generate peer-command
 			# On the consumer, as printed there
 			%[1]s peer out-of-band milan --auth-url https://198.51.100.7 --cluster-id milan --auth-token liqo1...
 			# The clusters meet in a VPN, in which milan has another address
 			%[1]s peer out-of-band milan --auth-url https://100.64.0.7 --cluster-id milan --auth-token liqo1... --gw-client-address 100.64.0.7`),
-		Args:              exactlyOne("the name of the provider"),
+		Args:              cmdline.ExactlyOne("the name of the provider"),
 		ValidArgsFunction: cobra.NoFileCompletions, // the name is in the command from the provider
 	}
 	flags := command.Flags()
@@ -56,7 +58,7 @@ func peerOutOfBandCommand(a *app) *cobra.Command {
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
 	flags.BoolVar(&o.auth.invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", maxTokenLifetime/(24*time.Hour)))
-	required(command, "auth-url", "cluster-id", "auth-token")
+	cmdline.Required(command, "auth-url", "cluster-id", "auth-token")
 	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // replaces the error of cobra's check, which does not say where the values of the flags come from
 		if err := cmd.ValidateRequiredFlags(); err != nil {
 			return fmt.Errorf("%w: liqoctl generate peer-command, run by the administrator of the provider, prints the whole command, with a token", err)
@@ -64,15 +66,15 @@ func peerOutOfBandCommand(a *app) *cobra.Command {
 		return nil
 	}
 	o.add(flags)
-	a.addDryRun(flags)
+	a.AddDryRun(flags)
 	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
-	oneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
+	session.CompleteOneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "",
 		"Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
-	oneOf(command, connectServerFlags.serviceType, serviceTypes...)
+	session.CompleteOneOf(command, connectServerFlags.serviceType, serviceTypes...)
 	o.network.addDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)"+removesEarlier,
 		"Port at which the gateway client connects to the provider (default: what the provider reports); 0 removes an earlier one")
-	command.RunE = withTimeout(&o.timeout, func(ctx context.Context, args []string) error {
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		i.name = args[0]
 		token, err := i.check(time.Now())
 		if err != nil {
@@ -81,20 +83,20 @@ func peerOutOfBandCommand(a *app) *cobra.Command {
 		if err := o.checkRequest(); err != nil {
 			return err
 		}
-		resources, err := o.resources.list()
+		resources, err := o.resources.List()
 		if err != nil {
 			return err
 		}
-		local, err := a.installed(ctx)
+		local, err := a.Installed(ctx)
 		if err != nil {
 			return err
 		}
 		switch {
-		case local.id == i.id:
+		case local.ID == i.id:
 			return fmt.Errorf("--cluster-id %s is this cluster itself: run the command on the cluster that is to use its resources", i.id)
-		case token.Consumer != "" && token.Consumer != local.id:
+		case token.Consumer != "" && token.Consumer != local.ID:
 			return fmt.Errorf("the token was made for cluster %s, and this is %s: check --kubeconfig and --context, or ask for another command",
-				token.Consumer, local.id)
+				token.Consumer, local.ID)
 		}
 		return peerOutOfBand(ctx, local, &i, &o, resources)
 	})
@@ -103,7 +105,7 @@ func peerOutOfBandCommand(a *app) *cobra.Command {
 
 // checkRequest validates the flags about the network that a NetworkRequest passes on.
 func (o *peerOptions) checkRequest() error {
-	if err := oneOfThese("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+	if err := cmdline.OneOf("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
 		return err
 	}
 	if err := o.network.dialed.validate(); err != nil {
@@ -117,7 +119,7 @@ func (o *peerOptions) checkRequest() error {
 	if kind == "" {
 		return nil
 	}
-	if err := oneOfThese(connectServerFlags.serviceType, kind, serviceTypes...); err != nil {
+	if err := cmdline.OneOf(connectServerFlags.serviceType, kind, serviceTypes...); err != nil {
 		return err
 	}
 	if o.location != locationConsumer {
@@ -147,7 +149,7 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 	return token, nil
 }
 
-func peerOutOfBand(ctx context.Context, c *cluster, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
+func peerOutOfBand(ctx context.Context, c *session.Cluster, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
 	if o.auth.invite {
 		var err error
 		if i.back, err = enrollmentURL(ctx, c, false); err != nil {
@@ -159,20 +161,20 @@ func peerOutOfBand(ctx context.Context, c *cluster, i *invitation, o *peerOption
 			return err
 		}
 	}
-	namespace, err := ensureTenantNamespace(ctx, c, i.id)
+	namespace, err := session.EnsureTenantNamespace(ctx, c, i.id)
 	if err != nil {
 		return err
 	}
 	if err := enroll(ctx, c, namespace, i); err != nil {
 		return err
 	}
-	u := &use{cluster: c, provider: i.id, namespace: namespace, nodeName: i.name, options: o, resources: resources}
+	u := &use{Cluster: c, provider: i.id, namespace: namespace, nodeName: i.name, options: o, resources: resources}
 	return explainUnreached(c, i.id, u.run(ctx))
 }
 
 // enroll enrolls the local cluster at the provider's authentication service, and waits until it has an identity there. It deletes the
 // token afterwards.
-func enroll(ctx context.Context, c *cluster, namespace string, i *invitation) error {
+func enroll(ctx context.Context, c *session.Cluster, namespace string, i *invitation) error {
 	granted, err := withoutRefusal(ctx, c, namespace, i.id)
 	if err != nil {
 		return err
@@ -182,9 +184,8 @@ func enroll(ctx context.Context, c *cluster, namespace string, i *invitation) er
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
-	if _, err := c.ensure(ctx, secret, func() error {
-		setLabel(secret, peering.LabelInvitation, api.True)
-		setLabel(secret, api.LabelRemoteClusterID, i.id)
+	if _, err := c.Ensure(ctx, secret, func() error {
+		kube.AddLabels(secret, map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: i.id})
 		secret.OwnerReferences = nil // from now on the Secret belongs to the administrator, even if the peer created it: then the peer cannot change it
 		secret.Data = map[string][]byte{peering.InvitationURLKey: []byte(i.url), peering.InvitationTokenKey: []byte(strings.TrimSpace(i.token))}
 		if back != "" {
@@ -203,14 +204,14 @@ func enroll(ctx context.Context, c *cluster, namespace string, i *invitation) er
 		return err
 	}
 	if back != "" {
-		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.id, maxTokenLifetime, c.id)
+		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.ID, maxTokenLifetime, c.ID)
 	}
 	return kube.Delete(ctx, c, secret)
 }
 
 // inviteThem returns a token for the provider, which this cluster sends with its enrollment. The token is empty if the user does not invite the
 // provider, or if the enrollment is over.
-func inviteThem(ctx context.Context, c *cluster, i *invitation, granted bool) (string, error) {
+func inviteThem(ctx context.Context, c *session.Cluster, i *invitation, granted bool) (string, error) {
 	switch {
 	case i.back == "":
 		return "", nil
@@ -225,16 +226,16 @@ func inviteThem(ctx context.Context, c *cluster, i *invitation, granted bool) (s
 // withoutRefusal returns the Identity that the provider has granted to the local cluster; nil if there is none. It deletes an Identity that is not granted,
 // because the provider's rejection of an earlier token does not apply to a new one. A granted one stays, valid or not: deleting it would
 // withdraw what this cluster uses of the provider. See reenroll for one that the provider does not accept any more.
-func withoutRefusal(ctx context.Context, c *cluster, namespace, provider string) (granted *authv1beta1.Identity, err error) {
+func withoutRefusal(ctx context.Context, c *session.Cluster, namespace, provider string) (granted *authv1beta1.Identity, err error) {
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(identity), identity)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading %s: %w", c.name(identity), err)
+		return nil, fmt.Errorf("reading %s: %w", c.Name(identity), err)
 	case identity.DeletionTimestamp != nil:
-		return nil, c.leaving(identity)
+		return nil, c.Leaving(identity)
 	case peering.Granted(&identity.Spec.AuthParams):
 		return identity, nil
 	}
@@ -243,34 +244,34 @@ func withoutRefusal(ctx context.Context, c *cluster, namespace, provider string)
 	}
 	step := c.Start("Enrolling this cluster in %s", provider)
 	defer step.End()
-	return nil, c.gone(ctx, step, identity)
+	return nil, c.WaitGone(ctx, step, identity)
 }
 
 // obtainIdentity creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists. The Invitation is nil
 // if the cluster is enrolled already.
-func obtainIdentity(ctx context.Context, c *cluster, namespace, provider string, invitation *corev1.Secret) error {
+func obtainIdentity(ctx context.Context, c *session.Cluster, namespace, provider string, invitation *corev1.Secret) error {
 	if err := replaceWish(ctx, c, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
 		return err
 	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}
-	return c.reach(ctx, &goal{
-		object: identity, doing: "Enrolling this cluster in " + provider, done: fmt.Sprintf("Cluster %s has admitted this cluster", provider),
-		fill: func() {
-			setLabel(identity, api.LabelRemoteClusterID, provider)
+	return c.Reach(ctx, &session.Goal{
+		Object: identity, Doing: "Enrolling this cluster in " + provider, Done: fmt.Sprintf("Cluster %s has admitted this cluster", provider),
+		Fill: func() {
+			kube.AddLabels(identity, map[string]string{api.LabelRemoteClusterID: provider})
 			identity.Spec.ClusterID, identity.Spec.Type = provider, authv1beta1.IdentityControlPlane
 			if !peering.Granted(&identity.Spec.AuthParams) {
 				peering.Accept(identity, invitation)
 			}
 		},
-		met: func() verdict {
+		Met: func() session.Verdict {
 			if identity.Status.KubeconfigSecretRef != nil {
-				return yes()
+				return session.Yes()
 			}
 			ready := meta.FindStatusCondition(identity.Status.Conditions, kube.ConditionReady)
 			if ready != nil && strings.HasPrefix(ready.Reason, "Invitation") {
-				return never("%s", ready.Message)
+				return session.Never("%s", ready.Message)
 			}
-			return notYet("cluster %s has not granted it%s", provider, reasons(identity.Status.Conditions))
+			return session.NotYet("cluster %s has not granted it%s", provider, session.Unmet(identity.Status.Conditions))
 		},
 	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/version"
@@ -29,7 +31,7 @@ type prepared struct {
 }
 
 // prepareInstall gathers the facts about the cluster, computes the values, and fails if the installation cannot work.
-func prepareInstall(ctx context.Context, a *app, c *cluster, o *installOptions) (*prepared, error) {
+func prepareInstall(ctx context.Context, a *session.Session, c *session.Cluster, o *installOptions) (*prepared, error) {
 	step := c.Start("Preparing the installation")
 	defer step.End()
 	chart, err := installer.Chart(o.chartPath)
@@ -60,8 +62,8 @@ func prepareInstall(ctx context.Context, a *app, c *cluster, o *installOptions) 
 	c.Info("Cluster configuration correctly retrieved")
 
 	request := o.request.WithValues(given).WithAgents(install.Merge(chart.Values, facts.Installed, given))
-	request.Namespace, request.GlobalLabels, request.GlobalAnnotations = c.namespace, a.labels, a.annotations
-	request.Version = orDefault(chart.AppVersion(), version.Version)
+	request.Namespace, request.GlobalLabels, request.GlobalAnnotations = c.Namespace, a.Labels, a.Annotations
+	request.Version = cmp.Or(chart.AppVersion(), version.Version)
 	evidence := "the subcommand"
 	if request.Provider == "" {
 		request.Provider, evidence = install.Detect(facts)
@@ -94,7 +96,7 @@ func prepareInstall(ctx context.Context, a *app, c *cluster, o *installOptions) 
 		return nil, err
 	}
 	// Errors of the chart are found before the first change.
-	if _, err := installer.Render(chart, c.namespace, out.values); err != nil {
+	if _, err := installer.Render(chart, c.Namespace, out.values); err != nil {
 		return nil, err
 	}
 	step.Done("Installation parameters correctly generated")
@@ -103,7 +105,7 @@ func prepareInstall(ctx context.Context, a *app, c *cluster, o *installOptions) 
 
 // dropTag removes the tag of the images from the values of an earlier installation. The images then have the version of the chart, unless
 // the user passes a tag.
-func dropTag(c *cluster, installed, given map[string]any, version string) {
+func dropTag(c *session.Cluster, installed, given map[string]any, version string) {
 	tag, _ := installed["tag"].(string)
 	if tag == "" {
 		return
@@ -115,8 +117,8 @@ func dropTag(c *cluster, installed, given map[string]any, version string) {
 }
 
 // readRevision reads the revision of the release before all other facts.
-func (p *prepared) readRevision(a *app, c *cluster) error {
-	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+func (p *prepared) readRevision(a *session.Session, c *session.Cluster) error {
+	release, err := installer.NewRelease(c.Getter, c.Namespace, helmLog(a))
 	if err != nil {
 		return err
 	}
@@ -125,13 +127,13 @@ func (p *prepared) readRevision(a *app, c *cluster) error {
 }
 
 // gatherInstallFacts gathers the facts from the cluster, from its Helm release and from the API of the cloud provider.
-func gatherInstallFacts(ctx context.Context, a *app, c *cluster, step *console.Step, o *installOptions) (install.Facts, error) {
+func gatherInstallFacts(ctx context.Context, a *session.Session, c *session.Cluster, step *console.Step, o *installOptions) (install.Facts, error) {
 	step.Update("Retrieving the cluster configuration")
-	facts, err := installer.Gather(ctx, c.config, c, c.namespace)
+	facts, err := installer.Gather(ctx, c.Config, c, c.Namespace)
 	if err != nil {
 		return facts, err
 	}
-	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+	release, err := installer.NewRelease(c.Getter, c.Namespace, helmLog(a))
 	if err != nil {
 		return facts, err
 	}

@@ -15,6 +15,9 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -26,38 +29,37 @@ func publicKey(namespace, name, peer string, key []byte) *networkingv1beta1.Publ
 }
 
 func fillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte) {
-	setLabel(object, api.LabelRemoteClusterID, peer)
-	setLabel(object, networkingv1beta1.LabelGatewayResource, api.True)
+	kube.AddLabels(object, map[string]string{api.LabelRemoteClusterID: peer, networkingv1beta1.LabelGatewayResource: api.True})
 	object.Spec.PublicKey = key
 }
 
 // keysGoal waits until the Secret of a gateway has its public key.
-func keysGoal(c *cluster, secret *corev1.Secret, gateway *gateways) *goal {
-	return &goal{
-		object: secret, doing: "Waiting for the keys of " + gateway.describe(),
-		met: func() verdict {
+func keysGoal(c *session.Cluster, secret *corev1.Secret, gateway *gateways) *session.Goal {
+	return &session.Goal{
+		Object: secret, Doing: "Waiting for the keys of " + gateway.describe(),
+		Met: func() session.Verdict {
 			switch key := secret.Data[networkingv1beta1.SecretPublicKey]; len(key) {
 			case network.KeyLength:
-				return yes()
+				return session.Yes()
 			case 0:
-				return notYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
+				return session.NotYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
 			default:
-				return never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made",
+				return session.Never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made",
 					networkingv1beta1.SecretPublicKey, len(key), network.KeyLength)
 			}
 		},
-		answer: func() {
+		Answer: func() {
 			secret.Data = map[string][]byte{networkingv1beta1.SecretPublicKey: make([]byte, network.KeyLength)}
 		},
-		trouble: func() string { return gatewayTrouble(c, secret.Namespace, gateway) },
+		Trouble: func() string { return gatewayTrouble(c, secret.Namespace, gateway) },
 	}
 }
 
 // ensureKey stores the public key of the peer's gateway in this cluster, in the PublicKey that the gateway uses, if there is one. It replaces a
 // different key, because the peer's gateway cannot connect while that is stored. The argument replaced is the message for this case.
-func ensureKey(ctx context.Context, c *cluster, namespace, peer string, key []byte, replaced string) error {
+func ensureKey(ctx context.Context, c *session.Cluster, namespace, peer string, key []byte, replaced string) error {
 	var keys networkingv1beta1.PublicKeyList
-	if err := listOfPeer(ctx, c, &keys, namespace, peer); err != nil {
+	if err := session.ListOfPeer(ctx, c, &keys, namespace, peer); err != nil {
 		return err
 	}
 	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
@@ -65,7 +67,7 @@ func ensureKey(ctx context.Context, c *cluster, namespace, peer string, key []by
 		object.Name = counts.Name
 	}
 	var before []byte
-	changed, err := c.ensure(ctx, object, func() error {
+	changed, err := c.Ensure(ctx, object, func() error {
 		before = bytes.Clone(object.Spec.PublicKey)
 		fillPublicKey(object, peer, key)
 		return nil
@@ -83,30 +85,30 @@ func ensureKey(ctx context.Context, c *cluster, namespace, peer string, key []by
 	return nil
 }
 
-func createPublicKeyCommand(a *app) *cobra.Command {
+func createPublicKeyCommand(a *session.Session) *cobra.Command {
 	var peer, text string
 	var key []byte
 	var timeout time.Duration
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
 		Short:   "Create the PublicKey of a peer's gateway",
 		Long: "Create a PublicKey with the WireGuard public key of a peer's gateway. Without it the gateway of this cluster accepts no connection\n" +
 			"from the peer. The name of the PublicKey is the peer's cluster ID.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s create publickey --remote-cluster-id milan --public-key V5CPzlnz2Y39n9dL7kXpEcb6UqzIHgZbVYXXh2E1w3g=`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(&timeout, func() (err error) {
+		RunE: a.OnInstalled(&timeout, func() (err error) {
 			if key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err != nil || len(key) != network.KeyLength {
 				err = fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, network.KeyLength)
 			}
-			return cmp.Or(output.validate(), err)
-		}, func(ctx context.Context, local *cluster, _ []string) error {
-			if output.format != "" {
-				return printObject(local, publicKey(api.TenantNamespace(peer), peer, peer, key), output.format)
+			return cmp.Or(output.Validate(), err)
+		}, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			if output.Format != "" {
+				return session.PrintObject(local, publicKey(api.TenantNamespace(peer), peer, peer, key), output.Format)
 			}
-			namespace, err := ensureTenantNamespace(ctx, local, peer)
+			namespace, err := session.EnsureTenantNamespace(ctx, local, peer)
 			if err != nil {
 				return err
 			}
@@ -114,42 +116,42 @@ func createPublicKeyCommand(a *app) *cobra.Command {
 			return createOrUpdate(ctx, local, object, func() { fillPublicKey(object, peer, key) })
 		}),
 	}
-	a.addPeerFlag(command, &peer)
+	addPeerFlag(command, &peer)
 	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
-	output.add(command.Flags(), "Only print the object, do not create it")
+	output.Add(command.Flags(), "Only print the object, do not create it")
 	addTimeout(command.Flags(), &timeout)
-	a.addDryRun(command.Flags())
-	required(command, "public-key")
+	a.AddDryRun(command.Flags())
+	cmdline.Required(command, "public-key")
 	return command
 }
 
-func generatePublicKeyCommand(a *app) *cobra.Command {
+func generatePublicKeyCommand(a *session.Session) *cobra.Command {
 	var gatewayType, name, namespace string
 	var timeout time.Duration
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
 		Short:   "Generate the PublicKey of a gateway, to be applied on the peer",
 		Long: "Print a PublicKey with the WireGuard public key of this cluster's gateway, to be applied on a peer. It holds no secret. Apply it in\n" +
 			"the peer's tenant namespace for this cluster, which must exist.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Run in rome, whose gateway for milan is a client; to be applied in milan: kubectl apply -f key.yaml
 			%[1]s generate publickey --gateway-type client --gateway-name milan > key.yaml`),
 		Args: cobra.NoArgs,
-		RunE: withTimeout(&timeout, func(ctx context.Context, _ []string) error {
-			if err := output.validate(); err != nil {
+		RunE: session.WithTimeout(&timeout, func(ctx context.Context, _ []string) error {
+			if err := output.Validate(); err != nil {
 				return err
 			}
 			kind, err := gatewayKind(gatewayType)
 			if err != nil {
 				return err
 			}
-			local, within, err := a.installedWithin(ctx)
+			local, within, err := a.InstalledWithin(ctx)
 			if err != nil {
 				return err
 			}
-			object, err := findObject(ctx, local, kind, within, name)
+			object, err := session.FindObject(ctx, local, kind, within, name)
 			if err != nil {
 				return err
 			}
@@ -161,18 +163,18 @@ func generatePublicKeyCommand(a *app) *cobra.Command {
 				gateway.client = object
 			}
 			keys := gateway.keys(object.GetNamespace())
-			if err := local.reach(ctx, keysGoal(local, keys, gateway)); err != nil {
+			if err := local.Reach(ctx, keysGoal(local, keys, gateway)); err != nil {
 				return err
 			}
-			return printObject(local, publicKey(orDefault(namespace, api.TenantNamespace(local.id)), local.id, local.id, keys.Data[networkingv1beta1.SecretPublicKey]), output.format)
+			return session.PrintObject(local, publicKey(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, keys.Data[networkingv1beta1.SecretPublicKey]), output.Format)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&gatewayType, "gateway-type", "", "Role of the gateway in this cluster: server or client (required)")
 	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
 	addGenerateFlags(flags, &output, &namespace, &timeout)
-	required(command, "gateway-type", "gateway-name")
-	oneOf(command, "gateway-type", "server", "client")
-	completeFlag(command, "gateway-name", a.names(kindServer, kindClient))
+	cmdline.Required(command, "gateway-type", "gateway-name")
+	session.CompleteOneOf(command, "gateway-type", "server", "client")
+	session.CompleteFlag(command, "gateway-name", a.CompleteNames(session.KindServer, session.KindClient))
 	return command
 }

@@ -25,8 +25,8 @@ func TestKeyInUse(t *testing.T) {
 	rome := fakeCluster("rome", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keys"}, Data: map[string][]byte{networkingv1beta1.SecretPublicKey: whole(4)},
 	})
-	server := &end{cluster: milan, peer: "rome", namespace: namespace}
-	client := &end{cluster: rome, peer: "milan", namespace: namespace}
+	server := &end{Cluster: milan, peer: "rome", namespace: namespace}
+	client := &end{Cluster: rome, peer: "milan", namespace: namespace}
 	client.gateways.client = &networkingv1beta1.GatewayClient{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"},
 		Spec:       networkingv1beta1.GatewayClientSpec{SecretRef: &corev1.LocalObjectReference{Name: "keys"}},

@@ -9,14 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 )
 
-// explained extends the error of a failed wait if the local cluster reports that it does not reach the remote cluster. This is useful because
+// explainPair extends the error of a failed wait if the local cluster reports that it does not reach the remote cluster. This is useful because
 // liqoctl may reach both clusters although they do not reach each other.
-func (p *pair) explained(err error) error { return explainUnreached(p.local, p.remote.id, err) }
+func explainPair(p *session.Pair, err error) error {
+	return explainUnreached(p.Local, p.Remote.ID, err)
+}
 
-func explainUnreached(c *cluster, provider string, err error) error {
-	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
+func explainUnreached(c *session.Cluster, provider string, err error) error {
+	if waiting := (*session.WaitError)(nil); !errors.As(err, &waiting) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -27,7 +30,7 @@ func explainUnreached(c *cluster, provider string, err error) error {
 	}
 	if lost := unreachableSince(&foreign); lost != nil {
 		return fmt.Errorf("%w\nCluster %s does not reach the API server of %s, %s, over TCP since %s: %s", err,
-			c.id, provider, foreign.Status.APIServerURL, lost.LastTransitionTime.Format(time.RFC3339), lost.Message)
+			c.ID, provider, foreign.Status.APIServerURL, lost.LastTransitionTime.Format(time.RFC3339), lost.Message)
 	}
 	return err
 }

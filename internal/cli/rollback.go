@@ -28,25 +28,25 @@ func (u *installRun) rollback() error {
 	if u.applied != nil {
 		errs = append(errs, u.applied.Undo())
 	}
-	errs = append(errs, installer.RestoreCRDs(ctx, u.cluster, u.defined.Before))
+	errs = append(errs, installer.RestoreCRDs(ctx, u.Cluster, u.defined.Before))
 	if u.applied != nil && !u.applied.Fresh() {
 		workloads, err := u.release.Workloads()
-		return errors.Join(append(errs, err, rolledOut(ctx, u.cluster, step, workloads))...)
+		return errors.Join(append(errs, err, rolledOut(ctx, u.Cluster, step, workloads))...)
 	}
 	var objects []client.Object
 	for _, crd := range u.defined.Created {
 		objects = append(objects, crd)
 	}
-	errs = append(errs, installer.ReleaseObjects(ctx, u.cluster, objects, nil))
+	errs = append(errs, installer.ReleaseObjects(ctx, u.Cluster, objects, nil))
 	if u.admitting != nil {
 		errs = append(errs, u.admit(ctx, u.admitting, "null"))
 	}
-	if u.namespace != nil {
-		objects = append(objects, u.namespace)
+	if u.created != nil {
+		objects = append(objects, u.created)
 	}
-	errs = append(errs, installer.Remove(ctx, u.cluster, objects))
+	errs = append(errs, installer.Remove(ctx, u.Cluster, objects))
 	for _, object := range objects {
-		errs = append(errs, u.gone(ctx, step, object))
+		errs = append(errs, u.WaitGone(ctx, step, object))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (u *installRun) removeStorage(ctx context.Context, step *console.Step) erro
 	if u.existing == nil {
 		return nil
 	}
-	created, err := installer.KeptNamespaces(ctx, u.cluster, u.cluster.namespace)
+	created, err := installer.KeptNamespaces(ctx, u.Cluster, u.Cluster.Namespace)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (u *installRun) removeStorage(ctx context.Context, step *console.Step) erro
 		if u.existing[namespace.Name] {
 			continue
 		}
-		claims, err := installer.HasClaims(ctx, u.cluster, namespace.Name)
+		claims, err := installer.HasClaims(ctx, u.Cluster, namespace.Name)
 		if err != nil {
 			return err
 		}
@@ -76,10 +76,10 @@ func (u *installRun) removeStorage(ctx context.Context, step *console.Step) erro
 			u.Warn("Namespace %s was created, and is kept because it has PersistentVolumeClaims", namespace.Name)
 			continue
 		}
-		if err := kube.Delete(ctx, u.cluster, namespace); err != nil {
+		if err := kube.Delete(ctx, u.Cluster, namespace); err != nil {
 			return err
 		}
-		if err := u.gone(ctx, step, namespace); err != nil {
+		if err := u.WaitGone(ctx, step, namespace); err != nil {
 			return err
 		}
 	}

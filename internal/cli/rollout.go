@@ -15,11 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/install/installer"
 )
 
 // rolledOut waits until all workloads run their newest version. Its error names each workload that does not, and why.
-func rolledOut(ctx context.Context, c *cluster, step *console.Step, workloads []installer.Workload) error {
+func rolledOut(ctx context.Context, c *session.Cluster, step *console.Step, workloads []installer.Workload) error {
 	watching, end := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() { tellStuck(watching, c) })
@@ -27,11 +29,11 @@ func rolledOut(ctx context.Context, c *cluster, step *console.Step, workloads []
 	defer end()
 	errs := make([]error, len(workloads))
 	var group sync.WaitGroup
-	for i, workload := range workloads {
+	for i, part := range workloads {
 		group.Go(func() {
-			err := rolledOutOne(ctx, c, step, workload)
+			err := rolledOutOne(ctx, c, step, part)
 			if err != nil {
-				if troubles := podTroubles(c, workload); len(troubles) > 0 {
+				if troubles := podTroubles(c, part); len(troubles) > 0 {
 					err = fmt.Errorf("%w\n  - %s", err, strings.Join(troubles, "\n  - "))
 				}
 			}
@@ -51,11 +53,11 @@ const imageCure = "If the nodes have to pull the images from another registry, n
 
 // missesImages reports whether a pod of the installation waits for an image that its node cannot pull. It has its own timeout, because the timeout of
 // the command may have expired.
-func missesImages(c *cluster) bool {
+func missesImages(c *session.Cluster) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+	if err := c.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
 		return false
 	}
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return missesImage(&pod) })
@@ -75,11 +77,11 @@ var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageNam
 const stuckEvery = 2 * time.Second
 
 // tellStuck warns once about each container that cannot start, as soon as that is known. The wait itself may last until its timeout.
-func tellStuck(ctx context.Context, c *cluster) {
+func tellStuck(ctx context.Context, c *session.Cluster) {
 	told := map[string]bool{}
 	for {
 		var pods corev1.PodList
-		if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err == nil {
+		if err := c.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err == nil {
 			for i := range pods.Items {
 				for about, why := range stuckContainers(&pods.Items[i]) {
 					if !told[about] {
@@ -121,65 +123,48 @@ func stuckContainers(pod *corev1.Pod) map[string]string {
 	return out
 }
 
-func rolledOutOne(ctx context.Context, c *cluster, step *console.Step, workload installer.Workload) error {
-	meta := metav1.ObjectMeta{Namespace: c.namespace, Name: workload.Name}
-	if workload.Kind == "DaemonSet" {
+func rolledOutOne(ctx context.Context, c *session.Cluster, step *console.Step, part installer.Workload) error {
+	meta := metav1.ObjectMeta{Namespace: c.Namespace, Name: part.Name}
+	if part.Kind == "DaemonSet" {
 		set := &appsv1.DaemonSet{ObjectMeta: meta}
-		return c.wait(ctx, step, set, func() verdict { return daemonSetAvailable(set, podsOnLostNodes(ctx, c, set)) })
+		return c.WaitFor(ctx, step, set, func() session.Verdict { return daemonSetAvailable(set, podsOnLostNodes(ctx, c, set)) })
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
-	return c.wait(ctx, step, deployment, func() verdict { return deploymentAvailable(deployment) })
+	return c.WaitFor(ctx, step, deployment, func() session.Verdict { return workload.DeploymentAvailable(deployment) })
 }
 
 // podSelector returns the pod selector of a workload. It is nil if the workload cannot be read.
-func podSelector(ctx context.Context, c *cluster, workload installer.Workload) *metav1.LabelSelector {
-	key := client.ObjectKey{Namespace: c.namespace, Name: workload.Name}
+func podSelector(ctx context.Context, c *session.Cluster, part installer.Workload) *metav1.LabelSelector {
+	key := client.ObjectKey{Namespace: c.Namespace, Name: part.Name}
 	var set appsv1.DaemonSet
 	var deployment appsv1.Deployment
 	switch {
-	case workload.Kind == "DaemonSet" && c.Get(ctx, key, &set) == nil:
+	case part.Kind == "DaemonSet" && c.Get(ctx, key, &set) == nil:
 		return set.Spec.Selector
-	case workload.Kind == "Deployment" && c.Get(ctx, key, &deployment) == nil:
+	case part.Kind == "Deployment" && c.Get(ctx, key, &deployment) == nil:
 		return deployment.Spec.Selector
 	}
 	return nil
 }
 
-func deploymentAvailable(deployment *appsv1.Deployment) verdict {
-	wanted := int32(1)
-	if deployment.Spec.Replicas != nil {
-		wanted = *deployment.Spec.Replicas
-	}
-	status := deployment.Status
-	switch {
-	case status.ObservedGeneration < deployment.Generation:
-		return notYet("Kubernetes has not observed its new version")
-	case status.UpdatedReplicas < wanted || status.Replicas > status.UpdatedReplicas:
-		return notYet("%d of %d pods are of the new version", status.UpdatedReplicas, wanted)
-	case status.AvailableReplicas < wanted:
-		return notYet("%d of %d pods are available", status.AvailableReplicas, wanted)
-	}
-	return yes()
-}
-
 // daemonSetAvailable ignores the pods on nodes that are not ready. Such a node may be down for an unknown time, and starts its pod when it is ready
 // again.
-func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) verdict {
+func daemonSetAvailable(set *appsv1.DaemonSet, lost int32) session.Verdict {
 	status := set.Status
 	wanted := status.DesiredNumberScheduled - lost
 	switch {
 	case status.ObservedGeneration < set.Generation:
-		return notYet("Kubernetes has not observed its new version")
+		return session.NotYet("Kubernetes has not observed its new version")
 	case status.UpdatedNumberScheduled < wanted:
-		return notYet("%d of %d pods are of the new version", status.UpdatedNumberScheduled, wanted)
+		return session.NotYet("%d of %d pods are of the new version", status.UpdatedNumberScheduled, wanted)
 	case status.NumberAvailable < wanted:
-		return notYet("%d of %d pods are available", status.NumberAvailable, wanted)
+		return session.NotYet("%d of %d pods are available", status.NumberAvailable, wanted)
 	}
-	return yes()
+	return session.Yes()
 }
 
 // podsOnLostNodes returns the number of pods of a DaemonSet on nodes that are not ready.
-func podsOnLostNodes(ctx context.Context, c *cluster, set *appsv1.DaemonSet) (n int32) {
+func podsOnLostNodes(ctx context.Context, c *session.Cluster, set *appsv1.DaemonSet) (n int32) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
 	if set.Spec.Selector == nil || c.List(ctx, &nodes) != nil ||
@@ -205,16 +190,16 @@ const fewTroubles = 3
 
 // podTroubles returns the problems of the pods of a workload, to explain a failed wait. It has its own timeout, because the timeout of the
 // command may have expired.
-func podTroubles(c *cluster, workload installer.Workload) (out []string) {
+func podTroubles(c *session.Cluster, part installer.Workload) (out []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if selector := podSelector(ctx, c, workload); selector != nil {
+	if selector := podSelector(ctx, c, part); selector != nil {
 		var pods corev1.PodList
-		if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels(selector.MatchLabels)); err != nil {
+		if err := c.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabels(selector.MatchLabels)); err != nil {
 			return nil
 		}
 		for i := range pods.Items {
-			if why := podTrouble(&pods.Items[i]); why != "" && len(out) < fewTroubles {
+			if why := workload.Trouble(&pods.Items[i]); why != "" && len(out) < fewTroubles {
 				out = append(out, why+lastRun(&pods.Items[i]))
 			}
 		}
@@ -224,7 +209,7 @@ func podTroubles(c *cluster, workload installer.Workload) (out []string) {
 	}
 	// If a pod could not be created, only events report it. For a Deployment, the events are about its ReplicaSet.
 	var events corev1.EventList
-	if err := c.List(ctx, &events, client.InNamespace(c.namespace)); err != nil {
+	if err := c.List(ctx, &events, client.InNamespace(c.Namespace)); err != nil {
 		return nil
 	}
 	for i := range events.Items {
@@ -232,7 +217,7 @@ func podTroubles(c *cluster, workload installer.Workload) (out []string) {
 		about := event.InvolvedObject
 		told := fmt.Sprintf("%s %s: %s: %s", about.Kind, about.Name, event.Reason, event.Message)
 		if event.Type == corev1.EventTypeWarning && len(out) < fewTroubles && !slices.Contains(out, told) &&
-			(about.Name == workload.Name || (about.Kind == "ReplicaSet" && strings.HasPrefix(about.Name, workload.Name+"-"))) {
+			(about.Name == part.Name || (about.Kind == "ReplicaSet" && strings.HasPrefix(about.Name, part.Name+"-"))) {
 			out = append(out, told)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 )
@@ -38,7 +39,7 @@ func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		c := fakeCluster("rome", waitingPod("fabric-a", "ErrImagePull"), waitingPod("fabric-b", "ImagePullBackOff"), waitingPod("fabric-c", "ContainerCreating"))
-		c.namespace, c.Console = "liqo", console.New(&out, &out, false)
+		c.Namespace, c.Console = "liqo", console.New(&out, &out, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		tellStuck(ctx, c)
@@ -61,7 +62,7 @@ func TestFailedRolloutNamesTheCure(t *testing.T) {
 			Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "fabric"}}},
 			Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 1},
 		}
-		c := &cluster{Console: console.New(io.Discard, io.Discard, false), id: "rome", namespace: "liqo"}
+		c := &session.Cluster{Console: console.New(io.Discard, io.Discard, false), ID: "rome", Namespace: "liqo"}
 		c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(set, waitingPod("fabric-a", reason)).
 			WithIndex(&appsv1.DaemonSet{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
 			WithInterceptorFuncs(interceptor.Funcs{

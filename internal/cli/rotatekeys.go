@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -24,30 +25,30 @@ func newKeys() (map[string][]byte, error) {
 
 // rotateKeys replaces the keys of the local gateway without interrupting the tunnel. The remote gateway accepts the new key in addition to
 // the old one before the local gateway uses it.
-func (p *pair) rotateKeys(ctx context.Context) error {
-	if err := p.findNamespaces(ctx); err != nil {
+func rotateKeys(ctx context.Context, p *session.Pair) error {
+	if err := p.FindNamespaces(ctx); err != nil {
 		return err
 	}
-	t, err := p.ends(ctx, &networkOptions{})
+	t, err := tunnelBetween(ctx, p, &networkOptions{})
 	if err != nil {
 		return err
 	}
 	local, remote := t.client, t.server
-	if local.cluster != p.local {
+	if local.Cluster != p.Local {
 		local, remote = remote, local
 	}
 	if local.gateways.name() == "" || remote.gateways.name() == "" {
-		return fmt.Errorf("there is no tunnel between %s and %s: create one with liqoctl network connect", p.local.id, p.remote.id)
+		return fmt.Errorf("there is no tunnel between %s and %s: create one with liqoctl network connect", p.Local.ID, p.Remote.ID)
 	}
 	keys, err := newKeys()
 	if err != nil {
 		return err
 	}
-	if err := ensureKey(ctx, remote.cluster, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
+	if err := ensureKey(ctx, remote.Cluster, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
 		return err
 	}
 	secret := local.gateways.keys(local.namespace)
-	if _, err := local.ensure(ctx, secret, func() error {
+	if _, err := local.Ensure(ctx, secret, func() error {
 		if secret.ResourceVersion == "" {
 			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s: the controller manager creates it; run the command again in a moment", secret.Name, secret.Namespace, local.gateways.describe())
 		}
@@ -58,7 +59,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 	}
 	local.Did("Secret %s has new keys", secret.Name)
 	began := time.Now()
-	if err := together(ctx, local.to(local.reconnectedGoal(secret)), remote.to(remote.reconnectedGoal(secret))); err != nil {
+	if err := session.Together(ctx, local.ToReach(local.reconnectedGoal(secret)), remote.ToReach(remote.reconnectedGoal(secret))); err != nil {
 		return fmt.Errorf("%w\n%s", err, t.evidence(time.Since(began)))
 	}
 	local.Did("Connection is established with the new keys")
@@ -66,7 +67,7 @@ func (p *pair) rotateKeys(ctx context.Context) error {
 }
 
 // reconnectedGoal waits until the tunnel is connected and the gateway has measured a round trip after the Secret was written.
-func (e *end) reconnectedGoal(written *corev1.Secret) *goal {
+func (e *end) reconnectedGoal(written *corev1.Secret) *session.Goal {
 	var since metav1.Time
 	for _, entry := range written.ManagedFields {
 		if entry.Time != nil && entry.Time.After(since.Time) {
@@ -74,12 +75,12 @@ func (e *end) reconnectedGoal(written *corev1.Secret) *goal {
 		}
 	}
 	object := e.connection()
-	return &goal{
-		object: object, doing: "Waiting for the tunnel to cluster " + e.peer,
-		met: func() verdict {
+	return &session.Goal{
+		Object: object, Doing: "Waiting for the tunnel to cluster " + e.peer,
+		Met: func() session.Verdict {
 			latency, connected := object.Status.Latency, connectedVerdict(object)
-			if connected.done && (latency == nil || !latency.Timestamp.After(since.Add(handover))) {
-				return notYet("nothing was received through it since the keys were replaced")
+			if connected.Done && (latency == nil || !latency.Timestamp.After(since.Add(handover))) {
+				return session.NotYet("nothing was received through it since the keys were replaced")
 			}
 			return connected
 		},

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // rotateKeys: new keys.
@@ -37,8 +38,8 @@ func (n networks) rotateKeys() {
 // TestNoGatewaysWithoutATenantNamespace: a cluster without a tenant namespace for the other one has no gateways for it. No gateways of other
 // namespaces are taken for them, and a user who may not read these gets no error.
 func TestNoGatewaysWithoutATenantNamespace(t *testing.T) {
-	p := &pair{local: &cluster{id: "rome"}, remote: &cluster{id: "milan"}} // without clients: any request would panic
-	tunnel, err := p.ends(t.Context(), &networkOptions{})
+	p := &session.Pair{Local: &session.Cluster{ID: "rome"}, Remote: &session.Cluster{ID: "milan"}} // without clients: any request would panic
+	tunnel, err := tunnelBetween(t.Context(), p, &networkOptions{})
 	if err != nil || tunnel.client.gateways.name() != "" || tunnel.server.gateways.name() != "" {
 		t.Errorf("%+v, %v", tunnel, err)
 	}

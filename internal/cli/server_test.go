@@ -21,6 +21,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/test/apitest"
 )
@@ -57,7 +58,7 @@ func installation(t *testing.T, clusterID string, admin []byte, config *rest.Con
 			Data:       map[string]string{"POD_CIDRS": "10.1.0.0/16,10.2.0.0/16", "SERVICE_CIDR": "10.3.0.0/16", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
 		},
 		&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: deploymentName, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: session.ControllerManager, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},
 			Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -287,9 +288,9 @@ func TestUninstallOfNothingOnAPIServer(t *testing.T) {
 
 // testWaiting sees an object appear, change and go, all by watching.
 func testWaiting(t *testing.T, kubeconfig string, c client.Client) {
-	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
-	app.kubeconfig.KubeConfig = &kubeconfig
-	watched, err := app.local()
+	app := session.New(genericiooptions.NewTestIOStreamsDiscard())
+	app.Kubeconfig.KubeConfig = &kubeconfig
+	watched, err := app.Local()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,16 +301,16 @@ func testWaiting(t *testing.T, kubeconfig string, c client.Client) {
 	done := make(chan error, 1)
 	go func() {
 		object := secret.DeepCopy()
-		err := watched.wait(ctx, nil, object, func() verdict {
+		err := watched.WaitFor(ctx, nil, object, func() session.Verdict {
 			if value := string(object.Data["k"]); value != "done" {
 				seen <- value
-				return notYet("k is %s", value)
+				return session.NotYet("k is %s", value)
 			}
-			return yes()
+			return session.Yes()
 		})
 		if err == nil {
 			seen <- "done"
-			err = watched.gone(ctx, nil, object)
+			err = watched.WaitGone(ctx, nil, object)
 		}
 		done <- err
 	}()

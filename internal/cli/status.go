@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // component is a workload of the installation or of a tenant namespace.
@@ -38,8 +41,8 @@ type statusInfo struct {
 	*localInfo
 }
 
-func statusCommand(a *app) *cobra.Command {
-	var output outputFlag
+func statusCommand(a *session.Session) *cobra.Command {
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show the health of the installation",
@@ -47,34 +50,34 @@ func statusCommand(a *app) *cobra.Command {
 			"endpoints. With --verbose, also show the images.\n\n" +
 			"Related commands: info describes the cluster and its peerings. doctor diagnoses problems and prints their cures. kubectl get\n" +
 			"foreignclusters lists the peerings, and kubectl wait can wait for them.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s status
 			# The peering with milan
 			%[1]s status peer milan`),
 		Args: cobra.NoArgs,
-		RunE: a.onInstalled(nil, output.validate, func(ctx context.Context, c *cluster, _ []string) error {
+		RunE: a.OnInstalled(nil, output.Validate, func(ctx context.Context, c *session.Cluster, _ []string) error {
 			status, err := gatherStatus(ctx, c)
 			if err != nil {
 				return err
 			}
-			if output.format != "" {
-				return write(c.Out(), status, output.format)
+			if output.Format != "" {
+				return cmdline.Write(c.Out(), status, output.Format)
 			}
-			return status.write(c.Console, a.verbose)
+			return status.write(c.Console, a.Verbose)
 		}),
 	}
-	output.add(command.Flags(), "Print everything for programs")
+	output.Add(command.Flags(), "Print everything for programs")
 	command.AddCommand(statusPeerCommand(a))
 	return command
 }
 
-func gatherStatus(ctx context.Context, c *cluster) (*statusInfo, error) {
+func gatherStatus(ctx context.Context, c *session.Cluster) (*statusInfo, error) {
 	local, err := gatherLocal(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	out := &statusInfo{Namespace: c.namespace, localInfo: local}
-	if out.Components, err = listComponents(ctx, c, c.namespace); err != nil {
+	out := &statusInfo{Namespace: c.Namespace, localInfo: local}
+	if out.Components, err = listComponents(ctx, c, c.Namespace); err != nil {
 		return nil, err
 	}
 	if url, err := enrollmentURL(ctx, c, true); err == nil {
@@ -82,15 +85,15 @@ func gatherStatus(ctx context.Context, c *cluster) (*statusInfo, error) {
 	}
 	reserved, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypeReserved)
 	for i := range reserved {
-		out.ReservedSubnets = append(out.ReservedSubnets, orDefault(reserved[i].Status.CIDR, reserved[i].Spec.CIDR))
+		out.ReservedSubnets = append(out.ReservedSubnets, cmp.Or(reserved[i].Status.CIDR, reserved[i].Spec.CIDR))
 	}
 	return out, err
 }
 
 // listComponents returns the Deployments and DaemonSets of a namespace.
-func listComponents(ctx context.Context, c *cluster, namespace string) ([]component, error) {
+func listComponents(ctx context.Context, c *session.Cluster, namespace string) ([]component, error) {
 	images := func(pod corev1.PodSpec) []string {
-		return namesOf(pod.Containers, func(container corev1.Container) string { return container.Image })
+		return session.NamesOf(pod.Containers, func(container corev1.Container) string { return container.Image })
 	}
 	var deployments appsv1.DeploymentList
 	if err := c.List(ctx, &deployments, client.InNamespace(namespace)); err != nil {

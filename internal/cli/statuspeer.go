@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -8,11 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 )
 
-func statusPeerCommand(a *app) *cobra.Command {
-	var output outputFlag
+func statusPeerCommand(a *session.Session) *cobra.Command {
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "peer [CLUSTER-ID...]",
 		Aliases: []string{"peers"},
@@ -20,17 +23,17 @@ func statusPeerCommand(a *app) *cobra.Command {
 		Long: "Show the peerings with the named clusters, or with all: which cluster uses resources of the other, how the clusters are connected and\n" +
 			"authenticated, and the resources acquired from and shared with each peer. With --verbose, also show each request and virtual node, as\n" +
 			"info peer does.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s status peer
 			%[1]s status peer milan`),
 		Args: cobra.ArbitraryArgs,
-		RunE: a.onInstalled(nil, output.validate, func(ctx context.Context, c *cluster, args []string) error {
+		RunE: a.OnInstalled(nil, output.Validate, func(ctx context.Context, c *session.Cluster, args []string) error {
 			peers, err := gatherPeers(ctx, c, args)
 			if err != nil {
 				return err
 			}
-			if output.format != "" {
-				return write(c.Out(), peersByID(peers), output.format)
+			if output.Format != "" {
+				return cmdline.Write(c.Out(), peersByID(peers), output.Format)
 			}
 			if len(peers) == 0 {
 				c.Info("This cluster has no peers")
@@ -39,7 +42,7 @@ func statusPeerCommand(a *app) *cobra.Command {
 				if err := peer.writeStatus(c.Console); err != nil {
 					return err
 				}
-				if a.verbose {
+				if a.Verbose {
 					if err := peer.write(c.Console); err != nil {
 						return err
 					}
@@ -47,9 +50,9 @@ func statusPeerCommand(a *app) *cobra.Command {
 			}
 			return nil
 		}),
-		ValidArgsFunction: a.completion(peerIDs),
+		ValidArgsFunction: a.Complete(session.PeerIDs),
 	}
-	output.add(command.Flags(), "Print everything for programs")
+	output.Add(command.Flags(), "Print everything for programs")
 	return command
 }
 
@@ -68,7 +71,7 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 		return box.Write(c.Out())
 	}
 	problems(&box, 0, p.Problems)
-	phase := func(value corev1beta1.Phase) string { return orDefault(string(value), string(corev1beta1.PhaseNone)) }
+	phase := func(value corev1beta1.Phase) string { return cmp.Or(string(value), string(corev1beta1.PhaseNone)) }
 	box.Line(0, "Type", string(p.summary.Type))
 	box.Line(0, "Direction", "")
 	box.Line(1, "Outgoing", phase(p.summary.Outgoing))

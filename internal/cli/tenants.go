@@ -15,7 +15,9 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -60,76 +62,76 @@ var (
 	}
 )
 
-func cordonCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func cordonCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "cordon",
 		Short: "Stop granting new resources to a tenant",
 		Long:  "Run this command in a provider. It stops granting resources to a consumer. Resources that were granted already stay granted.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Nothing more for the consumer rome
 			%[1]s cordon tenant rome`),
 	}, tenantCommand(a, cordonTenant), sliceCommand(a, cordonSlice))
 }
 
-func uncordonCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func uncordonCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "uncordon",
 		Short: "Resume granting resources to a tenant",
 		Long:  "Run this command in a provider. It undoes cordon.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The consumer rome may ask for resources again
 			%[1]s uncordon tenant rome`),
 	}, tenantCommand(a, uncordonTenant), sliceCommand(a, uncordonSlice))
 }
 
-func drainCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func drainCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "drain",
 		Short: "Revoke the resources granted to a tenant",
 		Long:  "Run this command in a provider. It revokes all resources that were granted to a consumer, and ends the consumer's pods. No data is deleted.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Everything from the consumer rome
 			%[1]s drain tenant rome`),
 	}, tenantCommand(a, drainTenant))
 }
 
-func activateCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func activateCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "activate",
 		Short: "Grant a drained tenant its resources again",
 		Long:  "Run this command in a provider. It undoes drain and cordon.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The consumer rome is let in again
 			%[1]s activate tenant rome`),
 	}, tenantCommand(a, activateTenant))
 }
 
-func tenantCommand(a *app, of admission) *cobra.Command {
+func tenantCommand(a *session.Session, of admission) *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     "tenant [NAME]",
-		Aliases: kindTenant.aliases,
+		Aliases: session.KindTenant.Aliases,
 		Short:   of.short,
 		Long:    of.long + "\n\nA tenant is named after its cluster ID. The command searches all namespaces, unless --namespace names one.\nWithout NAME it is the only tenant, if there is one.",
-		Example: example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
-		Args:    atMostOne("the name of the tenant"),
+		Example: cmdline.Example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
+		Args:    cmdline.AtMostOne("the name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The time for the user's confirmation does not count towards the timeout.
-			local, within, err := a.installedWithin(cmd.Context())
+			local, within, err := a.InstalledWithin(cmd.Context())
 			if err != nil {
 				return err
 			}
 			name := strings.Join(args, "")
 			if name == "" {
-				all, err := listKind(cmd.Context(), local, kindTenant, within)
+				all, err := session.ListKind(cmd.Context(), local, session.KindTenant, within)
 				if err != nil {
 					return err
 				}
-				if name, err = onlyName(local, namesOf(all, client.Object.GetName), "tenants in "+namespaceText(within), "name one: "+cmd.UseLine()); err != nil {
+				if name, err = onlyName(local, session.NamesOf(all, client.Object.GetName), "tenants in "+session.NamespaceText(within), "name one: "+cmd.UseLine()); err != nil {
 					return err
 				}
 			}
-			object, err := findObject(cmd.Context(), local, kindTenant, within, name)
+			object, err := session.FindObject(cmd.Context(), local, session.KindTenant, within, name)
 			if err != nil {
 				return err
 			}
@@ -142,7 +144,7 @@ func tenantCommand(a *app, of admission) *cobra.Command {
 				return nil
 			}
 			if of.question != "" {
-				if err := a.confirm(fmt.Sprintf(of.question, tenant.Name)); err != nil {
+				if err := a.Confirm(fmt.Sprintf(of.question, tenant.Name)); err != nil {
 					return err
 				}
 			}
@@ -150,9 +152,9 @@ func tenantCommand(a *app, of admission) *cobra.Command {
 			defer cancel()
 			return setTenantCondition(ctx, local, tenant, of)
 		},
-		ValidArgsFunction: a.names(kindTenant),
+		ValidArgsFunction: a.CompleteNames(session.KindTenant),
 	}
-	a.addDryRun(command.Flags())
+	a.AddDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait until it takes effect")
 	return command
 }
@@ -170,24 +172,24 @@ func (of *admission) hindered(now authv1beta1.TenantCondition) string {
 }
 
 // setTenantCondition sets the condition of a tenant, and waits until it is in effect.
-func setTenantCondition(ctx context.Context, c *cluster, tenant *authv1beta1.Tenant, of admission) error {
+func setTenantCondition(ctx context.Context, c *session.Cluster, tenant *authv1beta1.Tenant, of admission) error {
 	step := c.Start("Waiting until tenant %s is %s", tenant.Name, of.done)
 	defer step.End()
 	before := tenant.DeepCopy()
 	tenant.Spec.TenantCondition = of.to
 	if err := c.Patch(ctx, tenant, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("setting spec.tenantCondition of %s to %s: %w", c.name(tenant), of.to, err)
+		return fmt.Errorf("setting spec.tenantCondition of %s to %s: %w", c.Name(tenant), of.to, err)
 	}
-	err := c.wait(ctx, step, tenant, func() verdict {
+	err := c.WaitFor(ctx, step, tenant, func() session.Verdict {
 		ready := meta.FindStatusCondition(tenant.Status.Conditions, kube.ConditionReady)
 		switch {
 		case ready == nil || ready.ObservedGeneration < tenant.Generation:
-			return notYet("the controller manager has not reconciled it yet")
+			return session.NotYet("the controller manager has not reconciled it yet")
 		// A tenant that was never admitted can be cordoned without further effect. A drain or an activation has to complete.
 		case of.to != authv1beta1.TenantCordoned && ready.Status != metav1.ConditionTrue:
-			return notYet("it is not done%s", reasons(tenant.Status.Conditions))
+			return session.NotYet("it is not done%s", session.Unmet(tenant.Status.Conditions))
 		}
-		return yes()
+		return session.Yes()
 	})
 	if err == nil {
 		err = awaitQuotas(ctx, c, step, tenant, func(*authv1beta1.ResourceSlice) bool { return true })
@@ -201,7 +203,7 @@ func setTenantCondition(ctx context.Context, c *cluster, tenant *authv1beta1.Ten
 
 // awaitQuotas waits until the Quotas for the selected ResourceSlices of a consumer are cordoned or not, as the tenant and the ResourceSlices
 // require.
-func awaitQuotas(ctx context.Context, c *cluster, step *console.Step, tenant *authv1beta1.Tenant, which func(*authv1beta1.ResourceSlice) bool) error {
+func awaitQuotas(ctx context.Context, c *session.Cluster, step *console.Step, tenant *authv1beta1.Tenant, which func(*authv1beta1.ResourceSlice) bool) error {
 	if !peering.GrantsOf(tenant).Access {
 		return nil // its identities have no permissions, and its Quotas are deleted with the ResourceSlices
 	}
@@ -222,17 +224,17 @@ func awaitQuotas(ctx context.Context, c *cluster, step *console.Step, tenant *au
 			continue // the ResourceSlice has no granted resources
 		}
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", c.name(quota), err)
+			return fmt.Errorf("reading %s: %w", c.Name(quota), err)
 		}
 		cordoned := peering.Cordoned(slice, tenant)
-		if err := c.wait(ctx, step, quota, func() verdict {
+		if err := c.WaitFor(ctx, step, quota, func() session.Verdict {
 			switch now := quota.Spec.Cordoned != nil && *quota.Spec.Cordoned; {
 			case now == cordoned:
-				return yes()
+				return session.Yes()
 			case cordoned:
-				return notYet("it still admits pods")
+				return session.NotYet("it still admits pods")
 			default:
-				return notYet("it still admits no pods")
+				return session.NotYet("it still admits no pods")
 			}
 		}); err != nil {
 			return err

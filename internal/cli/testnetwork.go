@@ -7,16 +7,17 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 )
 
 // testImage is the name of the image with the test server. Its registry and tag are those of the installation.
@@ -34,18 +35,18 @@ type testNetworkOptions struct {
 	outsideAddress netip.Addr
 }
 
-func testCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func testCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "test",
 		Short: "Run end-to-end checks",
 		Long:  "Run pods that check whether the peered clusters work as intended.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Do pods of all clusters reach each other?
 			%[1]s test network --remote-kubeconfigs milan.yaml`),
 	}, testNetworkCommand(a))
 }
 
-func testNetworkCommand(a *app) *cobra.Command {
+func testNetworkCommand(a *session.Session) *cobra.Command {
 	var o testNetworkOptions
 	command := &cobra.Command{
 		Use:   "network",
@@ -54,7 +55,7 @@ func testNetworkCommand(a *app) *cobra.Command {
 			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
 			"fails is tried again a few times; then every failing pair is named and the exit code is 1.\n\n" +
 			"The servers run in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer. They stay there for the next run unless you set --rm.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# A consumer and two providers
 			%[1]s test network --remote-kubeconfigs milan.yaml,naples.yaml
 			# Only pod to pod; delete the servers afterwards
@@ -77,9 +78,9 @@ func testNetworkCommand(a *app) *cobra.Command {
 	flags.BoolVar(&o.remove, "rm", false, "Remove all test pods at the end")
 	flags.StringVar(&o.image, "image", "", "Image of the test server (default: "+testImage+" of the registry that Liqo was installed from, with the same tag; required if that installation is pinned by digest)")
 	flags.StringVar(&o.outside, "outside", "http://example.com", "URL of a server outside the clusters, for the checks that need one; empty for none")
-	a.addDryRun(flags)
-	required(command, "remote-kubeconfigs")
-	oneOf(command, "np-nodes", nodesAll, nodesWorkers, nodesControlPlanes)
+	a.AddDryRun(flags)
+	cmdline.Required(command, "remote-kubeconfigs")
+	session.CompleteOneOf(command, "np-nodes", nodesAll, nodesWorkers, nodesControlPlanes)
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.validate(); err != nil {
 			return err
@@ -92,7 +93,7 @@ func testNetworkCommand(a *app) *cobra.Command {
 }
 
 func (o *testNetworkOptions) validate() error {
-	if err := oneOfThese("np-nodes", o.nodes, nodesAll, nodesWorkers, nodesControlPlanes); err != nil {
+	if err := cmdline.OneOf("np-nodes", o.nodes, nodesAll, nodesWorkers, nodesControlPlanes); err != nil {
 		return err
 	}
 	if o.outside == "" {
@@ -128,13 +129,13 @@ func (o *testNetworkOptions) locateOutside(ctx context.Context, resolve func(ctx
 }
 
 // testNetwork connects to the clusters, deploys the test servers, runs the checks and reports the failures.
-func testNetwork(ctx context.Context, a *app, o *testNetworkOptions) (err error) {
+func testNetwork(ctx context.Context, a *session.Session, o *testNetworkOptions) (err error) {
 	t := &networkTest{options: o}
-	if t.consumer, err = a.installed(ctx); err != nil {
+	if t.consumer, err = a.Installed(ctx); err != nil {
 		return err
 	}
 	if o.ip {
-		if err := o.locateOutside(ctx, a.resolve); err != nil {
+		if err := o.locateOutside(ctx, a.Resolve); err != nil {
 			return err
 		}
 	}
@@ -143,24 +144,24 @@ func testNetwork(ctx context.Context, a *app, o *testNetworkOptions) (err error)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(t.clusters(), func(c *cluster) bool { return c.id == provider.id }) {
-			return fmt.Errorf("--remote-kubeconfigs %s: cluster %s is named twice, or is the local one", path, provider.id)
+		if slices.ContainsFunc(t.clusters(), func(c *session.Cluster) bool { return c.ID == provider.ID }) {
+			return fmt.Errorf("--remote-kubeconfigs %s: cluster %s is named twice, or is the local one", path, provider.ID)
 		}
 		t.providers = append(t.providers, provider)
 	}
 	if o.image == "" {
-		if o.image, err = imageBeside(ctx, t.consumer, testImage); err != nil {
+		if o.image, err = workload.ImageBeside(ctx, t.consumer, testImage); err != nil {
 			return err
 		}
 	}
-	if o.remove && !a.dryRun {
+	if o.remove && !a.DryRun {
 		defer func() {
 			// The removal has its own timeout. It also runs after the checks have timed out or the user has interrupted them.
 			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 			defer cancel()
 			removal := t.remove(removing)
 			if removal == nil {
-				a.journal.RollsBack()
+				a.Journal.RollsBack()
 			}
 			err = errors.Join(err, removal)
 		}()
@@ -168,7 +169,7 @@ func testNetwork(ctx context.Context, a *app, o *testNetworkOptions) (err error)
 	if err := t.deploy(ctx); err != nil {
 		return err
 	}
-	if a.dryRun {
+	if a.DryRun {
 		t.consumer.Info("Then each test server would connect to all others")
 		return nil
 	}
@@ -182,65 +183,38 @@ func testNetwork(ctx context.Context, a *app, o *testNetworkOptions) (err error)
 // networkTest is one run of test network.
 type networkTest struct {
 	options   *testNetworkOptions
-	consumer  *cluster
-	providers []*cluster
+	consumer  *session.Cluster
+	providers []*session.Cluster
 }
 
 // clusters returns all clusters, the consumer first.
-func (t *networkTest) clusters() []*cluster { return append([]*cluster{t.consumer}, t.providers...) }
+func (t *networkTest) clusters() []*session.Cluster {
+	return append([]*session.Cluster{t.consumer}, t.providers...)
+}
 
 // cluster returns the cluster with the given ID.
-func (t *networkTest) cluster(id string) *cluster {
+func (t *networkTest) cluster(id string) *session.Cluster {
 	all := t.clusters()
-	return all[slices.IndexFunc(all, func(c *cluster) bool { return c.id == id })]
+	return all[slices.IndexFunc(all, func(c *session.Cluster) bool { return c.ID == id })]
 }
 
 // connectProvider connects to the cluster of a kubeconfig from the given flag. It fails if Liqo is not installed there.
-func connectProvider(ctx context.Context, a *app, flag, kubeconfig string) (*cluster, error) {
-	flags := connectionFlags()
+func connectProvider(ctx context.Context, a *session.Session, flag, kubeconfig string) (*session.Cluster, error) {
+	flags := session.ConnectionFlags()
 	*flags.KubeConfig = kubeconfig
-	*flags.Namespace = *a.kubeconfig.Namespace
-	c, err := a.connect(flags, "remote")
+	*flags.Namespace = *a.Kubeconfig.Namespace
+	c, err := a.Connect(flags, "remote")
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
 	}
-	if err := c.requireInstallation(ctx); err != nil {
+	if err := c.RequireInstallation(ctx); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
 	}
-	c.Console = a.scoped(c.id)
-	if c.isDryRun() {
-		c.plan.PrintTo(c.Console)
+	c.Console = a.Scoped(c.ID)
+	if c.IsDryRun() {
+		c.Plan.PrintTo(c.Console)
 	}
 	return c, nil
-}
-
-// imageBeside returns the image with the given name from the registry, path and tag of the controller manager's image.
-func imageBeside(ctx context.Context, c *cluster, name string) (string, error) {
-	var deployment appsv1.Deployment
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment); err != nil {
-		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", deploymentName, c.namespace, err)
-	}
-	return siblingImage(deployment.Spec.Template.Spec.Containers[0].Image, name, c.version)
-}
-
-// siblingImage replaces the last part of an image's path and keeps its tag. If the image has no tag, it uses the version as the tag. An image with a digest has no
-// sibling: a tag can be changed in the registry, and the administrator chose an installation that does not change with it.
-func siblingImage(image, name, version string) (string, error) {
-	path, last := "", image
-	if i := strings.LastIndex(image, "/"); i >= 0 {
-		path, last = image[:i+1], image[i+1:]
-	}
-	if strings.Contains(last, "@") {
-		return "", fmt.Errorf("image %s of Deployment %s is pinned by digest, and the digest of image %s is not known: name it with --image %s%s@sha256:DIGEST. "+
-			"File oci/images/index.json of the release and make push list the digests", image, deploymentName, name, path, name)
-	}
-	if _, tag, tagged := strings.Cut(last, ":"); tagged {
-		version = tag
-	}
-	if version == "" {
-		return path + name, nil
-	}
-	return path + name + ":" + version, nil
 }
 
 // remove deletes everything that the test created, and waits until it is gone.
@@ -260,7 +234,7 @@ func (t *networkTest) remove(ctx context.Context) error {
 				return fmt.Errorf("deleting namespace %s: %w", within, err)
 			}
 		}
-		if err := c.gone(ctx, step, namespace); err != nil {
+		if err := c.WaitGone(ctx, step, namespace); err != nil {
 			return err
 		}
 	}
@@ -268,12 +242,12 @@ func (t *networkTest) remove(ctx context.Context) error {
 	return nil
 }
 
-func unoffloadQuietly(ctx context.Context, c *cluster, namespace string) error {
+func unoffloadQuietly(ctx context.Context, c *session.Cluster, namespace string) error {
 	object := &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName},
 	}
 	if err := client.IgnoreNotFound(c.Delete(ctx, object)); err != nil {
 		return fmt.Errorf("unoffloading namespace %s: %w", namespace, err)
 	}
-	return c.gone(ctx, nil, object)
+	return c.WaitGone(ctx, nil, object)
 }

@@ -87,22 +87,6 @@ func TestChecksFromThisMachine(t *testing.T) {
 	}
 }
 
-func TestImageFromTheSameRegistry(t *testing.T) {
-	for image, want := range map[string]string{
-		"registry.example/liqo/controller-manager:v1": "registry.example/liqo/testserver:v1", "host:5000/controller-manager:v1": "host:5000/testserver:v1",
-		"host:5000/controller-manager": "host:5000/testserver:v9", "x": "testserver:v9",
-		"registry.example/controller-manager@sha256:0123": "", "registry.example/controller-manager:v2@sha256:0123": "",
-	} {
-		got, err := siblingImage(image, testImage, "v9")
-		if got != want {
-			t.Errorf("the test image next to %s is %s, want %s", image, got, want)
-		}
-		if pinned := want == ""; pinned != (err != nil) || pinned && !strings.Contains(err.Error(), "--image registry.example/testserver@sha256:DIGEST") {
-			t.Errorf("%s: %v", image, err)
-		}
-	}
-}
-
 // TestOutsideByName: the objects for --ip can be given by name, like the default.
 func TestOutsideByName(t *testing.T) {
 	names := map[string][]string{"example.com": {"192.0.2.9", "192.0.2.7"}, "six.example.com": {"2001:db8::1"}, "192.0.2.5": {"192.0.2.5"}}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,6 +25,9 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload/kinds"
 )
@@ -62,7 +66,7 @@ func testNamespaceOf(consumer string) string {
 }
 
 // namespace returns the namespace of the test, which is the same in all clusters.
-func (t *networkTest) namespace() string { return testNamespaceOf(t.consumer.id) }
+func (t *networkTest) namespace() string { return testNamespaceOf(t.consumer.ID) }
 
 // services returns the Services that the selected checks need.
 func (t *networkTest) services() map[string]corev1.ServiceType {
@@ -80,7 +84,7 @@ func (t *networkTest) services() map[string]corev1.ServiceType {
 func (t *networkTest) deploy(ctx context.Context) error {
 	c, within := t.consumer, t.namespace()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: within}}
-	if _, err := c.ensure(ctx, namespace, func() error { return nil }); err != nil {
+	if _, err := c.Ensure(ctx, namespace, func() error { return nil }); err != nil {
 		return err
 	}
 	if err := offloadNamespace(ctx, c, within, &offloadOptions{
@@ -90,7 +94,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 	}
 	for name, kind := range t.services() {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: within, Name: name}}
-		if _, err := c.ensure(ctx, service, func() error {
+		if _, err := c.Ensure(ctx, service, func() error {
 			service.Spec.Type = kind
 			service.Spec.Selector = map[string]string{testLabel: testName}
 			if len(service.Spec.Ports) == 0 { // the API server adds defaults to existing ports
@@ -108,12 +112,12 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		}
 		replicas := int32(len(slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !takesPods(&n) })))
 		if replicas == 0 {
-			return target.error(errors.New("no node accepts pods: all are cordoned or for the control plane only"))
+			return target.Err(errors.New("no node accepts pods: all are cordoned or for the control plane only"))
 		}
-		if err := ensureReplicas(ctx, c, within, target.id, target == c, replicas, t.options.image); err != nil {
+		if err := ensureReplicas(ctx, c, within, target.ID, target == c, replicas, t.options.image); err != nil {
 			return err
 		}
-		if err := assumeNamespace(ctx, target, within); err != nil {
+		if err := session.AssumeNamespace(ctx, target, within); err != nil {
 			return err
 		}
 		if err := ensureHosts(ctx, target, within, t.options.image); err != nil {
@@ -129,9 +133,9 @@ func (t *networkTest) deploy(ctx context.Context) error {
 }
 
 // ensureReplicas creates or updates the Deployment whose pods run in one cluster, one on each node.
-func ensureReplicas(ctx context.Context, c *cluster, namespace, id string, here bool, replicas int32, image string) error {
+func ensureReplicas(ctx context.Context, c *session.Cluster, namespace, id string, here bool, replicas int32, image string) error {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testName + "-" + id}}
-	_, err := c.ensure(ctx, deployment, func() error {
+	_, err := c.Ensure(ctx, deployment, func() error {
 		labels := map[string]string{testLabel: testName, testClusterLabel: id}
 		deployment.Spec.Replicas = &replicas
 		deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -162,9 +166,9 @@ func ensureReplicas(ctx context.Context, c *cluster, namespace, id string, here 
 
 // ensureHosts creates or updates the DaemonSet with a host network pod on every real node. Such pods cannot be offloaded, so each cluster
 // needs its own DaemonSet.
-func ensureHosts(ctx context.Context, c *cluster, namespace, image string) error {
+func ensureHosts(ctx context.Context, c *session.Cluster, namespace, image string) error {
 	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testHosts}}
-	_, err := c.ensure(ctx, hosts, func() error {
+	_, err := c.Ensure(ctx, hosts, func() error {
 		labels := map[string]string{testLabel: testHosts}
 		metav1.SetMetaDataAnnotation(&hosts.ObjectMeta, api.AnnotationShareWithConsumer, api.True) // in a provider it is in a remote namespace
 		hosts.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -179,9 +183,9 @@ func ensureHosts(ctx context.Context, c *cluster, namespace, image string) error
 }
 
 // ensureOutside creates or updates an IP object for the outside host.
-func ensureOutside(ctx context.Context, c *cluster, namespace string, outside netip.Addr) error {
+func ensureOutside(ctx context.Context, c *session.Cluster, namespace string, outside netip.Addr) error {
 	object := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testOutsideAddress}}
-	_, err := c.ensure(ctx, object, func() error {
+	_, err := c.Ensure(ctx, object, func() error {
 		object.Spec.IP = outside.String()
 		masquerade := true
 		object.Spec.Masquerade = &masquerade
@@ -209,10 +213,10 @@ func testContainer(pod *corev1.PodSpec, image string, args ...string) {
 }
 
 // testedNodes returns the real nodes, without virtual nodes.
-func testedNodes(ctx context.Context, c *cluster) ([]corev1.Node, error) {
+func testedNodes(ctx context.Context, c *session.Cluster) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
-		return nil, c.error(fmt.Errorf("listing nodes: %w", err))
+		return nil, c.Err(fmt.Errorf("listing nodes: %w", err))
 	}
 	return slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Labels[api.LabelRemoteClusterID] != "" }), nil
 }
@@ -252,7 +256,7 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 			step.Done("%d test servers run, and all clusters know them", len(world.replicas))
 			return world, nil
 		}
-		if err != nil && ctx.Err() == nil && !transient(err) {
+		if err != nil && ctx.Err() == nil && !session.Transient(err) {
 			return nil, err
 		}
 		switch { // a read that the end of ctx interrupted has no news
@@ -264,7 +268,7 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 		step.Update("Waiting for the test servers: %s", last)
 		select {
 		case <-ctx.Done():
-			return nil, t.consumer.waited(ctx.Err(), ctx.Err(), "the test servers", last)
+			return nil, t.consumer.Waited(ctx.Err(), ctx.Err(), "the test servers", last)
 		case <-time.After(retryPause):
 		}
 	}
@@ -275,7 +279,7 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 	world = &testedWorld{clusters: make([]testedCluster, len(t.clusters())), replicas: map[string]string{}}
 	var pods corev1.PodList
 	if err := t.consumer.List(ctx, &pods, client.InNamespace(t.namespace()), client.MatchingLabels{testLabel: testName}); err != nil {
-		return nil, "", t.consumer.error(fmt.Errorf("listing pods: %w", err))
+		return nil, "", t.consumer.Err(fmt.Errorf("listing pods: %w", err))
 	}
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil {
@@ -285,7 +289,7 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 			return nil, "", &unreachableError{pod: pod.Name, cluster: pod.Labels[testClusterLabel]}
 		}
 		if !podReady(&pod) {
-			why = fmt.Sprintf("pod %s is not ready, %s", pod.Name, orDefault(podTrouble(&pod), "phase "+string(pod.Status.Phase)))
+			why = fmt.Sprintf("pod %s is not ready, %s", pod.Name, cmp.Or(workload.Trouble(&pod), "phase "+string(pod.Status.Phase)))
 		}
 	}
 	var all errgroup.Group
@@ -307,8 +311,8 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 	return world, why, nil
 }
 
-func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *testedCluster, replicas int) (why string, err error) {
-	into.id = c.id
+func (t *networkTest) gatherCluster(ctx context.Context, c *session.Cluster, into *testedCluster, replicas int) (why string, err error) {
+	into.id = c.ID
 	nodes, err := testedNodes(ctx, c)
 	if err != nil {
 		return "", err
@@ -327,25 +331,25 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(t.namespace())); err != nil {
-		return "", c.error(fmt.Errorf("listing pods: %w", err))
+		return "", c.Err(fmt.Errorf("listing pods: %w", err))
 	}
 	for _, pod := range pods.Items {
 		switch {
 		case pod.DeletionTimestamp != nil:
 		case pod.Labels[testLabel] == testHosts:
 			if !podReady(&pod) {
-				why = fmt.Sprintf("pod %s of cluster %s is not ready, %s", pod.Name, c.id, podTrouble(&pod))
+				why = fmt.Sprintf("pod %s of cluster %s is not ready, %s", pod.Name, c.ID, workload.Trouble(&pod))
 			}
 			into.hosts = append(into.hosts, pod.Name)
-		case pod.Labels[testClusterLabel] == c.id:
+		case pod.Labels[testClusterLabel] == c.ID:
 			into.pods = append(into.pods, pod.Name)
 		}
 	}
 	if len(into.pods) != places {
-		why = fmt.Sprintf("cluster %s runs %d of %d test servers", c.id, len(into.pods), places)
+		why = fmt.Sprintf("cluster %s runs %d of %d test servers", c.ID, len(into.pods), places)
 	}
 	if len(into.hosts) == 0 {
-		why = fmt.Sprintf("cluster %s has no pod in the host network", c.id)
+		why = fmt.Sprintf("cluster %s has no pod in the host network", c.ID)
 	}
 	slices.Sort(into.pods)
 	slices.Sort(into.hosts)
@@ -365,21 +369,21 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *cluster, into *teste
 }
 
 // gatherService reads a Service and its endpoints.
-func gatherService(ctx context.Context, c *cluster, namespace, name string, into *testedCluster, replicas int) (why string, err error) {
+func gatherService(ctx context.Context, c *session.Cluster, namespace, name string, into *testedCluster, replicas int) (why string, err error) {
 	var service corev1.Service
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &service); err != nil {
-		if absent(err) {
-			return fmt.Sprintf("cluster %s has no Service %s", c.id, name), nil
+		if kube.Absent(err) {
+			return fmt.Sprintf("cluster %s has no Service %s", c.ID, name), nil
 		}
-		return "", c.error(fmt.Errorf("reading Service %s: %w", name, err))
+		return "", c.Err(fmt.Errorf("reading Service %s: %w", name, err))
 	}
 	var slicesOf discoveryv1.EndpointSliceList
 	if err := c.List(ctx, &slicesOf, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name}); err != nil {
-		return "", c.error(fmt.Errorf("listing EndpointSlices: %w", err))
+		return "", c.Err(fmt.Errorf("listing EndpointSlices: %w", err))
 	}
 	endpoints := readyEndpoints(slicesOf.Items)
 	if len(endpoints) != replicas {
-		return fmt.Sprintf("Service %s of cluster %s has %d ready endpoints, and has to have %d", name, c.id, len(endpoints), replicas), nil
+		return fmt.Sprintf("Service %s of cluster %s has %d ready endpoints, and has to have %d", name, c.ID, len(endpoints), replicas), nil
 	}
 	switch name {
 	case testName:
@@ -388,10 +392,10 @@ func gatherService(ctx context.Context, c *cluster, namespace, name string, into
 		into.nodePort = service.Spec.Ports[0].NodePort
 	case testBalancer:
 		for _, ingress := range service.Status.LoadBalancer.Ingress {
-			into.balancers = append(into.balancers, orDefault(ingress.IP, ingress.Hostname))
+			into.balancers = append(into.balancers, cmp.Or(ingress.IP, ingress.Hostname))
 		}
 		if len(into.balancers) == 0 {
-			return fmt.Sprintf("Service %s of cluster %s has no address", name, c.id), nil
+			return fmt.Sprintf("Service %s of cluster %s has no address", name, c.ID), nil
 		}
 	}
 	return "", nil
@@ -417,23 +421,23 @@ func readyEndpoints(all []discoveryv1.EndpointSlice) []testedEndpoint {
 }
 
 // gatherOutside reads the addresses of the outside host in this cluster, through the IP objects of the clusters connected to it.
-func (t *networkTest) gatherOutside(ctx context.Context, c *cluster, into *testedCluster) (why string, err error) {
+func (t *networkTest) gatherOutside(ctx context.Context, c *session.Cluster, into *testedCluster) (why string, err error) {
 	var configurations networkingv1beta1.ConfigurationList
 	if err := c.List(ctx, &configurations); err != nil {
-		return "", c.error(fmt.Errorf("listing Configurations: %w", err))
+		return "", c.Err(fmt.Errorf("listing Configurations: %w", err))
 	}
 	for _, other := range t.clusters() {
-		configuration := network.ConfigurationInUse(configurations.Items, other.id)
+		configuration := network.ConfigurationInUse(configurations.Items, other.ID)
 		if other == c || configuration == nil {
 			continue
 		}
 		var object ipamv1alpha1.IP
 		if err := other.Get(ctx, client.ObjectKey{Namespace: t.namespace(), Name: testOutsideAddress}, &object); err != nil {
-			return "", other.error(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
+			return "", other.Err(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
 		}
 		address, err := viewOf(configuration, object.Status.IP)
 		if err != nil {
-			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s: %v", testOutsideAddress, other.id, c.id, err), nil
+			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s: %v", testOutsideAddress, other.ID, c.ID, err), nil
 		}
 		into.outside = append(into.outside, address)
 	}

@@ -26,14 +26,15 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // fakeCluster is an API server in memory with these objects.
-func fakeCluster(id string, objects ...client.Object) *cluster {
+func fakeCluster(id string, objects ...client.Object) *session.Cluster {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
-	return &cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), id: id}
+	return &session.Cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), ID: id}
 }
 
 func testedNodeObject(name, address string, labels map[string]string) *corev1.Node {
@@ -77,7 +78,7 @@ func TestTestedWorld(t *testing.T) {
 		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
 		service.DeepCopy(), testedSlice("r=10.1.0.1", "m=10.71.0.1"))
 	milan := fakeCluster("milan", testedNodeObject("milan-1", "172.16.0.1", nil))
-	run := &networkTest{options: &testNetworkOptions{}, consumer: rome, providers: []*cluster{milan}}
+	run := &networkTest{options: &testNetworkOptions{}, consumer: rome, providers: []*session.Cluster{milan}}
 	missing := func(want string) {
 		t.Helper()
 		if _, why, err := run.gather(t.Context()); err != nil || !strings.Contains(why, want) {
@@ -256,7 +257,7 @@ func TestOutsideThroughIPs(t *testing.T) {
 		"no IP":          {[]client.Object{configuration("10.71.0.0/16")}, nil, "", "reading IP " + testOutsideAddress, nil},
 	} {
 		rome, milan := fakeCluster("rome", row.rome...), fakeCluster("milan", row.milan...)
-		run, into := &networkTest{options: &testNetworkOptions{ip: true}, consumer: rome, providers: []*cluster{milan}}, testedCluster{}
+		run, into := &networkTest{options: &testNetworkOptions{ip: true}, consumer: rome, providers: []*session.Cluster{milan}}, testedCluster{}
 		why, err := run.gatherOutside(t.Context(), rome, &into)
 		var have []string
 		for _, address := range into.outside {

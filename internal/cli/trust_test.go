@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // TestKubeconfigsOfOthersHoldDataOnly: a kubeconfig of a remote cluster runs no program and has no file read or sent, in every command that takes one,
@@ -68,26 +70,26 @@ clusters: [{name: a, cluster: {server: "%[1]s"%[2]s}}, {name: plain, cluster: {s
 		path := write("milan-"+name, config(row.cluster, row.user))
 		for command, line := range commands {
 			out, err := run(line, path)
-			if err == nil || !strings.Contains(out, row.within) || !strings.Contains(out, "--"+allowExecFlag) {
+			if err == nil || !strings.Contains(out, row.within) || !strings.Contains(out, "--"+session.AllowExecFlag) {
 				t.Errorf("%s with %s: %v, %s\nwant a refusal that names %s and the flag", command, name, err, out, row.within)
 			}
 		}
-		if out, _ := run("peer --remote-kubeconfig FILE --remote-context plain", path); strings.Contains(out, "--"+allowExecFlag) {
+		if out, _ := run("peer --remote-kubeconfig FILE --remote-context plain", path); strings.Contains(out, "--"+session.AllowExecFlag) {
 			t.Errorf("%s: a user that the command does not use is refused: %s", name, out)
 		}
 	}
 	if _, err := os.Stat(ran); err == nil || sent.Load() != nil {
 		t.Errorf("the program ran: %t, and the server received %v", err == nil, sent.Load())
 	}
-	if out, _ := run("peer --remote-kubeconfig FILE --"+allowExecFlag, filepath.Join(dir, "milan-exec")); strings.Contains(out, "names exec.command") {
+	if out, _ := run("peer --remote-kubeconfig FILE --"+session.AllowExecFlag, filepath.Join(dir, "milan-exec")); strings.Contains(out, "names exec.command") {
 		t.Errorf("with the flag: %s", out)
 	}
 	for _, path := range []string{own, filepath.Join(dir, ".", "own")} {
-		if out, _ := run("peer --remote-kubeconfig FILE --remote-context a", path); strings.Contains(out, "--"+allowExecFlag) {
+		if out, _ := run("peer --remote-kubeconfig FILE --remote-context a", path); strings.Contains(out, "--"+session.AllowExecFlag) {
 			t.Errorf("the own kubeconfig is refused: %s", out)
 		}
 	}
-	if out, _ := run("peer --remote-context a", ""); strings.Contains(out, "--"+allowExecFlag) {
+	if out, _ := run("peer --remote-context a", ""); strings.Contains(out, "--"+session.AllowExecFlag) {
 		t.Errorf("a context of the own kubeconfig is refused: %s", out)
 	}
 }

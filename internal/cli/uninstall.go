@@ -21,13 +21,15 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 )
 
-func uninstallCommand(a *app) *cobra.Command {
+func uninstallCommand(a *session.Session) *cobra.Command {
 	var purge, dryRun bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -36,7 +38,7 @@ func uninstallCommand(a *app) *cobra.Command {
 		Long: "Remove Liqo from the cluster. The command fails while the cluster is peered, a namespace is offloaded, or volumes of Liqo's\n" +
 			"StorageClass exist, and lists them. --delete-volumes deletes these volumes, with their data.\n" +
 			"The custom resource definitions and namespaces stay, unless --purge removes them too.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Remove the programs, keep the custom resources
 			%[1]s uninstall
 			# See what would be removed
@@ -45,11 +47,11 @@ func uninstallCommand(a *app) *cobra.Command {
 			%[1]s uninstall --purge --skip-confirm`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.local()
+			c, err := a.Local()
 			if err != nil {
 				return err
 			}
-			if c.id, err = c.locate(cmd.Context()); err != nil {
+			if c.ID, err = c.Locate(cmd.Context()); err != nil {
 				return err
 			}
 			uses, err := usesOfInstallation(cmd.Context(), c)
@@ -60,14 +62,14 @@ func uninstallCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			gone := c.id == "" && programs == "" // removed by helm uninstall, so no controller can end a peering
+			gone := c.ID == "" && programs == "" // removed by helm uninstall, so no controller can end a peering
 			switch {
 			case len(uses.all) > 0 && !gone:
 				return errors.New(uses.inUse())
 			case len(uses.all) > 0 && !purge:
 				return errors.New(uses.leftBehind())
 			}
-			if c.deleteVolumes && gone && len(uses.volumes) > 0 {
+			if c.DeleteVolumes && gone && len(uses.volumes) > 0 {
 				return errors.New(uses.undeletable())
 			}
 			if err := checkRemovable(c, purge); err != nil {
@@ -79,14 +81,14 @@ func uninstallCommand(a *app) *cobra.Command {
 			if dryRun {
 				return wouldRemove(cmd.Context(), c, purge, uses)
 			}
-			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.config.Host)
+			question := fmt.Sprintf("Remove Liqo from the cluster %s?", c.Config.Host)
 			if purge {
-				question = fmt.Sprintf("Remove Liqo from the cluster %s, with its custom resources and namespaces?", c.config.Host)
+				question = fmt.Sprintf("Remove Liqo from the cluster %s, with its custom resources and namespaces?", c.Config.Host)
 			}
 			if len(uses.volumes) > 0 {
 				question += " This deletes the data of:" + uses.lost() + "\n"
 			}
-			if err := a.confirm(question); err != nil {
+			if err := a.Confirm(question); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -99,15 +101,15 @@ func uninstallCommand(a *app) *cobra.Command {
 	}
 	command.Flags().BoolVar(&purge, "purge", false, "Remove the custom resource definitions and the namespaces too")
 	command.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "Maximum time for the whole command")
-	command.Flags().BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the claims of Liqo's StorageClass, with their data")
+	command.Flags().BoolVar(&a.DeleteVolumes, "delete-volumes", false, "Also delete the claims of Liqo's StorageClass, with their data")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "Print the objects to be removed, without removing anything")
 	return command
 }
 
 // checkRemovable fails if there is no Helm release to remove. If Liqo is not installed at all, it allows a purge, which removes the remains of
 // an earlier uninstall.
-func checkRemovable(c *cluster, purge bool) error {
-	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
+func checkRemovable(c *session.Cluster, purge bool) error {
+	release, err := installer.NewRelease(c.Getter, c.Namespace, io.Discard)
 	if err != nil {
 		return err
 	}
@@ -115,14 +117,14 @@ func checkRemovable(c *cluster, purge bool) error {
 	switch {
 	case err != nil || version != "":
 		return err
-	case c.id != "":
+	case c.ID != "":
 		return fmt.Errorf("liqo is installed in namespace %s of %s, but not as a Helm release: remove it with what installed it, then run uninstall --purge for the rest",
-			c.namespace, c.config.Host)
+			c.Namespace, c.Config.Host)
 	case purge:
 		return nil
 	default:
 		return fmt.Errorf("liqo is not installed in namespace %s of %s: name the right kubeconfig, or remove with --purge what an earlier uninstall left",
-			c.namespace, c.config.Host)
+			c.Namespace, c.Config.Host)
 	}
 }
 
@@ -162,19 +164,19 @@ func describeVolume(volume *corev1.PersistentVolume, all []corev1.PersistentVolu
 
 // deleteClaims deletes the claims of volumes of Liqo, and the volumes that have no claim, and waits until both are gone. Kubernetes keeps a claim
 // that a pod uses: then the error names it.
-func deleteClaims(ctx context.Context, c *cluster, volumes []corev1.PersistentVolume) error {
+func deleteClaims(ctx context.Context, c *session.Cluster, volumes []corev1.PersistentVolume) error {
 	for i := range volumes {
 		claim, err := claimOfVolume(ctx, c, &volumes[i])
 		if err != nil {
 			return err
 		}
 		if claim != nil {
-			if err := c.deleteAll(ctx, []client.Object{claim}, true); err != nil {
+			if err := c.DeleteAll(ctx, []client.Object{claim}, true); err != nil {
 				return fmt.Errorf("%w\nKubernetes keeps a claim as long as a pod uses it: delete the pods that use PersistentVolumeClaim %s in namespace %s, and "+
 					"run the command again", err, claim.Name, claim.Namespace)
 			}
 		}
-		if err := c.deleteAll(ctx, []client.Object{&volumes[i]}, true); err != nil {
+		if err := c.DeleteAll(ctx, []client.Object{&volumes[i]}, true); err != nil {
 			return err
 		}
 	}
@@ -182,7 +184,7 @@ func deleteClaims(ctx context.Context, c *cluster, volumes []corev1.PersistentVo
 }
 
 // claimOfVolume returns the claim of a volume, nil if it was deleted. A claim that was recreated has another volume.
-func claimOfVolume(ctx context.Context, c *cluster, volume *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
+func claimOfVolume(ctx context.Context, c *session.Cluster, volume *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
 	ref := volume.Spec.ClaimRef
 	if ref == nil || volume.Status.Phase == corev1.VolumeReleased {
 		return nil, nil
@@ -224,7 +226,7 @@ func (u *uses) forgotten() string {
 }
 
 // usesOfInstallation returns everything that depends on the installation.
-func usesOfInstallation(ctx context.Context, c *cluster) (*uses, error) {
+func usesOfInstallation(ctx context.Context, c *session.Cluster) (*uses, error) {
 	out := &uses{}
 	note := func(format string, args ...any) { out.all = append(out.all, fmt.Sprintf(format, args...)) }
 	var clusters corev1beta1.ForeignClusterList
@@ -237,7 +239,7 @@ func usesOfInstallation(ctx context.Context, c *cluster) (*uses, error) {
 	var clients networkingv1beta1.GatewayClientList
 	var volumes corev1.PersistentVolumeList
 	for _, list := range []client.ObjectList{&clusters, &tenants, &identities, &virtual, &offloadings, &configurations, &servers, &clients, &volumes} {
-		if err := c.List(ctx, list); err != nil && !absent(err) {
+		if err := c.List(ctx, list); err != nil && !kube.Absent(err) {
 			return nil, fmt.Errorf("looking for peerings, offloaded namespaces and volumes, listing %s: %w", kube.KindsOf(list), err)
 		}
 	}
@@ -292,7 +294,7 @@ func usesOfInstallation(ctx context.Context, c *cluster) (*uses, error) {
 		text := describeVolume(&volumes.Items[i], volumes.Items)
 		switch {
 		case text == "":
-		case c.deleteVolumes:
+		case c.DeleteVolumes:
 			out.volumes = append(out.volumes, volumes.Items[i])
 		default:
 			note("%s: copy the data to a claim of another StorageClass, then delete it, or abandon the data with --delete-volumes", text)
@@ -302,8 +304,8 @@ func usesOfInstallation(ctx context.Context, c *cluster) (*uses, error) {
 }
 
 // wouldRemove prints what an uninstall would remove.
-func wouldRemove(ctx context.Context, c *cluster, purge bool, uses *uses) error {
-	release, err := installer.NewRelease(c.getter, c.namespace, io.Discard)
+func wouldRemove(ctx context.Context, c *session.Cluster, purge bool, uses *uses) error {
+	release, err := installer.NewRelease(c.Getter, c.Namespace, io.Discard)
 	if err != nil {
 		return err
 	}
@@ -311,7 +313,7 @@ func wouldRemove(ctx context.Context, c *cluster, purge bool, uses *uses) error 
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("Dry run: nothing was changed. These would be removed:\nHelm release in namespace %s, with its %d objects", c.namespace, objects)
+	text := fmt.Sprintf("Dry run: nothing was changed. These would be removed:\nHelm release in namespace %s, with its %d objects", c.Namespace, objects)
 	for i := range uses.volumes {
 		text += "\nThe data of this volume: " + describeVolume(&uses.volumes[i], uses.volumes)
 	}
@@ -321,7 +323,7 @@ func wouldRemove(ctx context.Context, c *cluster, purge bool, uses *uses) error 
 			return err
 		}
 		for _, object := range all {
-			text += "\n" + c.name(object)
+			text += "\n" + c.Name(object)
 		}
 	}
 	c.Info("%s", text)
@@ -330,11 +332,11 @@ func wouldRemove(ctx context.Context, c *cluster, purge bool, uses *uses) error 
 
 // leftovers returns the objects that are not part of the Helm release, in the order of their deletion: objects created at run time,
 // definitions, namespaces.
-func leftovers(ctx context.Context, c *cluster) (all, definitions, namespaces []client.Object, err error) {
+func leftovers(ctx context.Context, c *session.Cluster) (all, definitions, namespaces []client.Object, err error) {
 	if definitions, err = installer.Definitions(ctx, c); err != nil {
 		return nil, nil, nil, err
 	}
-	if namespaces, err = installer.Namespaces(ctx, c, c.namespace); err != nil {
+	if namespaces, err = installer.Namespaces(ctx, c, c.Namespace); err != nil {
 		return nil, nil, nil, err
 	}
 	made, err := installer.Leftovers(ctx, c)
@@ -344,14 +346,14 @@ func leftovers(ctx context.Context, c *cluster) (all, definitions, namespaces []
 	return append(append(made, definitions...), namespaces...), definitions, namespaces, nil
 }
 
-func uninstall(ctx context.Context, a *app, c *cluster, purge bool) error {
+func uninstall(ctx context.Context, a *session.Session, c *session.Cluster, purge bool) error {
 	step := c.Start("Uninstalling")
 	defer step.End()
-	held, lock, err := installer.Acquire(ctx, withoutJournal(c), c.namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
+	held, lock, err := installer.Acquire(ctx, withoutJournal(c), c.Namespace, lockHolder(), installer.LockTiming{}, func(holder string) {
 		step.Update("Waiting to see whether %s is still running", holder)
 	})
 	// Without the namespace, there is no installation to lock.
-	if err != nil && !absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err != nil && !kube.Absent(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return err
 	}
 	if err == nil {
@@ -362,7 +364,7 @@ func uninstall(ctx context.Context, a *app, c *cluster, purge bool) error {
 			}
 		}()
 	}
-	release, err := installer.NewRelease(c.getter, c.namespace, helmLog(a))
+	release, err := installer.NewRelease(c.Getter, c.Namespace, helmLog(a))
 	if err == nil {
 		err = release.Uninstall()
 	}
@@ -371,7 +373,7 @@ func uninstall(ctx context.Context, a *app, c *cluster, purge bool) error {
 		return err
 	}
 	step = c.Start("Waiting for the programs to end")
-	err = c.gone(ctx, step, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: deploymentName}})
+	err = c.WaitGone(ctx, step, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: session.ControllerManager}})
 	if err == nil {
 		err = podsGone(ctx, c, step)
 	}
@@ -396,7 +398,7 @@ func uninstall(ctx context.Context, a *app, c *cluster, purge bool) error {
 
 // releaseObjects removes the finalizers from the custom resources that stay. Without the controllers, the objects and their namespaces
 // could never be deleted by their owner. A later installation adds the finalizers again.
-func releaseObjects(ctx context.Context, c *cluster) error {
+func releaseObjects(ctx context.Context, c *session.Cluster) error {
 	definitions, err := installer.Definitions(ctx, c)
 	if err != nil {
 		return err
@@ -405,20 +407,20 @@ func releaseObjects(ctx context.Context, c *cluster) error {
 }
 
 // podsGone waits until the pods of the installation are gone: a controller that still runs could recreate objects.
-func podsGone(ctx context.Context, c *cluster, step *console.Step) error {
+func podsGone(ctx context.Context, c *session.Cluster, step *console.Step) error {
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
-		return fmt.Errorf("listing pods in namespace %s: %w", c.namespace, err)
+	if err := c.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		return fmt.Errorf("listing pods in namespace %s: %w", c.Namespace, err)
 	}
 	for i := range pods.Items {
-		if err := c.gone(ctx, step, &pods.Items[i]); err != nil {
+		if err := c.WaitGone(ctx, step, &pods.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func noRolesLeft(ctx context.Context, c *cluster) error {
+func noRolesLeft(ctx context.Context, c *session.Cluster) error {
 	var roles rbacv1.ClusterRoleList
 	if err := c.List(ctx, &roles, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
 		return fmt.Errorf("listing ClusterRoles: %w", err)
@@ -430,7 +432,7 @@ func noRolesLeft(ctx context.Context, c *cluster) error {
 }
 
 // purgeAll deletes everything that is not part of the Helm release. It removes finalizers first, because the controllers no longer run.
-func purgeAll(ctx context.Context, c *cluster) error {
+func purgeAll(ctx context.Context, c *session.Cluster) error {
 	all, definitions, namespaces, err := leftovers(ctx, c)
 	if err != nil {
 		return err
@@ -441,5 +443,5 @@ func purgeAll(ctx context.Context, c *cluster) error {
 	if err := installer.Remove(ctx, c, all); err != nil {
 		return err
 	}
-	return c.allGone(ctx, all, c.Verbose)
+	return c.WaitAllGone(ctx, all, c.Verbose)
 }

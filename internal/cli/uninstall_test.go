@@ -21,6 +21,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/test/apitest"
@@ -146,9 +147,9 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-by-hand", Labels: map[string]string{"app.kubernetes.io/part-of": "liqo"}}}
 	create(t, c, role)
-	app := newApp(genericiooptions.NewTestIOStreamsDiscard())
-	app.kubeconfig.KubeConfig = &kubeconfig
-	at, err := app.local()
+	app := session.New(genericiooptions.NewTestIOStreamsDiscard())
+	app.Kubeconfig.KubeConfig = &kubeconfig
+	at, err := app.Local()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,21 +12,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 )
 
-func unoffloadCommand(a *app) *cobra.Command {
-	return group(&cobra.Command{
+func unoffloadCommand(a *session.Session) *cobra.Command {
+	return cmdline.Group(&cobra.Command{
 		Use:   "unoffload",
 		Short: "Stop offloading namespaces",
 		Long:  "Undo offload namespace.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The pods of this namespace come back
 			%[1]s unoffload namespace demo`),
 	}, unoffloadNamespaceCommand(a))
 }
 
-func unoffloadNamespaceCommand(a *app) *cobra.Command {
+func unoffloadNamespaceCommand(a *session.Session) *cobra.Command {
 	var choice namespaceChoice
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -35,19 +37,19 @@ func unoffloadNamespaceCommand(a *app) *cobra.Command {
 		Short:   "Stop offloading namespaces",
 		Long: "Undo offload namespace: the remote namespaces are deleted with all their objects, and the controllers of the pods that ran there\n" +
 			"create new pods in the local cluster.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# The pods of this namespace come back
 			%[1]s unoffload namespace demo
 			# Those of every namespace of a team, without being asked
 			%[1]s unoffload namespace --ns-selector team=blue --skip-confirm`),
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completion(offloadedNamespaces),
+		ValidArgsFunction: a.Complete(session.OffloadedNamespaces),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := choice.validate(args); err != nil {
 				return err
 			}
 			// The time for the user's confirmation does not count towards the timeout.
-			local, err := a.forNamespaces(cmd.Context())
+			local, err := a.ForNamespaces(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -62,7 +64,7 @@ func unoffloadNamespaceCommand(a *app) *cobra.Command {
 			if err := checkVolumesOf(cmd.Context(), local, names); err != nil {
 				return err
 			}
-			if err := a.confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.",
+			if err := a.Confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.",
 				strings.Join(names, ", "))); err != nil {
 				return err
 			}
@@ -73,13 +75,13 @@ func unoffloadNamespaceCommand(a *app) *cobra.Command {
 	}
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	choice.add(command)
-	a.addDryRun(command.Flags())
-	a.addDeleteVolumes(command.Flags())
+	a.AddDryRun(command.Flags())
+	addDeleteVolumes(a, command.Flags())
 	return command
 }
 
 // keepOffloaded returns the namespaces that are offloaded, and reports the others.
-func keepOffloaded(ctx context.Context, c *cluster, names []string) ([]string, error) {
+func keepOffloaded(ctx context.Context, c *session.Cluster, names []string) ([]string, error) {
 	var kept []string
 	for _, name := range names {
 		key := client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}
@@ -98,7 +100,7 @@ func keepOffloaded(ctx context.Context, c *cluster, names []string) ([]string, e
 
 // unoffload deletes all NamespaceOffloadings before it waits for the first. Kubernetes takes seconds to delete a namespace, but deletes
 // many concurrently.
-func unoffload(ctx context.Context, c *cluster, names []string) error {
+func unoffload(ctx context.Context, c *session.Cluster, names []string) error {
 	objects := make([]*offloadingv1beta1.NamespaceOffloading, len(names))
 	for i, name := range names {
 		objects[i] = &offloadingv1beta1.NamespaceOffloading{
@@ -113,7 +115,7 @@ func unoffload(ctx context.Context, c *cluster, names []string) error {
 	}
 	for _, object := range objects {
 		step := c.Start("Stopping the offloading of namespace %s", object.Namespace)
-		err := c.gone(ctx, step, object)
+		err := c.WaitGone(ctx, step, object)
 		step.End()
 		if err != nil {
 			return err

@@ -17,19 +17,21 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 )
 
 // checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or if this is unknown because the control
 // plane does not run. The pods in the provider could not be stopped, and would run at the same time as their local replacements. The check passes
 // for a peering without resources or an identity of the provider. checkUnpeer also fails if data in the provider would be lost.
-func checkUnpeer(ctx context.Context, c *cluster, provider, namespace string) error {
+func checkUnpeer(ctx context.Context, c *session.Cluster, provider, namespace string) error {
 	if namespace == "" {
 		return nil
 	}
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: provider}, foreign)
 	if client.IgnoreNotFound(err) != nil {
-		return c.error(fmt.Errorf("reading ForeignCluster %s: %w", provider, err))
+		return c.Err(fmt.Errorf("reading ForeignCluster %s: %w", provider, err))
 	}
 	foreign.Name = provider
 	uses, begun, err := usesOf(ctx, c, provider, namespace)
@@ -38,59 +40,59 @@ func checkUnpeer(ctx context.Context, c *cluster, provider, namespace string) er
 	}
 	err = checkVolumes(ctx, c, func(_, there string) bool { return there == provider })
 	if err != nil {
-		return c.error(err)
+		return c.Err(err)
 	}
-	if !c.unmanaged {
+	if !c.Unmanaged {
 		if err := awaitVerdict(ctx, c, foreign); err != nil {
 			return err
 		}
 	}
 	lost, exists := unreachableSince(foreign), foreign.ResourceVersion != ""
-	if lost == nil && exists && !c.unmanaged {
+	if lost == nil && exists && !c.Unmanaged {
 		return nil
 	}
 	state := "Nothing was changed: the pods in " + provider + " can not be stopped now, and would run twice once they are replaced elsewhere"
 	if begun != "" {
 		state = "An earlier unpeer is half done: " + begun + ". It continues when " + provider + " can be reached; what is not deleted yet stays until then"
 	}
-	if lost == nil && !c.unmanaged {
-		return c.error(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: ForeignCluster %s does not exist, and no controller manager has created it again "+
+	if lost == nil && !c.Unmanaged {
+		return c.Err(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: ForeignCluster %s does not exist, and no controller manager has created it again "+
 			"for the Identity, the ResourceSlices and the VirtualNodes of that cluster\n%s\n"+
 			"Run the command again when it exists (liqoctl doctor shows what keeps the controller manager from creating it). If cluster %s is gone for good, run: "+
-			"liqoctl force unpeer %s: pods in a cluster that still runs then run twice", c.id, provider, provider, state, provider, provider))
+			"liqoctl force unpeer %s: pods in a cluster that still runs then run twice", c.ID, provider, provider, state, provider, provider))
 	}
 	if lost == nil {
-		return c.error(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+
+		return c.Err(fmt.Errorf("it is unknown whether cluster %s reaches the API server of %s: no pod of Deployment %s in namespace %s of %s is available\n%s\n"+
 			"Run the command again when a pod is available. If cluster %s is gone for good, run: liqoctl force unpeer %s",
-			c.id, provider, deploymentName, c.namespace, c.id, state, provider, provider))
+			c.ID, provider, session.ControllerManager, c.Namespace, c.ID, state, provider, provider))
 	}
 	since := lost.LastTransitionTime.UTC().Format(time.RFC3339)
 	if refusesIdentity(lost) { // the provider responds, so it is not gone for good
-		return c.error(fmt.Errorf("the API server of %s, %s, does not accept the certificate of cluster %s since %s: %s\n%s\n"+
+		return c.Err(fmt.Errorf("the API server of %s, %s, does not accept the certificate of cluster %s since %s: %s\n%s\n"+
 			"Get another certificate with liqoctl authenticate --remote-kubeconfig and the kubeconfig of %s, then run the command again. "+
 			"Without that kubeconfig: liqoctl generate peer-command --consumer-cluster-id %s on %s, then here the command that it prints",
-			provider, foreign.Status.APIServerURL, c.id, since, lost.Message, state, provider, c.id, provider))
+			provider, foreign.Status.APIServerURL, c.ID, since, lost.Message, state, provider, c.ID, provider))
 	}
-	return c.error(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
+	return c.Err(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
 		"Run the command again when it does (liqoctl info peer %s shows it). If cluster %s is gone for good, run: liqoctl force unpeer %s",
-		c.id, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
+		c.ID, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
 }
 
 // usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun is the name of the first of them
 // that is already being deleted.
-func usesOf(ctx context.Context, c *cluster, provider, namespace string) (uses int, begun string, err error) {
+func usesOf(ctx context.Context, c *session.Cluster, provider, namespace string) (uses int, begun string, err error) {
 	for _, list := range []client.ObjectList{&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}} {
-		if err := listOfPeer(ctx, c, list, namespace, provider); err != nil {
+		if err := session.ListOfPeer(ctx, c, list, namespace, provider); err != nil {
 			return 0, "", err
 		}
-		objects, err := objectsOf(list)
+		objects, err := kube.Items(list)
 		if err != nil {
 			return 0, "", err
 		}
 		for _, object := range objects {
 			uses++
 			if since := object.GetDeletionTimestamp(); since != nil && begun == "" {
-				begun = fmt.Sprintf("%s is being deleted since %s", c.name(object), since.UTC().Format(time.RFC3339))
+				begun = fmt.Sprintf("%s is being deleted since %s", c.Name(object), since.UTC().Format(time.RFC3339))
 			}
 		}
 	}
@@ -105,8 +107,8 @@ func refusesIdentity(lost *corev1beta1.Condition) bool {
 
 // explainHalfDone extends the error of a failed wait of an unpeer by the reason why the provider may be unreachable, and by the command that ends the
 // peering without the provider.
-func explainHalfDone(c *cluster, provider string, err error) error {
-	if waiting := (*waitError)(nil); !errors.As(err, &waiting) {
+func explainHalfDone(c *session.Cluster, provider string, err error) error {
+	if waiting := (*session.WaitError)(nil); !errors.As(err, &waiting) {
 		return err
 	}
 	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", explainUnreached(c, provider, err), provider, provider)
@@ -114,8 +116,8 @@ func explainHalfDone(c *cluster, provider string, err error) error {
 
 // describeLeft describes the remaining objects of a peering: the tenant namespace and its network objects. It is empty if there are none. If they
 // cannot be read, it only warns, because nothing depends on the result.
-func describeLeft(ctx context.Context, c *cluster, peer string) string {
-	namespace, err := findTenantNamespace(ctx, c, peer)
+func describeLeft(ctx context.Context, c *session.Cluster, peer string) string {
+	namespace, err := session.FindTenantNamespace(ctx, c, peer)
 	if err != nil {
 		c.Warn("Reading the remaining objects of the peering with %s failed: %v", peer, err)
 		return ""
@@ -131,7 +133,7 @@ func describeLeft(ctx context.Context, c *cluster, peer string) string {
 	}
 	var names []string
 	for _, object := range network.inOrder() {
-		name, _, _ := strings.Cut(c.name(object), " in namespace ")
+		name, _, _ := strings.Cut(c.Name(object), " in namespace ")
 		names = append(names, name)
 	}
 	if len(names) > 0 {
@@ -141,25 +143,25 @@ func describeLeft(ctx context.Context, c *cluster, peer string) string {
 }
 
 // halfDone calls explainHalfDone for the local cluster.
-func (p *pair) halfDone(err error) error { return explainHalfDone(p.local, p.remote.id, err) }
+func halfDone(p *session.Pair, err error) error { return explainHalfDone(p.Local, p.Remote.ID, err) }
 
 // tellLeft prints what an unpeer leaves in both clusters, and the command that removes it. It prints nothing if the remote cluster is a
 // consumer too, because that peering needs the objects.
-func (p *pair) tellLeft(ctx context.Context, command string) error {
-	if shared, err := p.bothWays(ctx); err != nil || shared {
+func tellLeft(ctx context.Context, p *session.Pair, command string) error {
+	if shared, err := hasBothWays(ctx, p); err != nil || shared {
 		return err
 	}
 	var all []string
 	for _, side := range []struct {
-		c    *cluster
+		c    *session.Cluster
 		peer string
-	}{{p.local, p.remote.id}, {p.remote, p.local.id}} {
+	}{{p.Local, p.Remote.ID}, {p.Remote, p.Local.ID}} {
 		if left := describeLeft(ctx, side.c, side.peer); left != "" {
-			all = append(all, left+" (cluster "+side.c.id+")")
+			all = append(all, left+" (cluster "+side.c.ID+")")
 		}
 	}
 	if len(all) > 0 {
-		p.local.Info("Kept: %s. To delete it, run: %s", strings.Join(all, ", "), command)
+		p.Local.Info("Kept: %s. To delete it, run: %s", strings.Join(all, ", "), command)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -26,7 +30,7 @@ type leaveOptions struct {
 	deleteNamespaces bool
 }
 
-func unpeerOutOfBandCommand(a *app) *cobra.Command {
+func unpeerOutOfBandCommand(a *session.Session) *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
 		Use:     "out-of-band [NAME]",
@@ -37,20 +41,20 @@ func unpeerOutOfBandCommand(a *app) *cobra.Command {
 			"stays.\n\n" +
 			"Without NAME, the command ends the peering with the only provider; it fails if there are several. It waits until the provider has\n" +
 			"received the report. If the provider is gone for good, run force unpeer instead.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Give the resources of milan back
 			%[1]s unpeer out-of-band milan
 			# The same
 			%[1]s unpeer milan`),
-		Args: atMostOne("the name of the provider"),
+		Args: cmdline.AtMostOne("the name of the provider"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return leaveProvider(a, cmd, strings.Join(args, ""), &o)
 		},
-		ValidArgsFunction: a.firstOf(peersOf),
+		ValidArgsFunction: a.CompleteFirst(peersOf),
 	}
 	flags := command.Flags()
-	a.addDryRun(flags)
-	a.addDeleteVolumes(flags)
+	a.AddDryRun(flags)
+	addDeleteVolumes(a, flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
@@ -58,7 +62,7 @@ func unpeerOutOfBandCommand(a *app) *cobra.Command {
 }
 
 // unpeerInBandCommand returns the command that removes the peerings in both directions and the network between the clusters.
-func unpeerInBandCommand(a *app) *cobra.Command {
+func unpeerInBandCommand(a *session.Session) *cobra.Command {
 	var o leaveOptions
 	command := &cobra.Command{
 		Use:     "in-band",
@@ -66,66 +70,66 @@ func unpeerInBandCommand(a *app) *cobra.Command {
 		Short:   "Undo the peerings of two clusters in both directions, and their network",
 		Long: "Undo peer in-band: in both clusters, release the resources that the other cluster uses, delete the objects of the peering, and remove\n" +
 			"the network between the clusters.",
-		Example: example(`
+		Example: cmdline.Example(`
 			# Nothing of rome and milan belongs together any more
 			%[1]s unpeer in-band --context rome --remote-context milan`),
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	remote := remoteFlags(flags)
-	a.addDryRun(flags)
-	a.addDeleteVolumes(flags)
+	remote := session.RemoteFlags(flags)
+	a.AddDryRun(flags)
+	addDeleteVolumes(a, flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
-		p, err := a.pair(ctx, remote)
+		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return orForce(err)
 		}
-		bothWays, err := p.bothWays(ctx)
+		bothWays, err := hasBothWays(ctx, p)
 		if err != nil {
 			return err
 		}
 		if bothWays {
-			back := p.reversed()
-			back.endsBoth = true
+			back := p.Reversed()
+			back.EndsBoth = true
 			// Problems in either direction are found before the first change.
-			for _, direction := range []*pair{p, back} {
-				namespace, err := findTenantNamespace(ctx, direction.local, direction.remote.id)
+			for _, direction := range []*session.Pair{p, back} {
+				namespace, err := session.FindTenantNamespace(ctx, direction.Local, direction.Remote.ID)
 				if err != nil {
 					return err
 				}
-				if err := checkUnpeer(ctx, direction.local, direction.remote.id, namespace); err != nil {
+				if err := checkUnpeer(ctx, direction.Local, direction.Remote.ID, namespace); err != nil {
 					return err
 				}
 			}
-			if err := back.halfDone(back.unpeer(ctx, true, false)); err != nil {
+			if err := halfDone(back, runUnpeer(ctx, back, true, false)); err != nil {
 				return err
 			}
 		}
-		if err := p.halfDone(p.unpeer(ctx, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
+		if err := halfDone(p, runUnpeer(ctx, p, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
 			return err
 		}
-		return p.tellLeft(ctx, withNamespaces(cmd, nil))
+		return tellLeft(ctx, p, withNamespaces(cmd, nil))
 	}
 	return command
 }
 
 // peersOf returns the names of all peers, for completion.
-func peersOf(ctx context.Context, c *cluster) ([]string, error) {
+func peersOf(ctx context.Context, c *session.Cluster) ([]string, error) {
 	var list corev1beta1.ForeignClusterList
 	err := c.List(ctx, &list)
-	return namesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
+	return session.NamesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
 }
 
 // leaveProvider removes the peering with the provider of the given name. An empty name means the only provider.
-func leaveProvider(a *app, cmd *cobra.Command, name string, o *leaveOptions) error {
+func leaveProvider(a *session.Session, cmd *cobra.Command, name string, o *leaveOptions) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	c, err := a.installed(ctx)
+	c, err := a.Installed(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func leaveProvider(a *app, cmd *cobra.Command, name string, o *leaveOptions) err
 	}
 	if used && o.deleteNamespaces {
 		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out",
-			provider, c.id, namespace)
+			provider, c.ID, namespace)
 	}
 	if err := checkUnpeer(ctx, c, provider, namespace); err != nil {
 		return err
@@ -153,7 +157,7 @@ func leaveProvider(a *app, cmd *cobra.Command, name string, o *leaveOptions) err
 }
 
 // returnResources returns all resources to the provider. Then it lets the local control plane notify the provider that the peering is over.
-func returnResources(ctx context.Context, c *cluster, provider, namespace string, used bool, o *leaveOptions, purge string) error {
+func returnResources(ctx context.Context, c *session.Cluster, provider, namespace string, used bool, o *leaveOptions, purge string) error {
 	if err := releaseResources(ctx, c, provider, namespace); err != nil {
 		return err
 	}
@@ -166,23 +170,23 @@ func returnResources(ctx context.Context, c *cluster, provider, namespace string
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(provider))}}
 	err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading %s: %w", c.name(secret), err)
+		return fmt.Errorf("reading %s: %w", c.Name(secret), err)
 	}
 	if err == nil && secret.DeletionTimestamp == nil {
 		before := secret.DeepCopy()
-		setAnnotation(secret, peering.AnnotationResign, api.True)
+		kube.AddAnnotations(secret, map[string]string{peering.AnnotationResign: api.True})
 		if err := c.Patch(ctx, secret, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("marking %s: %w", c.name(secret), err)
+			return fmt.Errorf("marking %s: %w", c.Name(secret), err)
 		}
 	}
 	invitation := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(invitation), invitation)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading %s: %w", c.name(invitation), err)
+		return fmt.Errorf("reading %s: %w", c.Name(invitation), err)
 	}
 	// An Invitation with an owner belongs to the peering in which the provider is a consumer of this cluster, so it stays.
 	if len(invitation.OwnerReferences) == 0 {
-		if err := c.deleteAll(ctx, []client.Object{invitation}, false); err != nil {
+		if err := c.DeleteAll(ctx, []client.Object{invitation}, false); err != nil {
 			return err
 		}
 	}
@@ -192,7 +196,7 @@ func returnResources(ctx context.Context, c *cluster, provider, namespace string
 	}
 	c.Did("Cluster %s was notified that the peering is over", provider)
 	if used {
-		c.Warn("Cluster %s still uses resources of %s: that peering stays until the administrator of the other cluster undoes it", provider, c.id)
+		c.Warn("Cluster %s still uses resources of %s: that peering stays until the administrator of the other cluster undoes it", provider, c.ID)
 	}
 	if used {
 		return nil // the namespace and the network stay too
@@ -214,23 +218,23 @@ func returnResources(ctx context.Context, c *cluster, provider, namespace string
 		return err
 	}
 	if network {
-		c.Info("The other side of the network stays in cluster %s. To remove it, run there: liqoctl force unpeer %s", provider, c.id)
+		c.Info("The other side of the network stays in cluster %s. To remove it, run there: liqoctl force unpeer %s", provider, c.ID)
 	}
 	return nil
 }
 
 // isConsumer reports whether a peer is a consumer of the local cluster.
-func isConsumer(ctx context.Context, c *cluster, peer string) (bool, error) {
+func isConsumer(ctx context.Context, c *session.Cluster, peer string) (bool, error) {
 	var tenants authv1beta1.TenantList
 	if err := c.List(ctx, &tenants, client.MatchingLabels{api.LabelRemoteClusterID: peer}); err != nil {
-		return false, c.error(fmt.Errorf("listing Tenants of cluster %s: %w", peer, err))
+		return false, c.Err(fmt.Errorf("listing Tenants of cluster %s: %w", peer, err))
 	}
 	return len(tenants.Items) > 0, nil
 }
 
 // peerCalled returns the peer with the given cluster ID, or the peer of the ResourceSlice with the given name.
-func peerCalled(ctx context.Context, c *cluster, name string) (id, namespace string, err error) {
-	if namespace, err = findTenantNamespace(ctx, c, name); err != nil || namespace != "" {
+func peerCalled(ctx context.Context, c *session.Cluster, name string) (id, namespace string, err error) {
+	if namespace, err = session.FindTenantNamespace(ctx, c, name); err != nil || namespace != "" {
 		return name, namespace, err
 	}
 	var all authv1beta1.ResourceSliceList
@@ -252,17 +256,7 @@ func peerCalled(ctx context.Context, c *cluster, name string) (id, namespace str
 
 // unknownPeer returns the error for a peer that does not exist.
 func unknownPeer(name string, known []string) error {
-	return didYouMean(fmt.Errorf("there is no peer %s (known: %s)", name, orDefault(strings.Join(known, ", "), "none")), name, known)
-}
-
-// atMostOne allows at most one argument.
-func atMostOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return fmt.Errorf("want at most one argument, %s, got %d: %s", what, len(args), cmd.UseLine())
-		}
-		return nil
-	}
+	return cmdline.DidYouMean(fmt.Errorf("there is no peer %s (known: %s)", name, cmp.Or(strings.Join(known, ", "), "none")), name, known)
 }
 
 // aloneWith rejects flags of a remote cluster together with a name. Either the user has access to the remote cluster, or the local control
@@ -276,8 +270,8 @@ func aloneWith(cmd *cobra.Command, name string) error {
 
 // noOtherCluster reports whether connecting to both clusters failed because no flag selects a remote cluster.
 func noOtherCluster(err error) bool {
-	missing := (*noKubeconfigError)(nil)
-	return errors.Is(err, errSameCluster) || errors.As(err, &missing) && missing.scope == "remote"
+	missing := (*session.NoKubeconfigError)(nil)
+	return errors.Is(err, session.ErrSameCluster) || errors.As(err, &missing) && missing.Side == "remote"
 }
 
 // remoteFlagGiven returns the first flag on the command line that selects a remote cluster. It is empty if there is none.

@@ -10,6 +10,8 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/remote"
 )
@@ -23,18 +25,18 @@ var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 // wait if the provider responds to them now. It does not wait either if there is no virtual node, because then no pod can run twice.
 //
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
-func awaitVerdict(ctx context.Context, c *cluster, foreign *corev1beta1.ForeignCluster) error {
-	left := judgedWithin - time.Since(c.began)
+func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.ForeignCluster) error {
+	left := judgedWithin - time.Since(c.Began)
 	if unreachableSince(foreign) != nil || left <= 0 {
 		return nil
 	}
-	if c.isDryRun() {
-		c.plan.WaitsFor(c.name(foreign) + " to tell whether its API server still responds")
+	if c.IsDryRun() {
+		c.Plan.WaitsFor(c.Name(foreign) + " to tell whether its API server still responds")
 		return nil
 	}
 	var all offloadingv1beta1.VirtualNodeList
-	if err := c.List(ctx, &all); err != nil && !absent(err) {
-		return c.error(fmt.Errorf("listing the VirtualNodes: %w", err))
+	if err := c.List(ctx, &all); err != nil && !kube.Absent(err) {
+		return c.Err(fmt.Errorf("listing the VirtualNodes: %w", err))
 	}
 	// One that a user created may lack the labels of the others, and may be in another namespace.
 	nodes := slices.DeleteFunc(all.Items, func(node offloadingv1beta1.VirtualNode) bool { return node.Spec.ClusterID != foreign.Name })
@@ -45,16 +47,16 @@ func awaitVerdict(ctx context.Context, c *cluster, foreign *corev1beta1.ForeignC
 	defer step.End()
 	waiting, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	err := c.follow(waiting, foreign, func(exists bool) (bool, error) { return exists && unreachableSince(foreign) != nil, nil })
+	err := c.Follow(waiting, foreign, func(exists bool) (bool, error) { return exists && unreachableSince(foreign) != nil, nil })
 	if waiting.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
-	return c.waited(ctx.Err(), err, c.name(foreign), "its API server responds")
+	return c.Waited(ctx.Err(), err, c.Name(foreign), "its API server responds")
 }
 
 // respondsToNodes reports whether the API server of a provider responds to the virtual kubelets of all these nodes. It is false if one of them can't be asked.
-func respondsToNodes(ctx context.Context, c *cluster, nodes []offloadingv1beta1.VirtualNode) bool {
-	set, err := kubernetes.NewForConfig(c.config)
+func respondsToNodes(ctx context.Context, c *session.Cluster, nodes []offloadingv1beta1.VirtualNode) bool {
+	set, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return false
 	}

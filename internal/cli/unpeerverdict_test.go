@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 )
@@ -142,7 +143,7 @@ func TestUnpeerWithoutAControllerManager(t *testing.T) {
 		w.begin(peered)
 		w.partition(t, "rome", "milan", false)
 		c, deployment := w.clusters["rome"].client, &appsv1.Deployment{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: deploymentName}, deployment); err != nil {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: session.ControllerManager}, deployment); err != nil {
 			t.Fatal(err)
 		}
 		change(deployment)

@@ -14,12 +14,14 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/doctor"
 )
 
 // use is one run of a command that lets a cluster use the resources of a provider. Its steps share it.
 type use struct {
-	*cluster
+	*session.Cluster
 	// provider is the cluster ID of the provider, and namespace the tenant namespace for it. nodeName is the name of the ResourceSlice and the
 	// virtual node.
 	provider, namespace, nodeName string
@@ -32,12 +34,12 @@ type use struct {
 // run runs the steps of a cluster that has an identity in the provider: the control planes connect the networks, and the provider grants
 // resources.
 func (u *use) run(ctx context.Context) error {
-	return inOrder(ctx, u.requestNetwork, when(u.options.createResourceSlice, u.askForResources), u.becomeHealthy)
+	return session.InOrder(ctx, u.requestNetwork, session.When(u.options.createResourceSlice, u.askForResources), u.becomeHealthy)
 }
 
 // askForResources creates the ResourceSlice and waits for the outcome: a Ready node, unless the user wants no node.
 func (u *use) askForResources(ctx context.Context) error {
-	slice, err := ensureSlice(ctx, u.cluster, &sliceRequest{
+	slice, err := ensureSlice(ctx, u.Cluster, &sliceRequest{
 		name: u.nodeName, class: u.options.class, provider: u.provider, namespace: u.namespace, virtualNode: u.options.createNode, resources: u.resources,
 	})
 	if err != nil {
@@ -51,14 +53,14 @@ func (u *use) askForResources(ctx context.Context) error {
 		return nil
 	}
 	u.node = true
-	return nodeReady(ctx, u.cluster, u.namespace, slice.Name)
+	return nodeReady(ctx, u.Cluster, u.namespace, slice.Name)
 }
 
 // nodeReady waits for a VirtualNode, and then until the Node with the same name is Ready.
-func nodeReady(ctx context.Context, c *cluster, namespace, name string) error {
+func nodeReady(ctx context.Context, c *session.Cluster, namespace, name string) error {
 	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	doing := "Waiting for the virtual node " + name
-	if err := c.reach(ctx, &goal{object: virtual, doing: doing, done: fmt.Sprintf("VirtualNode %s is created", name), met: yes}); err != nil {
+	if err := c.Reach(ctx, &session.Goal{Object: virtual, Doing: doing, Done: fmt.Sprintf("VirtualNode %s is created", name), Met: session.Yes}); err != nil {
 		return err
 	}
 	if virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode {
@@ -66,30 +68,30 @@ func nodeReady(ctx context.Context, c *cluster, namespace, name string) error {
 		return nil
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return c.reach(ctx, &goal{
-		object: node, doing: doing, done: fmt.Sprintf("Node %s is Ready", name),
-		met:     func() verdict { return nodeVerdict(node) },
-		trouble: func() string { return kubeletState(c, namespace, name) },
+	return c.Reach(ctx, &session.Goal{
+		Object: node, Doing: doing, Done: fmt.Sprintf("Node %s is Ready", name),
+		Met:     func() session.Verdict { return nodeVerdict(node) },
+		Trouble: func() string { return kubeletState(c, namespace, name) },
 	})
 }
 
 // nodeVerdict judges whether a Node is Ready.
-func nodeVerdict(node *corev1.Node) verdict {
+func nodeVerdict(node *corev1.Node) session.Verdict {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
 			continue
 		}
 		if condition.Status == corev1.ConditionTrue {
-			return yes()
+			return session.Yes()
 		}
-		return notYet("condition Ready is %s, %s: %s", condition.Status, condition.Reason, condition.Message)
+		return session.NotYet("condition Ready is %s, %s: %s", condition.Status, condition.Reason, condition.Message)
 	}
-	return notYet("it has no condition Ready")
+	return session.NotYet("it has no condition Ready")
 }
 
 // kubeletState says why the pods of a virtual kubelet are not running, to explain a failed wait. It has its own timeout, because the
 // timeout of the wait has expired.
-func kubeletState(c *cluster, namespace, virtualNode string) string {
+func kubeletState(c *session.Cluster, namespace, virtualNode string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
@@ -98,31 +100,11 @@ func kubeletState(c *cluster, namespace, virtualNode string) string {
 	}
 	if len(pods.Items) == 0 {
 		return fmt.Sprintf("there is no pod of its virtual kubelet in namespace %s: see the VirtualNode's conditions and the log of Deployment %s in namespace %s",
-			namespace, deploymentName, c.namespace)
+			namespace, session.ControllerManager, c.Namespace)
 	}
 	for _, pod := range pods.Items {
-		if why := podTrouble(&pod); why != "" {
+		if why := workload.Trouble(&pod); why != "" {
 			return why
-		}
-	}
-	return ""
-}
-
-// podTrouble says in one sentence why a pod is not ready. It is empty if the pod shows no problem.
-func podTrouble(pod *corev1.Pod) string {
-	for _, container := range pod.Status.ContainerStatuses {
-		if waiting := container.State.Waiting; waiting != nil {
-			why := strings.TrimSuffix(waiting.Reason+": "+waiting.Message, ": ")
-			return fmt.Sprintf("container %s of pod %s in namespace %s is waiting, %s", container.Name, pod.Name, pod.Namespace, why)
-		}
-		if ended := container.State.Terminated; ended != nil {
-			return fmt.Sprintf("container %s of pod %s in namespace %s ended with code %d, %s: %s",
-				container.Name, pod.Name, pod.Namespace, ended.ExitCode, ended.Reason, ended.Message)
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
-			return fmt.Sprintf("pod %s in namespace %s: %s, %s: %s", pod.Name, pod.Namespace, condition.Type, condition.Reason, condition.Message)
 		}
 	}
 	return ""
@@ -131,18 +113,18 @@ func podTrouble(pod *corev1.Pod) string {
 // becomeHealthy waits until the ForeignCluster reports every module that was set up as healthy, and then reports what the doctor finds.
 func (u *use) becomeHealthy(ctx context.Context) error {
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: u.provider}}
-	err := u.reach(ctx, &goal{
-		object: foreign, doing: fmt.Sprintf("Waiting for the peering with %s to be healthy", u.provider),
-		met: func() verdict { return healthVerdict(foreign, u.connected, u.node) },
+	err := u.Reach(ctx, &session.Goal{
+		Object: foreign, Doing: fmt.Sprintf("Waiting for the peering with %s to be healthy", u.provider),
+		Met: func() session.Verdict { return healthVerdict(foreign, u.connected, u.node) },
 	})
-	if err != nil || u.isDryRun() {
+	if err != nil || u.IsDryRun() {
 		return err
 	}
-	return concludePeering(ctx, u.cluster, u.provider)
+	return concludePeering(ctx, u.Cluster, u.provider)
 }
 
 // healthVerdict judges whether a ForeignCluster reports no module as unhealthy, and each module that was set up as healthy.
-func healthVerdict(foreign *corev1beta1.ForeignCluster, network, node bool) verdict {
+func healthVerdict(foreign *corev1beta1.ForeignCluster, network, node bool) session.Verdict {
 	modules := foreign.Status.Modules
 	networking, networkAlerts := statusOf(modules.Networking)
 	authentication, authenticationAlerts := authenticationOf(foreign)
@@ -162,9 +144,9 @@ func healthVerdict(foreign *corev1beta1.ForeignCluster, network, node bool) verd
 		}
 	}
 	if len(missing) > 0 {
-		return notYet("%s", strings.Join(missing, ", "))
+		return session.NotYet("%s", strings.Join(missing, ", "))
 	}
-	return yes()
+	return session.Yes()
 }
 
 // The conditions of new objects may be out of date for a moment. concludePeering reads them every settlePause, and for at most settleTime, before it reports
@@ -176,7 +158,7 @@ const (
 
 // concludePeering ends a command that peers. It warns about the doctor's findings for the installation and the peering, or reports that the
 // peering is healthy.
-func concludePeering(ctx context.Context, c *cluster, peer string) error {
+func concludePeering(ctx context.Context, c *session.Cluster, peer string) error {
 	step := c.Start("Waiting for doctor to find the peering with %s healthy", peer)
 	defer step.End()
 	var found []doctor.Finding

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,28 +11,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/version"
 )
 
-func versionCommand(a *app) *cobra.Command {
+func versionCommand(a *session.Session) *cobra.Command {
 	var clientOnly bool
-	var output outputFlag
+	var output cmdline.Output
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of liqoctl and of the installation",
 		Long:  "Print the version of liqoctl and the version of Liqo in the cluster. The command fails if the version of Liqo cannot be read.",
-		Example: example(`
+		Example: cmdline.Example(`
 			%[1]s version
 			# Without asking the cluster
 			%[1]s version --client`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.validate(); err != nil {
+			if err := output.Validate(); err != nil {
 				return err
 			}
-			out := a.console()
+			out := a.Console()
 			versions := versionInfo{Client: version.Version}
-			if output.format == "" {
+			if output.Format == "" {
 				fmt.Fprintf(out.Out(), "Client version: %s\n", versions.Client)
 			}
 			var err error
@@ -39,8 +42,8 @@ func versionCommand(a *app) *cobra.Command {
 				versions.Server, err = serverVersion(cmd.Context(), a)
 			}
 			switch {
-			case output.format != "":
-				err = errors.Join(write(out.Out(), versions, output.format), err)
+			case output.Format != "":
+				err = errors.Join(cmdline.Write(out.Out(), versions, output.Format), err)
 			case versions.Server != "":
 				fmt.Fprintf(out.Out(), "Server version: %s\n", versions.Server)
 			case errors.Is(err, errNotInstalled):
@@ -49,35 +52,32 @@ func versionCommand(a *app) *cobra.Command {
 			switch {
 			case err != nil || versions.Server == "" || versions.Server == versions.Client:
 			case versions.Server == unknownVersion:
-				out.Warn("Deployment %s has no label %s with the version of the installation: liqoctl upgrade sets it", deploymentName, labelVersion)
+				out.Warn("Deployment %s has no label %s with the version of the installation: liqoctl upgrade sets it", session.ControllerManager, session.LabelVersion)
 			default:
 				out.Warn("liqoctl is %s, the installation %s: use the liqoctl of the same version", versions.Client, versions.Server)
 			}
 			return err
 		},
 	}
-	output.add(command.Flags(), "Print the versions for programs")
+	output.Add(command.Flags(), "Print the versions for programs")
 	command.Flags().BoolVar(&clientOnly, "client", false, "Only print the version of liqoctl")
 	return command
 }
-
-// labelVersion is the label with the version of an installation. Every way of installing Liqo sets it.
-const labelVersion = "app.kubernetes.io/version"
 
 // unknownVersion is the version of an installation whose Deployment lacks the label.
 const unknownVersion = "unknown"
 
 // installedVersion returns the version in the label of the controller manager's Deployment. It is empty if there is no such Deployment.
-func installedVersion(ctx context.Context, c *cluster) (string, error) {
+func installedVersion(ctx context.Context, c *session.Cluster) (string, error) {
 	var deployment appsv1.Deployment
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deploymentName}, &deployment)
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: session.ControllerManager}, &deployment)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
 	if err != nil {
-		return "", c.error(fmt.Errorf("reading Deployment %s in namespace %s at %s: %w", deploymentName, c.namespace, c.config.Host, err))
+		return "", c.Err(fmt.Errorf("reading Deployment %s in namespace %s at %s: %w", session.ControllerManager, c.Namespace, c.Config.Host, err))
 	}
-	return orDefault(deployment.Labels[labelVersion], unknownVersion), nil
+	return cmp.Or(deployment.Labels[session.LabelVersion], unknownVersion), nil
 }
 
 // versionInfo is the JSON and YAML output of version. Server is empty if it is unknown.
@@ -89,18 +89,18 @@ type versionInfo struct {
 var errNotInstalled = errors.New("liqo is not installed")
 
 // serverVersion returns the version of the installation.
-func serverVersion(ctx context.Context, a *app) (string, error) {
-	c, err := a.local()
+func serverVersion(ctx context.Context, a *session.Session) (string, error) {
+	c, err := a.Local()
 	if err != nil {
 		return "", err
 	}
-	if _, err := c.locate(ctx); err != nil && !apierrors.IsForbidden(err) {
+	if _, err := c.Locate(ctx); err != nil && !apierrors.IsForbidden(err) {
 		return "", err
 	}
 	server, err := installedVersion(ctx, c)
 	if err == nil && server == "" {
 		err = fmt.Errorf("%w in namespace %s of %s: install it (liqoctl install), or name the right kubeconfig",
-			errNotInstalled, c.namespace, c.config.Host)
+			errNotInstalled, c.Namespace, c.Config.Host)
 	}
 	return server, err
 }

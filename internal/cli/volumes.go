@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
@@ -19,14 +20,14 @@ import (
 )
 
 // addDeleteVolumes registers --delete-volumes with a command that deletes remote namespaces, and with them all claims there.
-func (a *app) addDeleteVolumes(flags *pflag.FlagSet) {
-	flags.BoolVar(&a.deleteVolumes, "delete-volumes", false, "Also delete the volumes of Liqo in the remote cluster, with their data")
+func addDeleteVolumes(a *session.Session, flags *pflag.FlagSet) {
+	flags.BoolVar(&a.DeleteVolumes, "delete-volumes", false, "Also delete the volumes of Liqo in the remote cluster, with their data")
 }
 
 // checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost reports whether the data of a namespace in a
 // provider would be lost. The error names all claims.
-func checkVolumes(ctx context.Context, c *cluster, lost func(namespace, provider string) bool) error {
-	if c.deleteVolumes {
+func checkVolumes(ctx context.Context, c *session.Cluster, lost func(namespace, provider string) bool) error {
+	if c.DeleteVolumes {
 		return nil
 	}
 	lines, err := volumesThere(ctx, c, lost, true)
@@ -38,13 +39,13 @@ func checkVolumes(ctx context.Context, c *cluster, lost func(namespace, provider
 
 // volumesThere describes the volumes whose data is in a provider, or is being moved there, if the namespace in the provider is selected. Without a
 // remote namespace there is no data. With cures, it also says how to delete the data of deleted claims, which needs the provider.
-func volumesThere(ctx context.Context, c *cluster, selected func(namespace, provider string) bool, cures bool) ([]string, error) {
+func volumesThere(ctx context.Context, c *session.Cluster, selected func(namespace, provider string) bool, cures bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
 		return nil, fmt.Errorf("listing PersistentVolumes of Liqo: %w", err)
 	}
 	var maps offloadingv1beta1.NamespaceMapList
-	if err := c.List(ctx, &maps); err != nil && !absent(err) {
+	if err := c.List(ctx, &maps); err != nil && !kube.Absent(err) {
 		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
 	}
 	var lines []string
@@ -90,7 +91,7 @@ func movedThere(volume *corev1.PersistentVolume, maps []offloadingv1beta1.Namesp
 
 // checkVolumesOf fails if data of claims in these namespaces would be lost. If the user may not list volumes, the error names all bound claims of
 // Liqo, because the claims alone do not show where their data is.
-func checkVolumesOf(ctx context.Context, c *cluster, namespaces []string) error {
+func checkVolumesOf(ctx context.Context, c *session.Cluster, namespaces []string) error {
 	offloaded := map[string]bool{}
 	for _, name := range namespaces {
 		offloaded[name] = true
@@ -119,8 +120,8 @@ func checkVolumesOf(ctx context.Context, c *cluster, namespaces []string) error 
 }
 
 // checkClaimsOf fails if a consumer has data in this cluster, unless the user gave --delete-volumes. The data would be lost with the consumer's Tenant.
-func checkClaimsOf(ctx context.Context, c *cluster, tenantNamespace string) error {
-	if c.deleteVolumes || tenantNamespace == "" {
+func checkClaimsOf(ctx context.Context, c *session.Cluster, tenantNamespace string) error {
+	if c.DeleteVolumes || tenantNamespace == "" {
 		return nil
 	}
 	var namespaces corev1.NamespaceList
@@ -148,30 +149,30 @@ func checkClaimsOf(ctx context.Context, c *cluster, tenantNamespace string) erro
 
 // giveUp annotates objects so that their deletion may delete data of volumes in a provider, if the user gave --delete-volumes. It leaves out
 // objects that do not exist.
-func giveUp(ctx context.Context, c *cluster, objects ...client.Object) error {
+func giveUp(ctx context.Context, c *session.Cluster, objects ...client.Object) error {
 	for _, object := range objects {
-		if !c.deleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
+		if !c.DeleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
 			continue
 		}
 		before, ok := object.DeepCopyObject().(client.Object)
 		if !ok {
 			return fmt.Errorf("abandoning volumes: %T is not an object", object)
 		}
-		setAnnotation(object, api.AnnotationDeleteVolumes, api.True)
+		kube.AddAnnotations(object, map[string]string{api.AnnotationDeleteVolumes: api.True})
 		if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return c.error(fmt.Errorf("abandoning the volumes of %s: %w", c.name(object), err))
+			return c.Err(fmt.Errorf("abandoning the volumes of %s: %w", c.Name(object), err))
 		}
 	}
 	return nil
 }
 
 // giveUpNodes is giveUp for all VirtualNodes of a provider.
-func giveUpNodes(ctx context.Context, c *cluster, provider, namespace string) error {
-	if !c.deleteVolumes {
+func giveUpNodes(ctx context.Context, c *session.Cluster, provider, namespace string) error {
+	if !c.DeleteVolumes {
 		return nil
 	}
 	var nodes offloadingv1beta1.VirtualNodeList
-	if err := listOfPeer(ctx, c, &nodes, namespace, provider); err != nil {
+	if err := session.ListOfPeer(ctx, c, &nodes, namespace, provider); err != nil {
 		return err
 	}
 	for i := range nodes.Items {

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 )
@@ -48,7 +49,7 @@ func mapOf(provider, namespace string) client.Object {
 
 // TestDataIsNotLostByAccident: each claim whose data a command would delete is named, with its size and cluster, unless the user gives the data up.
 func TestDataIsNotLostByAccident(t *testing.T) {
-	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
+	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		volumeOf("1", "shop", "there", "milan"), volumeOf("2", "shop", "here", ""), volumeOf("3", "bank", "other", "turin"),
 		volumeOf("4", "former", "given-up", "milan"), mapOf("milan", "shop"), mapOf("turin", "bank")).Build()}
 	of := func(provider string) error {
@@ -67,7 +68,7 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 	if err := checkVolumesOf(t.Context(), c, []string{"empty"}); err != nil {
 		t.Errorf("a namespace without volumes: %v", err)
 	}
-	c.deleteVolumes = true
+	c.DeleteVolumes = true
 	if err := of("milan"); err != nil {
 		t.Errorf("the user gives the data up: %v", err)
 	}
@@ -83,7 +84,7 @@ func TestRetainedDataIsNotLostByAccident(t *testing.T) {
 	kept, deleted := released("1", "kept", corev1.PersistentVolumeReclaimRetain), released("2", "deleted", corev1.PersistentVolumeReclaimRetain)
 	deleted.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
 	deleted.SetFinalizers([]string{storage.Finalizer})
-	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(kept, deleted, mapOf("milan", "shop")).Build()}
+	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(kept, deleted, mapOf("milan", "shop")).Build()}
 	for name, err := range map[string]error{
 		"unpeer milan":   checkVolumes(t.Context(), c, func(_, there string) bool { return there == "milan" }),
 		"unoffload shop": checkVolumesOf(t.Context(), c, []string{"shop"}),
@@ -98,7 +99,7 @@ func TestRetainedDataIsNotLostByAccident(t *testing.T) {
 			}
 		}
 	}
-	c.deleteVolumes = true
+	c.DeleteVolumes = true
 	if err := checkVolumesOf(t.Context(), c, []string{"shop"}); err != nil {
 		t.Errorf("the user gives the data up: %v", err)
 	}
@@ -111,7 +112,7 @@ func TestMovesAreNotLostByAccident(t *testing.T) {
 	live, copied := volumeOf("3", "shop", "live", "turin"), volumeOf("4", "shop", "live", "milan").(*corev1.PersistentVolume)
 	live.GetAnnotations()[storage.AnnotationMove] = `{"node":"milan","provider":"milan","live":{"uid":"4"}}`
 	copied.Spec.PersistentVolumeReclaimPolicy, copied.Status.Phase = corev1.PersistentVolumeReclaimRetain, corev1.VolumeReleased
-	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
+	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		live, copied, moving, unreadable, mapOf("milan", "shop"), mapOf("turin", "shop"), mapOf("naples", "bank")).Build()}
 	const moves = "PersistentVolumeClaim moving in namespace shop, 1Gi, is being moved to cluster milan: finish the move"
 	for provider, want := range map[string][]string{
@@ -144,7 +145,7 @@ func TestVolumesAreGivenUpOnDemand(t *testing.T) {
 	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: labels}}
 	other := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin", Name: "turin"}}
 	shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
-	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(node, other, shop).Build()}
+	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(node, other, shop).Build()}
 	marked := func(obj client.Object) bool {
 		t.Helper()
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -153,7 +154,7 @@ func TestVolumesAreGivenUpOnDemand(t *testing.T) {
 		return obj.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True
 	}
 	for _, given := range []bool{false, true} {
-		c.deleteVolumes = given
+		c.DeleteVolumes = given
 		gone := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "gone", Name: offloadingv1beta1.NamespaceOffloadingName}}
 		named := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
 		if err := errors.Join(giveUp(t.Context(), c, gone, named), giveUpNodes(t.Context(), c, "milan", "liqo-tenant-milan")); err != nil {
@@ -232,7 +233,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 	others := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PersistentVolumeSpec{
 		ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "theirs"}}}
 	named := func(o client.Object) []string { return []string{o.GetName()} }
-	c := &cluster{Console: console.New(io.Discard, io.Discard, false), WithWatch: fake.NewClientBuilder().WithScheme(knownKinds()).
+	c := &session.Cluster{Console: console.New(io.Discard, io.Discard, false), WithWatch: fake.NewClientBuilder().WithScheme(session.Scheme()).
 		WithIndex(&corev1.PersistentVolume{}, "metadata.name", named).WithIndex(&corev1.PersistentVolumeClaim{}, "metadata.name", named).WithObjects(
 		bound, anew, released, others, claim("data", "a"), claim("anew", "b"), claim("reused", "c"), claim("theirs", "d")).Build()}
 	lines := []string{
@@ -248,7 +249,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 			t.Errorf("no %q in %q", lines[i], line)
 		}
 	}
-	c.deleteVolumes = true
+	c.DeleteVolumes = true
 	if uses, err = usesOfInstallation(t.Context(), c); err != nil || len(uses.all) != 0 || len(uses.volumes) != len(lines) {
 		t.Fatalf("%+v, %v", uses, err)
 	}
@@ -293,7 +294,7 @@ func TestClaimsOfAConsumerAreNotLostByAccident(t *testing.T) {
 		return c
 	}
 	controller := true
-	c := &cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
+	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		remote("shop-rome", "liqo-tenant-rome"), remote("shop-paris", "liqo-tenant-paris"), claim("shop-rome", "data", nil), claim("shop-paris", "other", nil),
 		claim("shop-rome", "p-scratch", func(c *corev1.PersistentVolumeClaim) {
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1", Controller: &controller, BlockOwnerDeletion: &controller}}
@@ -305,7 +306,7 @@ func TestClaimsOfAConsumerAreNotLostByAccident(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "PersistentVolumeClaim") != 1 || !strings.Contains(err.Error(), "PersistentVolumeClaim data in namespace shop-rome") {
 		t.Errorf("with a claim: %v", err)
 	}
-	c.deleteVolumes = true
+	c.DeleteVolumes = true
 	if err := checkClaimsOf(t.Context(), c, "liqo-tenant-rome"); err != nil {
 		t.Errorf("with --delete-volumes: %v", err)
 	}

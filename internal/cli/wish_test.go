@@ -10,6 +10,7 @@ import (
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -30,7 +31,7 @@ func TestCommandsAndWishesAgree(t *testing.T) {
 		if row.joined {
 			foreign.Finalizers = []string{peering.FinalizerOutgoing}
 		}
-		c := &cluster{
+		c := &session.Cluster{
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(foreign).Build(), Console: console.New(io.Discard, io.Discard, false),
 		}
 		for range 2 {

@@ -1,4 +1,4 @@
-package cli
+package workload
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // execStreams are the streams that an API server sends to the client of a command in a pod.
@@ -23,7 +25,7 @@ func (s *execStreams) fail() {
 
 // execServer returns cluster milan, whose API server runs a function instead of a command in a pod. The context of the function ends when the test
 // does.
-func execServer(t *testing.T, run func(ctx context.Context, streams *execStreams)) *cluster {
+func execServer(t *testing.T, run func(ctx context.Context, streams *execStreams)) *session.Cluster {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,5 +42,5 @@ func execServer(t *testing.T, run func(ctx context.Context, streams *execStreams
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(cancel) // first, so that Close does not wait for the function
-	return &cluster{id: "milan", config: &rest.Config{Host: server.URL}}
+	return &session.Cluster{ID: "milan", Config: &rest.Config{Host: server.URL}}
 }

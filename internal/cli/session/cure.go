@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// cured appends a hint for the user to the error of a request. Commands that know a more specific hint append it themselves.
-func cured(err error) error {
+// Cured appends a hint for the user to the error of a request. Commands that know a more specific hint append it themselves.
+func Cured(err error) error {
 	if cure := cureOf(err); cure != "" {
 		return fmt.Errorf("%w\n%s", err, cure)
 	}
@@ -20,7 +20,7 @@ func cured(err error) error {
 }
 
 func cureOf(err error) string {
-	dial, waiting := (*net.OpError)(nil), (*waitError)(nil)
+	dial, waiting := (*net.OpError)(nil), (*WaitError)(nil)
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return "Check that the cluster runs, and that the kubeconfig and context given are the right ones"
@@ -36,7 +36,7 @@ func cureOf(err error) string {
 		return "Another client changed the object at the same time: run the command again"
 	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err):
 		return "The API server is busy, or just starting: run the command again"
-	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded), IsTimeout(err):
 		return "The API server did not answer in time: check whether it is healthy, and give it more time (--timeout, --request-timeout)"
 	}
 	return ""
@@ -56,7 +56,8 @@ func unserved(err error) bool {
 	return false
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether the error is a timeout of the network.
+func IsTimeout(err error) bool {
 	timeout := net.Error(nil)
 	return errors.As(err, &timeout) && timeout.Timeout()
 }

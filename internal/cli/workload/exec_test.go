@@ -1,4 +1,4 @@
-package cli
+package workload
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/internal/cli/session"
 )
 
 // TestExecHasATimeout: a server that accepts the connection and sends nothing does not delay a check beyond its timeout.
@@ -25,12 +27,12 @@ func TestExecHasATimeout(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(stop)
-	c := &cluster{id: "milan", config: &rest.Config{Host: server.URL}}
+	c := &session.Cluster{ID: "milan", Config: &rest.Config{Host: server.URL}}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := runInPod(ctx, c, "ns", "pod", "true")
+		_, err := Run(ctx, c, "ns", "pod", "true")
 		done <- err
 	}()
 	select {
@@ -58,10 +60,10 @@ func TestSlowCommandsEnd(t *testing.T) {
 			}
 		}
 	})
-	slow.commandLimit = time.Second // enough to open the stream on a busy machine
+	slow.CommandLimit = time.Second // enough to open the stream on a busy machine
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if out, err := runInPod(ctx, slow, "ns", "pod", "probe"); out != "" || !errors.Is(err, errTooSlow) {
+	if out, err := Run(ctx, slow, "ns", "pod", "probe"); out != "" || !errors.Is(err, errTooSlow) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -74,7 +76,7 @@ func TestOutputOfACommandIsBounded(t *testing.T) {
 		_, _ = streams.out.Write([]byte("[]"))
 		streams.succeed()
 	})
-	if out, err := runInPod(ctx, short, "ns", "pod", "probe"); out != "[]" || err != nil {
+	if out, err := Run(ctx, short, "ns", "pod", "probe"); out != "[]" || err != nil {
 		t.Errorf("a short output: %q, %v", out, err)
 	}
 	endless := execServer(t, func(_ context.Context, streams *execStreams) {
@@ -82,7 +84,7 @@ func TestOutputOfACommandIsBounded(t *testing.T) {
 			_, err = streams.out.Write(bytes.Repeat([]byte("x"), 1<<16))
 		}
 	})
-	out, err := runInPod(ctx, endless, "ns", "pod", "probe")
+	out, err := Run(ctx, endless, "ns", "pod", "probe")
 	if out != "" || !errors.Is(err, errTooLong) || !strings.Contains(err.Error(), "running probe in pod pod of cluster milan: its output is longer than 4 MiB") {
 		t.Errorf("an endless output: %d bytes, %v", len(out), err)
 	}
@@ -92,7 +94,7 @@ func TestOutputOfACommandIsBounded(t *testing.T) {
 		}
 		streams.fail()
 	})
-	if _, err = runInPod(ctx, failing, "ns", "pod", "probe"); err == nil || len(err.Error()) > maxProblem+500 || !strings.HasSuffix(err.Error(), "yyy...") {
+	if _, err = Run(ctx, failing, "ns", "pod", "probe"); err == nil || len(err.Error()) > maxProblem+500 || !strings.HasSuffix(err.Error(), "yyy...") {
 		t.Errorf("a long problem: %d bytes, %.300v", len(fmt.Sprint(err)), err)
 	}
 }

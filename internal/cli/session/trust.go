@@ -1,6 +1,7 @@
-package cli
+package session
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -10,15 +11,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// allowExecFlag is the name of the flag with which a user trusts the kubeconfigs of remote clusters like the own one.
-const allowExecFlag = "allow-exec"
+// AllowExecFlag is the name of the flag with which a user trusts the kubeconfigs of remote clusters like the own one.
+const AllowExecFlag = "allow-exec"
 
 // checkForeign returns an error if the kubeconfig of a remote cluster names a program or a file for the connection that the flags select. Such a
 // kubeconfig often comes from the administrator of that cluster, who could otherwise run programs on this machine, and have the content of its files sent
 // to a server. The user's own kubeconfig files are trusted, and so is every file with --allow-exec. checkForeign opens no file but the kubeconfig.
-func (a *app) checkForeign(flags *genericclioptions.ConfigFlags) error {
+func (s *Session) checkForeign(flags *genericclioptions.ConfigFlags) error {
 	path := *flags.KubeConfig
-	if a.allowExec || path == "" || a.isOwn(path) {
+	if s.AllowExec || path == "" || s.isOwn(path) {
 		return nil
 	}
 	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
@@ -28,18 +29,18 @@ func (a *app) checkForeign(flags *genericclioptions.ConfigFlags) error {
 	if found := references(&raw, *flags.Context, *flags.ClusterName, *flags.AuthInfoName); len(found) > 0 {
 		return fmt.Errorf("the kubeconfig %s of the remote cluster names %s: liqoctl runs no program and reads no file that the kubeconfig of a remote cluster names, because the author of "+
 			"the kubeconfig could run programs on this machine or get its files. If you trust the author, add --%s; otherwise ask for a kubeconfig that contains its credentials, as liqoctl generate peering-user prints it",
-			path, strings.Join(found, ", "), allowExecFlag)
+			path, strings.Join(found, ", "), AllowExecFlag)
 	}
 	return nil
 }
 
 // isOwn reports whether a path leads to one of the kubeconfig files that kubectl reads for this user, or to the one of the local cluster.
-func (a *app) isOwn(path string) bool {
+func (s *Session) isOwn(path string) bool {
 	file, err := os.Stat(path)
 	if err != nil {
 		return false
 	}
-	for _, own := range append(clientcmd.NewDefaultClientConfigLoadingRules().Precedence, *a.kubeconfig.KubeConfig) {
+	for _, own := range append(clientcmd.NewDefaultClientConfigLoadingRules().Precedence, *s.Kubeconfig.KubeConfig) {
 		if other, err := os.Stat(own); err == nil && os.SameFile(file, other) {
 			return true
 		}
@@ -50,8 +51,8 @@ func (a *app) isOwn(path string) bool {
 // references returns the fields of a kubeconfig that name programs and files, with their values, for the selected cluster and user. An empty name
 // stands for that of the context, and an empty context for the current one.
 func references(raw *clientcmdapi.Config, context, cluster, user string) []string {
-	if used := raw.Contexts[orDefault(context, raw.CurrentContext)]; used != nil {
-		cluster, user = orDefault(cluster, used.Cluster), orDefault(user, used.AuthInfo)
+	if used := raw.Contexts[cmp.Or(context, raw.CurrentContext)]; used != nil {
+		cluster, user = cmp.Or(cluster, used.Cluster), cmp.Or(user, used.AuthInfo)
 	}
 	var found []string
 	add := func(field, value string) {
@@ -61,10 +62,10 @@ func references(raw *clientcmdapi.Config, context, cluster, user string) []strin
 	}
 	if u := raw.AuthInfos[user]; u != nil {
 		if u.Exec != nil {
-			add("exec.command", orDefault(u.Exec.Command, "(none)"))
+			add("exec.command", cmp.Or(u.Exec.Command, "(none)"))
 		}
 		if u.AuthProvider != nil {
-			add("auth-provider", orDefault(u.AuthProvider.Name, "(none)"))
+			add("auth-provider", cmp.Or(u.AuthProvider.Name, "(none)"))
 		}
 		add("tokenFile", u.TokenFile)
 		add("client-certificate", u.ClientCertificate)

@@ -1,4 +1,4 @@
-package cli
+package cmdline
 
 import (
 	"errors"
@@ -10,18 +10,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// didYouMean appends similar known words to the error about an unknown word.
-func didYouMean(err error, typed string, known []string) error {
-	like := similar(typed, known)
+// DidYouMean appends similar known words to the error about an unknown word.
+func DidYouMean(err error, typed string, known []string) error {
+	like := Similar(typed, known)
 	if len(like) == 0 {
 		return err
 	}
 	return fmt.Errorf("%w\nDid you mean %s?", err, strings.Join(like, " or "))
 }
 
-// similar returns the known words that start with the typed text or differ from it by a typing mistake. It accepts one mistake, or two in
+// Similar returns the known words that start with the typed text or differ from it by a typing mistake. It accepts one mistake, or two in
 // words of at least five letters. It returns nothing for a single letter.
-func similar(typed string, known []string) []string {
+func Similar(typed string, known []string) []string {
 	var like []string
 	word := strings.ToLower(strings.TrimLeft(typed, "-"))
 	for _, k := range known {
@@ -38,8 +38,8 @@ func similar(typed string, known []string) []string {
 	return like
 }
 
-// oneOfThese rejects a flag value that is not among the known ones.
-func oneOfThese(flag, value string, known ...string) error {
+// OneOf rejects a flag value that is not among the known ones.
+func OneOf(flag, value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
@@ -47,11 +47,11 @@ func oneOfThese(flag, value string, known ...string) error {
 	if len(known) < 3 {
 		want = strings.Join(known, " or ")
 	}
-	return didYouMean(fmt.Errorf("--%s %s: want %s", flag, value, want), value, known)
+	return DidYouMean(fmt.Errorf("--%s %s: want %s", flag, value, want), value, known)
 }
 
-// unknownCommand rejects an argument of a command that only groups subcommands.
-func unknownCommand(cmd *cobra.Command, args []string) error {
+// UnknownCommand rejects an argument of a command that only groups subcommands.
+func UnknownCommand(cmd *cobra.Command, args []string) error {
 	err := cobra.NoArgs(cmd, args)
 	if err == nil {
 		return nil
@@ -69,11 +69,11 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("%w\nDid you mean %s?", err, other.CommandPath())
 		}
 	}
-	return didYouMean(err, args[0], known)
+	return DidYouMean(err, args[0], known)
 }
 
-// unknownFlag appends similar flags of the command to the error about an unknown flag.
-func unknownFlag(cmd *cobra.Command, err error) error {
+// UnknownFlag appends similar flags of the command to the error about an unknown flag.
+func UnknownFlag(cmd *cobra.Command, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return err
@@ -84,7 +84,7 @@ func unknownFlag(cmd *cobra.Command, err error) error {
 			known = append(known, "--"+flag.Name)
 		}
 	})
-	return didYouMean(fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath()), unknown.GetSpecifiedName(), known)
+	return DidYouMean(fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath()), unknown.GetSpecifiedName(), known)
 }
 
 // distance returns the number of edits between two words: letters added, removed, replaced or swapped with the next letter (optimal string

@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
-// reasons lists the conditions that are not true, as a suffix for a message. It is empty if there is none.
-func reasons(conditions []metav1.Condition) string {
+// Unmet lists the conditions that are not true, as a suffix for a message. It is empty if there is none.
+func Unmet(conditions []metav1.Condition) string {
 	var out []string
 	for _, condition := range conditions {
 		if condition.Status != metav1.ConditionTrue {
@@ -23,8 +23,8 @@ func reasons(conditions []metav1.Condition) string {
 	return " (" + strings.Join(out, "; ") + ")"
 }
 
-// current reports whether the status of an object is up to date: no condition is from an older generation, and Ready is not false.
-func current(conditions []metav1.Condition, generation int64) bool {
+// Current reports whether the status of an object is up to date: no condition is from an older generation, and Ready is not false.
+func Current(conditions []metav1.Condition, generation int64) bool {
 	for _, condition := range conditions {
 		if condition.ObservedGeneration != 0 && condition.ObservedGeneration < generation {
 			return false
@@ -36,8 +36,8 @@ func current(conditions []metav1.Condition, generation int64) bool {
 	return true
 }
 
-// sliceCondition returns the condition of the given type, which the provider sets. It is nil if there is none yet.
-func sliceCondition(slice *authv1beta1.ResourceSlice, of authv1beta1.ResourceSliceConditionType) *authv1beta1.ResourceSliceCondition {
+// SliceCondition returns the condition of the given type, which the provider sets. It is nil if there is none yet.
+func SliceCondition(slice *authv1beta1.ResourceSlice, of authv1beta1.ResourceSliceConditionType) *authv1beta1.ResourceSliceCondition {
 	for i := range slice.Status.Conditions {
 		if slice.Status.Conditions[i].Type == of {
 			return &slice.Status.Conditions[i]

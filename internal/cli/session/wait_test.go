@@ -1,7 +1,8 @@
-package cli
+package session
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -18,13 +20,13 @@ import (
 func TestEnsureOfObjectsBeingDeleted(t *testing.T) {
 	now := metav1.Now()
 	leaving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "leaving", DeletionTimestamp: &now, Finalizers: []string{"example.com/held"}}}
-	c := fakeCluster("rome", leaving)
+	c := fakeCluster(leaving)
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "leaving"}}
-	change := func() error { setLabel(object, "changed", "true"); return nil }
-	if changed, err := c.ensure(t.Context(), object, change); changed || err == nil || !strings.Contains(err.Error(), "Secret leaving in namespace tenant is being deleted") {
+	change := func() error { kube.AddLabels(object, map[string]string{"changed": "true"}); return nil }
+	if changed, err := c.Ensure(t.Context(), object, change); changed || err == nil || !strings.Contains(err.Error(), "Secret leaving in namespace tenant is being deleted") {
 		t.Errorf("changed: %t, %v", changed, err)
 	}
-	if changed, err := c.ensureAny(t.Context(), object, change); !changed || err != nil {
+	if changed, err := c.EnsureAny(t.Context(), object, change); !changed || err != nil {
 		t.Errorf("of any object: changed: %t, %v", changed, err)
 	}
 }
@@ -36,16 +38,21 @@ func TestTroubleOfAGoal(t *testing.T) {
 		"its pod has no image": "waiting for Secret missing in namespace tenant: it is invalid; its pod has no image",
 	} {
 		object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "missing"}}
-		c := fakeCluster("rome")
+		c := fakeCluster()
 		c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(object.DeepCopy()).
 			WithIndex(object, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		err := c.reach(ctx, &goal{
-			object: object, doing: "Waiting", met: func() verdict { return never("it is invalid") }, trouble: func() string { return trouble },
+		err := c.Reach(ctx, &Goal{
+			Object: object, Doing: "Waiting", Met: func() Verdict { return Never("it is invalid") }, Trouble: func() string { return trouble },
 		})
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+}
+
+func fakeCluster(objects ...client.Object) *Cluster {
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
+	return &Cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), ID: "rome"}
 }

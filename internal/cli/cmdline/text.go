@@ -1,4 +1,4 @@
-package cli
+package cmdline
 
 import (
 	"fmt"
@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// programName returns the name by which the user runs liqoctl: kubectl runs a plugin under its file name.
-func programName(args []string) string {
+// ProgramName returns the name by which the user runs liqoctl: kubectl runs a plugin under its file name.
+func ProgramName(args []string) string {
 	if len(args) > 0 && strings.HasPrefix(filepath.Base(args[0]), "kubectl-liqo") {
 		return "kubectl liqo"
 	}
 	return "liqoctl"
 }
 
-// example converts an indented literal to the form for the help text, and replaces %[1]s by the name of the program.
-func example(text string) string {
+// Example converts an indented literal to the form for the help text, and replaces %[1]s by the name of the program.
+func Example(text string) string {
 	text = strings.Trim(text, "\n")
 	lines := strings.Split(text, "\n")
 	indent := len(lines[0]) - len(strings.TrimLeft(lines[0], "\t"))
 	for i, line := range lines {
 		lines[i] = "  " + strings.TrimPrefix(line, strings.Repeat("\t", indent))
 	}
-	return fmt.Sprintf(strings.TrimRight(strings.Join(lines, "\n"), " \t\n"), programName(os.Args))
+	return fmt.Sprintf(strings.TrimRight(strings.Join(lines, "\n"), " \t\n"), ProgramName(os.Args))
 }
 
-// unique returns each of the words once, in the order in which they first occur.
-func unique(words []string) []string {
+// Unique returns each of the words once, in the order in which they first occur.
+func Unique(words []string) []string {
 	var out []string
 	for _, word := range words {
 		if !slices.Contains(out, word) {
