@@ -145,6 +145,8 @@ const (
 	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
 	// annotationProvisioner, on a claim, is the provisioner that has to create the volume.
 	annotationProvisioner = "volume.kubernetes.io/storage-provisioner"
+	// annotationBoundByController, on a volume, says that a program wrote its claimRef, and not an administrator.
+	annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
 	// annotationProvisionedBy, on a volume, is the provisioner that created it.
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 	// The annotations of a default StorageClass. Kubernetes still supports the second one, from old releases.

@@ -58,6 +58,8 @@ type State struct {
 	Backing *corev1.PersistentVolumeClaim
 	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is always unknown for a provider.
 	BackingVolume *corev1.PersistentVolume
+	// Volumes are all volumes of this cluster. The caller needs to read them only if NeedsVolumes.
+	Volumes []corev1.PersistentVolume
 	// ByName means that the owner of a claim that looks ephemeral has no such volume: its pods mount the claim by name.
 	ByName bool
 	// Mounted means that a pod on a node of Place mounts the claim. It is set only for a provider.
@@ -82,12 +84,14 @@ const (
 	// PatchClaim writes the metadata of the claim, PatchClaimStatus its status.
 	PatchClaim
 	PatchClaimStatus
+	// ReserveVolume writes the backing claim to the claimRef of a volume that an administrator created.
+	ReserveVolume
 )
 
 func (a Action) String() string {
 	return [...]string{
 		"nothing", "create backing claim", "patch backing claim", "delete backing claim", "create volume", "patch volume", "delete volume",
-		"patch claim", "patch claim status",
+		"patch claim", "patch claim status", "reserve volume",
 	}[a]
 }
 
@@ -107,7 +111,7 @@ type Step struct {
 	// Why is the reason for the step: one clause for the log.
 	Why string
 	// Refused is a message for the user of the claim. It says why the claim gets no volume, or no larger one, and how to change that. It is empty if the claim
-	// is not refused.
+	// is not refused. With an Action, it is the reason for that Action.
 	Refused string
 	// AwaitsDriver means that the driver has not created the volume of the backing claim yet. If the driver can't, its Events on the backing claim say why.
 	AwaitsDriver bool
@@ -118,7 +122,7 @@ type Step struct {
 
 // Next decides what to do about one claim. The same state always results in the same step, and the sequence of steps is finite.
 //
-// Next never changes a claim or a volume that Liqo did not create. It deletes a backing claim in two cases only. In the first, its virtual volume was released
+// Next never changes a claim or a volume that Liqo did not create, except that it reserves an available volume for a backing claim (see premade). It deletes a backing claim in two cases only. In the first, its virtual volume was released
 // and has reclaim policy Delete. In the second, it never had a virtual volume and nothing needs one here. Next never deletes a retained backing claim. In a
 // provider, it retains a bound backing claim without a virtual volume, because an etcd restore from an older backup may have removed that volume.
 func Next(s State) Step {
@@ -431,19 +435,15 @@ func (s *State) reselect(node string) Step {
 	switch {
 	case s.Backing.Spec.VolumeName != "":
 		return Step{Why: "waiting for Kubernetes to bind the backing claim"}
+	case s.NeedsVolumes():
+		return s.premade(node)
 	case written == node && selected == node:
 		return Step{Why: "waiting for the driver to create the volume", AwaitsDriver: true}
 	case written == node && selected == "" && refused == "":
 		annotate(&next.ObjectMeta, annotationRefused, s.Claim.ResourceVersion)
 		step.Why = "the driver refused node " + node
 	case selected == "" && refused == s.Claim.ResourceVersion:
-		again := s.Claim.DeepCopy()
-		if s.ahead() {
-			annotate(&again.ObjectMeta, AnnotationAhead, AheadOf(node, s.UID)+"/"+aheadRefused)
-		} else {
-			annotate(&again.ObjectMeta, AnnotationSelectedNode, "")
-		}
-		return Step{Action: PatchClaim, Object: again, Old: s.Claim, Why: "the driver can't create the volume for node " + node}
+		return s.deselect("the driver can't create the volume for node " + node)
 	default:
 		annotate(&next.ObjectMeta, AnnotationSelectedNode, node)
 		annotate(&next.ObjectMeta, annotationNode, node)

@@ -217,7 +217,7 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 			return reconcile.Result{RequeueAfter: refusedRetry}, err
 		}
 	}
-	if step.Refused != "" {
+	if step.Refused != "" && step.Action == storage.Nothing {
 		return reconcile.Result{RequeueAfter: refusedRetry}, p.refuse(ctx, uid, state.Claim, step.Refused)
 	}
 	if step.Action == storage.Nothing {
@@ -234,8 +234,11 @@ func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s of claim %s (UID %s): %w", step.Action, key, uid, err)
 	}
-	p.forget(uid)
 	ctrl.LoggerFrom(ctx).Info("Step done", "step", step.Action.String(), "why", step.Why, "claim", key.String())
+	if step.Refused != "" {
+		return reconcile.Result{}, p.refuse(ctx, uid, state.Claim, step.Refused)
+	}
+	p.forget(uid)
 	if step.Action == storage.CreateVolume {
 		p.events.Eventf(state.Claim, nil, corev1.EventTypeNormal, reasons.ProvisioningSucceeded, "Provision",
 			"Successfully provisioned volume %s", step.Object.GetName())
@@ -294,6 +297,13 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 		if s.BackingVolume, err = get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: s.Backing.Spec.VolumeName}); err != nil {
 			return s, err
 		}
+	}
+	if s.NeedsVolumes() {
+		var volumes corev1.PersistentVolumeList
+		if err := r.List(ctx, &volumes); err != nil {
+			return s, fmt.Errorf("listing the PersistentVolumes for the backing claim %s: %w", uid, err)
+		}
+		s.Volumes = volumes.Items
 	}
 	if err := p.readClaim(ctx, r, &s, key); err != nil {
 		return s, err

@@ -412,3 +412,76 @@ func TestClaimsThatNameTheUIDOfAnother(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumesThatAnAdministratorMade: the backing claim gets a volume of a class without a driver. If a volume is on another node only, the scheduler has to select
+// again, and the claim says why.
+func TestVolumesThatAnAdministratorMade(t *testing.T) {
+	disk := func(node string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+			Spec: corev1.PersistentVolumeSpec{
+				StorageClassName: "premade", Capacity: size("5Gi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "host", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+				}}}},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		}
+	}
+	for node, want := range map[string][]string{"n1": {"create u1", "patch disk"}, "n2": {"create u1", "patch data"}} {
+		objs := append(cluster(), class("premade", "kubernetes.io/no-provisioner", nil), disk(node),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"liqo.io/real-storage-class": "premade"}}})
+		objs[2].SetLabels(map[string]string{"host": "n1"})
+		w := newWorld(t, objs...)
+		if diff := cmp.Diff(want, w.reconcile(w.provisioner(w))); diff != "" {
+			t.Errorf("a volume on %s (-want +got):\n%s", node, diff)
+		}
+		ref := read(w, &corev1.PersistentVolume{}, "", "disk").Spec.ClaimRef
+		if kept := node == "n1"; kept != (ref != nil && ref.Namespace == "liqo-storage" && ref.Name == "u1") || kept != (len(w.events.Events) == 0) {
+			t.Errorf("a volume on %s: claimRef %+v, %d Events", node, ref, len(w.events.Events))
+		}
+		if len(w.events.Events) > 0 {
+			if said := <-w.events.Events; !strings.Contains(said, "ProvisioningFailed") || !strings.Contains(said, "PersistentVolume disk fits on other nodes") {
+				t.Error(said)
+			}
+		}
+	}
+}
+
+// TestADriverThatDoesNotExistIsReported: Kubernetes emits no Warning if no driver has the name in the class. It repeats that it waits. This is reported after two
+// minutes, unless a driver creates the volume.
+func TestADriverThatDoesNotExistIsReported(t *testing.T) {
+	const waits = "Waiting for a volume to be created by the external provisioner"
+	event := func(reason, kind string, seconds int64) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-storage", Name: strings.ToLower(reason)}, Type: kind, Reason: reason, Message: waits + " (" + reason + ").",
+			FirstTimestamp: metav1.Unix(1000, 0), LastTimestamp: metav1.Unix(1000+seconds, 0),
+			InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "liqo-storage", Name: "u1"},
+		}
+	}
+	normal, warning := corev1.EventTypeNormal, corev1.EventTypeWarning
+	for name, row := range map[string]struct {
+		events []*corev1.Event
+		want   string
+	}{
+		"for long":                  {[]*corev1.Event{event("ExternalProvisioning", normal, 120)}, "(ExternalProvisioning): cure"},
+		"not for long":              {[]*corev1.Event{event("ExternalProvisioning", normal, 119)}, ""},
+		"a driver that works on it": {[]*corev1.Event{event("ExternalProvisioning", normal, 120), event("Provisioning", normal, 0)}, ""},
+		"a driver that warned":      {[]*corev1.Event{event("ExternalProvisioning", normal, 120), event("ProvisioningFailed", warning, 5)}, "(ProvisioningFailed): cure"},
+	} {
+		w := newWorld(t, cluster()...)
+		for _, e := range row.events {
+			if err := w.Create(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.reconcile(w.provisioner(w))
+		said := ""
+		if len(w.events.Events) > 0 {
+			said = <-w.events.Events
+		}
+		if (said != "") != (row.want != "") || !strings.Contains(said, row.want) {
+			t.Errorf("%s: %q", name, said)
+		}
+	}
+}

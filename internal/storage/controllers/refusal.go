@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,18 +54,42 @@ func (p *provisioner) refuse(ctx context.Context, uid types.UID, claim *corev1.P
 	return nil
 }
 
-// driverWarning returns the last Warning Event about a backing claim, with the cure, because users do not see backing claims. It is empty if there is none.
+// Reasons of Events of Kubernetes and of drivers about a claim.
+const (
+	// externalProvisioning says that Kubernetes waits for a driver. Kubernetes repeats it every few seconds, also if there is no driver of that name.
+	externalProvisioning = "ExternalProvisioning"
+	// provisioning says that a driver creates the volume.
+	provisioning = "Provisioning"
+)
+
+// longestSilence is the time after which a driver that emits no Event is reported.
+const longestSilence = 2 * time.Minute
+
+// driverWarning returns the last Warning Event about a backing claim, with the cure, because users do not see backing claims. If there is none, and no Event of a
+// driver, it returns the Event that Kubernetes has waited for the driver since longestSilence. Otherwise it is empty.
 func (p *provisioner) driverWarning(ctx context.Context, backing *corev1.PersistentVolumeClaim) (string, error) {
 	var list corev1.EventList
 	if err := p.live.List(ctx, &list, client.InNamespace(backing.Namespace), client.MatchingFields{eventIndex: backing.Name}); err != nil {
 		return "", fmt.Errorf("listing the Events of PersistentVolumeClaim %s in namespace %s: %w", backing.Name, backing.Namespace, err)
 	}
-	var last *corev1.Event
+	var last, waits *corev1.Event
+	creates := false
 	for i := range list.Items {
 		event := &list.Items[i]
-		if event.Type == corev1.EventTypeWarning && event.InvolvedObject.Kind == "PersistentVolumeClaim" && (last == nil || latest(event).After(latest(last))) {
-			last = event
+		switch {
+		case event.InvolvedObject.Kind != "PersistentVolumeClaim":
+		case event.Type == corev1.EventTypeWarning:
+			if last == nil || latest(event).After(latest(last)) {
+				last = event
+			}
+		case event.Reason == provisioning:
+			creates = true
+		case event.Reason == externalProvisioning && latest(event).Sub(event.FirstTimestamp.Time) >= longestSilence:
+			waits = event
 		}
+	}
+	if last == nil && !creates {
+		last = waits
 	}
 	if last == nil {
 		return "", nil
@@ -83,8 +108,8 @@ func unprovided(backing *corev1.PersistentVolumeClaim, cluster, message, another
 	if cluster != "" {
 		cluster = " of cluster " + cluster
 	}
-	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: cure the driver, or use a new claim with accessModes, "+
-		"a volumeMode and a size that the class has. For another class, %s", excerpt.Line(ptr.Deref(backing.Spec.StorageClassName, ""), longestWarning), cluster, excerpt.Line(message, longestWarning), another)
+	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: cure the driver, have a PersistentVolume created if the class has none, or use a new claim "+
+		"with accessModes, a volumeMode and a size that the class has. For another class, %s", excerpt.Line(ptr.Deref(backing.Spec.StorageClassName, ""), longestWarning), cluster, excerpt.Line(strings.TrimSuffix(message, "."), longestWarning), another)
 }
 
 // latest returns when an Event was last observed. Events of API group events.k8s.io have another field for it.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
 
 	"k8s.io/utils/ptr"
 
@@ -193,12 +192,7 @@ func admits(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	if provider := storage.ProviderOf(node); provider != "" || providerOf(volume) != "" {
 		return provider == providerOf(volume)
 	}
-	affinity := volume.Spec.NodeAffinity
-	if affinity == nil || affinity.Required == nil {
-		return true
-	}
-	matches, err := scheduling.MatchNodeSelectorTerms(node, affinity.Required)
-	return err == nil && matches
+	return storage.Permits(volume, node)
 }
 
 // volume returns the virtual volume with that name, nil if there is none.
