@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -63,6 +65,15 @@ func Offer(configured string, accepted []string, classes []storagev1.StorageClas
 	}
 	slices.SortFunc(out, func(a, b authv1beta1.StorageType) int { return strings.Compare(a.StorageClassName, b.StorageClassName) })
 	return out
+}
+
+// ClassHere returns the class of the backing claims in this cluster for the claims of a namespace. configured is the configured class, empty for the default class.
+func ClassHere(namespace *corev1.Namespace, configured string, classes []storagev1.StorageClass) (string, error) {
+	s := State{
+		Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name}}, Classes: classes,
+		Place: Place{RealClass: configured, NamespaceClass: namespace.Annotations[api.AnnotationRealStorageClass]},
+	}
+	return s.backingClass()
 }
 
 // backingClass returns the class of the backing claim. In a provider, this is the offered class in the claim's annotation, or else the default offered class.

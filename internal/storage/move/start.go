@@ -104,7 +104,7 @@ func (m *move) obstacles(node *corev1.Node) (out []error) {
 				"needed. The guide to storage says how to release such a volume", m.Node, provider, v.Name)
 		}
 	}
-	return append(out, m.refusals()...)
+	return append(append(out, m.overQuota(node)...), m.refusals()...)
 }
 
 // scalesAway returns the StatefulSet that created the claim and deletes it when it is scaled down, nil if there is none.

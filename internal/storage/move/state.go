@@ -34,6 +34,8 @@ type Request struct {
 	Resources corev1.ResourceRequirements
 	// StorageNamespace is the namespace of the backing claims in this cluster.
 	StorageNamespace string
+	// RealClass is the configured class of the backing claims in this cluster; empty means the default class.
+	RealClass string
 	// Credentials are the data of a new Secret for the repository, if one is needed.
 	Credentials map[string][]byte
 }
@@ -70,6 +72,8 @@ type State struct {
 	Obstacle string
 	// Refusals are the answers of the API server to the dry run of creating the objects in Rehearsed.
 	Refusals []Refusal
+	// Quotas are the ResourceQuotas of the storage namespace. They are needed only before the move begins.
+	Quotas []corev1.ResourceQuota
 }
 
 // Action is the write of a Step.
