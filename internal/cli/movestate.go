@@ -61,6 +61,11 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 			return s, v.readParts(ctx, s)
 		}
 	}
+	var quotas corev1.ResourceQuotaList
+	if err := v.List(ctx, &quotas, client.InNamespace(s.StorageNamespace)); err != nil {
+		return nil, fmt.Errorf("listing the ResourceQuotas of namespace %s: %w", s.StorageNamespace, err)
+	}
+	s.Quotas = quotas.Items
 	var err error
 	if s.Obstacle, err = v.obstacle(ctx, s.Nodes); err != nil {
 		return nil, err

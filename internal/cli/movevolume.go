@@ -63,7 +63,7 @@ func moveVolume(ctx context.Context, c *session.Cluster, request *move.Request, 
 			return err
 		}
 	}
-	if request.StorageNamespace, err = storageNamespace(ctx, c); err != nil {
+	if request.StorageNamespace, request.RealClass, err = storageOf(ctx, c); err != nil {
 		return err
 	}
 	if request.Credentials, err = moveCredentials(); err != nil {
@@ -75,18 +75,24 @@ func moveVolume(ctx context.Context, c *session.Cluster, request *move.Request, 
 	return v.run(ctx)
 }
 
-// storageNamespace returns the namespace of the claims with the data in this cluster, from the arguments of the controller manager.
-func storageNamespace(ctx context.Context, c *session.Cluster) (string, error) {
+// storageOf returns the namespace of the claims with the data in this cluster, and the StorageClass of their volumes, from the arguments of the controller
+// manager. The class is empty for the default class of the cluster.
+func storageOf(ctx context.Context, c *session.Cluster) (namespace, class string, err error) {
 	var deployment appsv1.Deployment
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: session.ControllerManager}, &deployment); err != nil {
-		return "", fmt.Errorf("reading Deployment %s in namespace %s: %w", session.ControllerManager, c.Namespace, err)
+		return "", "", fmt.Errorf("reading Deployment %s in namespace %s: %w", session.ControllerManager, c.Namespace, err)
 	}
 	for _, argument := range deployment.Spec.Template.Spec.Containers[0].Args {
-		if namespace, found := strings.CutPrefix(argument, "--storage-namespace="); found {
-			return namespace, nil
+		if value, found := strings.CutPrefix(argument, "--storage-namespace="); found {
+			namespace = value
+		} else if value, found := strings.CutPrefix(argument, "--real-storage-class="); found {
+			class = value
 		}
 	}
-	return "", errors.New("the Liqo of this cluster has no storage: upgrade it with value storage.enabled=true")
+	if namespace != "" {
+		return namespace, class, nil
+	}
+	return "", "", errors.New("the Liqo of this cluster has no storage: upgrade it with value storage.enabled=true")
 }
 
 // moveCredentials returns the data of a new Secret: one password that encrypts the copy, and one that grants access to it.
