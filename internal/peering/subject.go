@@ -20,24 +20,26 @@ type Binding struct {
 }
 
 // CheckFreeSubject returns nil if a cluster ID may become the name of a user and of a group in this cluster. The certificates of a consumer contain
-// its cluster ID as both. A consumer chooses its own ID. If the ID were the name of a user or group that has rights, the consumer would get these
-// rights; the error names the binding. Bindings of the roles that consumers get are ignored.
+// its cluster ID as both, and its control plane acts with a token as the user of TokenSubject. A consumer chooses its own ID. If one of these were the
+// name of a user or group that has rights, for example what an administrator granted an earlier Tenant, the consumer would get these rights; the error
+// names the binding. Bindings of the roles that consumers get are ignored.
 func CheckFreeSubject(consumer string, bindings []Binding) error {
+	names := []string{consumer, TokenSubject(ControlPlaneSubject(consumer)).User}
 	ours := []string{RoleControlPlane, RoleVirtualKubelet, RoleVirtualKubeletClusterwide, offloadingv1beta1.DrainedClusterRole}
 	for _, binding := range bindings {
 		if binding.RoleRef.Kind == "ClusterRole" && slices.Contains(ours, binding.RoleRef.Name) {
 			continue
 		}
 		for _, subject := range binding.Subjects {
-			if subject.Name != consumer || (subject.Kind != rbacv1.UserKind && subject.Kind != rbacv1.GroupKind) {
+			if !slices.Contains(names, subject.Name) || (subject.Kind != rbacv1.UserKind && subject.Kind != rbacv1.GroupKind) {
 				continue
 			}
 			kind, name := "ClusterRoleBinding", binding.Name
 			if binding.Namespace != "" {
 				kind, name = "RoleBinding", binding.Namespace+"/"+binding.Name
 			}
-			return fmt.Errorf("spec.clusterID is %q, and %s %s grants rights to the %s of that name: the consumer would get them; give the consumer another cluster ID",
-				consumer, kind, name, subject.Kind)
+			return fmt.Errorf("spec.clusterID is %q, and %s %s grants rights to %s %q: the consumer would get them; give the consumer another cluster ID, or remove the %[4]s from the %[2]s",
+				consumer, kind, name, subject.Kind, subject.Name)
 		}
 	}
 	return nil

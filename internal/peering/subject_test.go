@@ -19,12 +19,14 @@ func TestNoConsumerTakesANameWithPermissions(t *testing.T) {
 		bindings []Binding
 		want     string
 	}{
-		"nothing is bound":             {nil, ""},
-		"a group of the whole cluster": {bound("", "cluster-admin", rbacv1.GroupKind, "developers"), "ClusterRoleBinding b"},
-		"a group of a namespace":       {bound("bank", "admin", rbacv1.GroupKind, "developers"), "RoleBinding bank/b"},
-		"a user":                       {bound("bank", "admin", rbacv1.UserKind, "developers"), "the User of that name"},
-		"another group":                {bound("", "cluster-admin", rbacv1.GroupKind, "admins"), ""},
-		"an account of a namespace":    {bound("bank", "admin", rbacv1.ServiceAccountKind, "developers"), ""},
+		"nothing is bound":                     {nil, ""},
+		"a group of the whole cluster":         {bound("", "cluster-admin", rbacv1.GroupKind, "developers"), "ClusterRoleBinding b"},
+		"a group of a namespace":               {bound("bank", "admin", rbacv1.GroupKind, "developers"), "RoleBinding bank/b"},
+		"a user":                               {bound("bank", "admin", rbacv1.UserKind, "developers"), "User \"developers\""},
+		"the user that its token acts as":      {bound("", "cluster-admin", rbacv1.UserKind, TokenUserPrefix+"developers"), "User \"liqo.io:developers\""},
+		"what its own Tenant grants that user": {bound("liqo-tenant-developers", RoleControlPlane, rbacv1.UserKind, TokenUserPrefix+"developers"), ""},
+		"another group":                        {bound("", "cluster-admin", rbacv1.GroupKind, "admins"), ""},
+		"an account of a namespace":            {bound("bank", "admin", rbacv1.ServiceAccountKind, "developers"), ""},
 		"what its own Tenant is granted": {append(bound("liqo-tenant-developers", RoleControlPlane, rbacv1.UserKind, "developers"),
 			append(bound("", RoleVirtualKubeletClusterwide, rbacv1.GroupKind, "developers"), bound("bank", RoleVirtualKubelet, rbacv1.GroupKind, "developers")...)...), ""},
 		"the report of a drain": {bound("bank", "liqo-virtual-kubelet-drained", rbacv1.GroupKind, "developers"), ""},

@@ -199,15 +199,16 @@ func (a *accounts) account(ctx context.Context, o credentialRequest) (*corev1.Se
 	return account, err
 }
 
-// current returns a client for the ServiceAccount of a credential request. If its tokens were sealed for another key, or for an unknown key, current
-// first deletes the ServiceAccount. Tokens that the holder of the old key decrypted are then invalid. The client reads from the API server then,
-// because the cache may still have the ServiceAccount.
+// current returns a client for the ServiceAccount of a credential request. current first deletes the ServiceAccount in two cases, so that its tokens
+// become invalid. The tokens were sealed for another key, or for an unknown key. Or the ServiceAccount belongs to an earlier Tenant or ResourceSlice of
+// the same name, and the garbage collector has not deleted it: SetControllerReference compares the names of owners only, and would adopt it. The client
+// reads from the API server then, because the cache may still have the ServiceAccount.
 func (a *accounts) current(ctx context.Context, account *corev1.ServiceAccount, o credentialRequest, holder string) (client.Client, error) {
 	found := &corev1.ServiceAccount{}
 	if err := a.client.Get(ctx, client.ObjectKeyFromObject(account), found); err != nil {
 		return a.client, client.IgnoreNotFound(err)
 	}
-	if holderOf(found, o.present) == holder || !found.DeletionTimestamp.IsZero() {
+	if !found.DeletionTimestamp.IsZero() || metav1.IsControlledBy(found, o.account) && holderOf(found, o.present) == holder {
 		return a.client, nil
 	}
 	return uncached{a.client, a.reader}, a.revoke(ctx, found)
@@ -232,6 +233,25 @@ func (a *accounts) revoke(ctx context.Context, account *corev1.ServiceAccount) e
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted a ServiceAccount, and so revoked its tokens", "namespace", account.Namespace, "name", account.Name)
 	return nil
+}
+
+// end deletes the ServiceAccounts of a Tenant that is being deleted, and of its ResourceSlices. The garbage collector would leave those that
+// "kubectl delete --cascade=orphan" detached from their owners. A drained Tenant keeps its ServiceAccounts.
+func (a *accounts) end(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if tenant.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	list := &corev1.ServiceAccountList{}
+	if err := a.client.List(ctx, list, client.InNamespace(tenant.Namespace), client.MatchingLabels{peering.LabelAccount: api.True}); err != nil {
+		return fmt.Errorf("listing ServiceAccounts in namespace %s: %w", tenant.Namespace, err)
+	}
+	var failed error
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp.IsZero() {
+			failed = errors.Join(failed, a.revoke(ctx, &list.Items[i]))
+		}
+	}
+	return failed
 }
 
 // supersede records when this cluster first offered the consumer's control plane a certificate in place of its token.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -372,6 +373,7 @@ func TestAccountsForUnknownKeysAreReplaced(t *testing.T) {
 	} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "liqo-tenant-rome", Name: peering.AccountName, UID: "old", Labels: map[string]string{peering.LabelAccount: api.True}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(tenant, authv1beta1.GroupVersion.WithKind("Tenant"))},
 		}}
 		if row.holder != "" {
 			account.Annotations[peering.AnnotationHolder] = row.holder
@@ -413,6 +415,69 @@ func TestAccountsForUnknownKeysAreReplaced(t *testing.T) {
 		err = a.retire(t.Context(), tenant)
 		if reading := a.client.Get(t.Context(), client.ObjectKeyFromObject(account), &corev1.ServiceAccount{}); err != nil || apierrors.IsNotFound(reading) != row.retired {
 			t.Errorf("%s: retire ends with %v, reading the ServiceAccount with %v, want that it is deleted: %t", what, err, reading, row.retired)
+		}
+	}
+}
+
+// TestAccountsOfFormerOwnersAreReplaced: a ServiceAccount that outlived its Tenant or ResourceSlice is recreated for a later one of the same name and
+// key, so that its tokens end.
+func TestAccountsOfFormerOwnersAreReplaced(t *testing.T) {
+	request, holder := requestOf(t)
+	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "present"}
+	tenant, slice := &authv1beta1.Tenant{ObjectMeta: meta}, &authv1beta1.ResourceSlice{ObjectMeta: meta}
+	for owner, name := range map[client.Object]string{tenant: peering.AccountName, slice: peering.SliceAccountName("rome")} {
+		gvk, err := apiutil.GVKForObject(owner, kube.NewScheme())
+		if err != nil {
+			t.Fatal(err)
+		}
+		former := owner.DeepCopyObject().(client.Object)
+		former.SetUID("former")
+		for what, row := range map[string]struct {
+			owners []metav1.OwnerReference
+			stays  bool
+		}{
+			"its own":              {[]metav1.OwnerReference{*metav1.NewControllerRef(owner, gvk)}, true},
+			"that of a former one": {[]metav1.OwnerReference{*metav1.NewControllerRef(former, gvk)}, false},
+			"an orphan":            {nil, false},
+		} {
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				Namespace: meta.Namespace, Name: name, UID: "old", Labels: map[string]string{peering.LabelAccount: api.True},
+				Annotations: map[string]string{peering.AnnotationHolder: holder}, OwnerReferences: row.owners,
+			}}
+			c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(account).Build()
+			a := &accounts{client: c, reader: c, now: time.Now, tokens: Tokens{Enabled: true}}
+			got, err := a.account(t.Context(), credentialRequest{account: owner, consumer: "rome", request: request, subject: peering.ControlPlaneSubject("rome")})
+			if err != nil || (got.UID == "old") != row.stays || !metav1.IsControlledBy(got, owner) {
+				t.Errorf("%T, %s: %v, UID %q, owners %v; want that it stays: %t", owner, what, err, got.UID, got.OwnerReferences, row.stays)
+			}
+		}
+	}
+}
+
+// TestAccountsEndWithTheTenant: the ServiceAccounts of a deleted Tenant are deleted without the garbage collector. A drained Tenant keeps them.
+func TestAccountsEndWithTheTenant(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		var objects []client.Object
+		for _, name := range []string{peering.AccountName, peering.SliceAccountName("milan")} {
+			objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: name, Labels: map[string]string{peering.LabelAccount: api.True}}})
+		}
+		own := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "default"}}
+		tenant := &authv1beta1.Tenant{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
+			Spec:       authv1beta1.TenantSpec{ClusterID: "rome", TenantCondition: authv1beta1.TenantDrained},
+		}
+		if deleted {
+			tenant.DeletionTimestamp, tenant.Finalizers = new(metav1.Now()), []string{peering.FinalizerTenant}
+		}
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(append(objects, own, tenant)...).Build()
+		r := &tenants{providerSide: providerSide{client: c, reader: c, own: "milan", accounts: &accounts{client: c, reader: c}}}
+		if err := r.suspend(t.Context(), tenant); err != nil {
+			t.Fatal(err)
+		}
+		for _, account := range append(objects, own) {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(account), account); apierrors.IsNotFound(err) != (deleted && account != own) {
+				t.Errorf("the Tenant is deleted: %t; reading ServiceAccount %s ends with %v", deleted, account.GetName(), err)
+			}
 		}
 	}
 }
