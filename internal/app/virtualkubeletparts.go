@@ -115,6 +115,7 @@ func (v *virtualKubelet) nodeOptions() node.Options {
 		IP: v.opts.nodeIP, Listen: v.opts.listen, SkipNetworkCheck: v.opts.disableNetworkCheck,
 		ExtraLabels: v.opts.nodeExtraLabels, ExtraAnnotations: v.opts.nodeExtraAnnotations,
 		RefusedSince:        func() time.Time { return v.engine.RefusedSince() },
+		Drained:             func() bool { return v.engine.Drained() },
 		AvailabilityChanged: func() { v.engine.Resync(reflection.PodKind) },
 		Event: func(ctx context.Context, node *corev1.Node, kind, reason, message string) {
 			v.recorder.Record(ctx, node, kind, reason, message)

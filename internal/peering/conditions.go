@@ -140,6 +140,27 @@ func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Ti
 	return ""
 }
 
+// AccessLost returns the message of an Event: the provider denies this cluster all access from now on. It returns "" if that is not new, or not so.
+// before and after are two successive statuses of the ForeignCluster.
+func AccessLost(before, after *corev1beta1.ForeignClusterStatus, probe *Probe) string {
+	if probe == nil || probe.Refused == "" && !probe.Unauthorized {
+		return ""
+	}
+	identity := func(status *corev1beta1.ForeignClusterStatus) (message string, faulty bool) {
+		for _, c := range status.Modules.Authentication.Conditions {
+			if c.Type == corev1beta1.AuthIdentityControlPlaneStatus {
+				return c.Message, c.Status == corev1beta1.StatusNotReady
+			}
+		}
+		return "", false
+	}
+	message, faulty := identity(after)
+	if was, known := identity(before); !faulty || known && was == message {
+		return ""
+	}
+	return message
+}
+
 // awsTrouble says why an Identity with an access key of AWS grants nothing. It returns "" if the Identity grants access, or if the probe does not
 // show whether it does. The message lists all possible causes, because EKS does not distinguish them.
 func awsTrouble(name string, aws *authv1beta1.AwsConfig, probe *Probe) string {
@@ -289,6 +310,14 @@ func answers(status *corev1beta1.ForeignClusterStatus, probe *Probe) corev1beta1
 		through = " through " + status.ForeignProxyURL
 	}
 	c.Status, c.Reason = corev1beta1.StatusError, reasons.APIServerNotReady
-	c.Message = fmt.Sprintf("the API server at %s does not answer%s: %s", status.APIServerURL, through, probe.Message)
+	c.Message = fmt.Sprintf("the API server at %s %s%s: %s", status.APIServerURL, silence(probe), through, probe.Message)
 	return c
+}
+
+// silence says, in a word for people, how a probe failed.
+func silence(probe *Probe) string {
+	if probe.Unauthorized {
+		return "rejects the identity of this cluster"
+	}
+	return "does not answer"
 }

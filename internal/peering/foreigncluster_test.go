@@ -138,13 +138,13 @@ func TestForeignClusters(t *testing.T) {
 				"Tenant: its administrator activates it again with liqoctl activate tenant, liqoctl authenticate creates another one, or liqoctl peer out-of-band with a new token, liqoctl unpeer ends the peering)\n"},
 		"a provider that revoked our token": {Facts{Identity: revoked, APIServer: unknown},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Error |\n" +
-				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan does not answer: asking https://milan/livez: 401 Unauthorized)\n" +
+				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan rejects the identity of this cluster: asking https://milan/livez: 401 Unauthorized)\n" +
 				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the other cluster does not accept the token of Identity tnm/controlplane-milan " +
 				"(asking https://milan/livez: 401 Unauthorized): it revoked the token, as it does when its Tenant was removed or has another key, or an hour after it offered a " +
 				"certificate that this cluster did not fetch. liqoctl authenticate gets another one, or without a kubeconfig of the other cluster liqoctl peer out-of-band, with a token of liqoctl generate peer-command)\n"},
 		"a provider with another CA": {Facts{Identity: ready, APIServer: unknown},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Error |\n" +
-				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan does not answer: asking https://milan/livez: 401 Unauthorized)\n" +
+				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan rejects the identity of this cluster: asking https://milan/livez: 401 Unauthorized)\n" +
 				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: the other cluster does not accept the certificate of Identity tnm/controlplane-milan " +
 				"(asking https://milan/livez: 401 Unauthorized): it has another CA now, or a clock is wrong. liqoctl authenticate gets another one, or without a kubeconfig of the other cluster liqoctl peer out-of-band, with a token of liqoctl generate peer-command)\n"},
 		"resources that are denied": {Facts{Identity: ready, Asked: []authv1beta1.ResourceSlice{slice("Denied")}},
@@ -264,5 +264,39 @@ func TestForeignClustersAreRequeued(t *testing.T) {
 	}
 	if again := facts.Again(at(2 * time.Hour).Time); again != 0 {
 		t.Errorf("after its end: %s", again)
+	}
+}
+
+// TestLostAccessIsAnnouncedOnce: an Event reports that the provider denies all access, or rejects the identity, when that begins. It has the message of
+// the condition.
+func TestLostAccessIsAnnouncedOnce(t *testing.T) {
+	status := func(status corev1beta1.ConditionStatus, message string) *corev1beta1.ForeignClusterStatus {
+		out := &corev1beta1.ForeignClusterStatus{}
+		out.Modules.Authentication.Conditions = []corev1beta1.Condition{
+			{Type: corev1beta1.AuthTenantStatus, Status: corev1beta1.StatusNotReady, Message: "of the other direction"},
+			{Type: corev1beta1.AuthIdentityControlPlaneStatus, Status: status, Message: message},
+		}
+		return out
+	}
+	ready, drained := status(corev1beta1.StatusReady, "1 of 1 ready"), status(corev1beta1.StatusNotReady, "drained")
+	refused, unauthorized := &Probe{Up: true, Refused: "forbidden"}, &Probe{Unauthorized: true}
+	for what, row := range map[string]struct {
+		before, after *corev1beta1.ForeignClusterStatus
+		probe         *Probe
+		want          string
+	}{
+		"drained":                      {ready, drained, refused, "drained"},
+		"rejected":                     {ready, drained, unauthorized, "drained"},
+		"at the first look":            {&corev1beta1.ForeignClusterStatus{}, drained, refused, "drained"},
+		"drained before":               {drained, drained, refused, ""},
+		"another fault before":         {status(corev1beta1.StatusNotReady, "no kubeconfig"), drained, refused, "drained"},
+		"not ready for another reason": {ready, drained, &Probe{Up: true}, ""},
+		"unreachable":                  {ready, ready, &Probe{Message: "no route"}, ""},
+		"not probed":                   {ready, drained, nil, ""},
+		"access again":                 {drained, ready, &Probe{Up: true}, ""},
+	} {
+		if got := AccessLost(row.before, row.after, row.probe); got != row.want {
+			t.Errorf("%s: %q, want %q", what, got, row.want)
+		}
 	}
 }

@@ -317,7 +317,7 @@ func (f *Facts) useProvider(plan Plan, namespace string) Plan {
 	}
 	switch {
 	case f.APIServer != nil && !f.APIServer.Up:
-		return plan.refused(reasons.ProviderUnreachable, "the API server of cluster %s does not answer: %s", id, f.APIServer.Message)
+		return plan.refused(reasons.ProviderUnreachable, "the API server of cluster %s %s: %s", id, silence(f.APIServer), f.APIServer.Message)
 	case phaseOf(module, corev1beta1.OffloadingVirtualNodeStatus, corev1beta1.OffloadingNodeStatus) == corev1beta1.PhaseEstablished:
 		return plan.with(corev1beta1.StatusEstablished, reasons.PeeringEstablished, "cluster %s is peered", id)
 	case message == "":

@@ -4,6 +4,7 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/internal/remote"
 )
 
 // annotationApplied, on a Node, lists the labels, annotations and taints that we set (see applied), so that we can remove them later.
@@ -45,7 +47,7 @@ type facts struct {
 	version string
 	// problem is why the provider can't run pods, nil if it can.
 	problem error
-	// revoked means that the provider refuses access to every remote namespace.
+	// revoked means that the provider refuses access to every remote namespace, or reports a drain.
 	revoked bool
 	// networkChecked means that the network affects readiness, networkUp that the network works.
 	networkChecked, networkUp bool
@@ -182,7 +184,7 @@ func status(out *corev1.Node, f facts) {
 		s.NodeInfo.KubeletVersion = f.version
 	}
 	want := []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reasons.KubeletReady, Message: "the remote cluster answers"},
+		readiness(f),
 		{
 			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: reasons.RemoteClusterHasSufficientMemory,
 			Message: "the remote cluster has sufficient memory",
@@ -202,22 +204,37 @@ func status(out *corev1.Node, f facts) {
 			Message: "the network to the remote cluster works",
 		}
 		if !f.networkUp {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.LiqoNetworkingDown, "the network to the remote cluster does not work"
-			want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasons.KubeletNotReady, c.Message
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.LiqoNetworkingDown, networkDown
 		}
 		want = append(want, c)
-	}
-	if f.revoked {
-		want[0].Status, want[0].Reason = corev1.ConditionFalse, reasons.AccessRevoked
-		want[0].Message = "the remote cluster refuses access to the namespaces offloaded to it: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
-	}
-	if f.problem != nil {
-		want[0].Status, want[0].Reason, want[0].Message = corev1.ConditionFalse, reasons.KubeletNotReady, "the remote cluster does not answer: "+f.problem.Error()
 	}
 	if c := interrupted(f.virtual.Spec.InterruptedNodes); c.Status == corev1.ConditionTrue || slices.ContainsFunc(s.Conditions, isInterruption) {
 		want = append(want, c)
 	}
 	s.Conditions = conditions(s.Conditions, want, f.now)
+}
+
+const networkDown = "the network to the remote cluster does not work"
+
+// readiness returns the condition Ready. Of several problems, it shows the one that is to be solved first.
+func readiness(f facts) corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: reasons.KubeletNotReady}
+	switch {
+	case errors.Is(f.problem, remote.ErrUnauthorized):
+		c.Reason = reasons.AccessRevoked
+		c.Message = "the remote cluster rejects the identity of this node, which expired or was revoked (" + f.problem.Error() + "): it may have removed this cluster's tenant; " +
+			"liqoctl doctor says what to do"
+	case f.problem != nil:
+		c.Message = "the remote cluster does not answer: " + f.problem.Error()
+	case f.revoked:
+		c.Reason = reasons.AccessRevoked
+		c.Message = "the remote cluster refuses access to the namespaces offloaded to it: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
+	case f.networkChecked && !f.networkUp:
+		c.Message = networkDown
+	default:
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.KubeletReady, "the remote cluster answers"
+	}
+	return c
 }
 
 // ProviderNodesInterrupted is the type of a condition of a virtual node. It is True while nodes of the provider are about to be shut down or do not
@@ -261,6 +278,23 @@ func interruptionChange(have, want *corev1.Node) (kind, reason, message string) 
 		return corev1.EventTypeNormal, reasons.NoNodeInterrupted, after.Message
 	}
 	return "", "", ""
+}
+
+// accessChange returns the Event about a provider that denies all access from now on, with an empty reason if there is none.
+func accessChange(have, want *corev1.Node) (kind, reason, message string) {
+	revoked := func(n *corev1.Node) (message string, is bool) {
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Reason == reasons.AccessRevoked {
+				return c.Message, true
+			}
+		}
+		return "", false
+	}
+	after, now := revoked(want)
+	if _, before := revoked(have); before || !now {
+		return "", "", ""
+	}
+	return corev1.EventTypeWarning, reasons.AccessRevoked, after
 }
 
 // statusFrequency is how often the conditions of a Node get a new heartbeat time if nothing changes: that of kubelets (nodeStatusReportFrequency of

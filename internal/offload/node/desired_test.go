@@ -1,7 +1,11 @@
 package node
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/remote"
 )
 
 func someFacts() facts {
@@ -198,7 +206,20 @@ func TestNodeFollowsTheProvider(t *testing.T) {
 	if c := condition(desired(up, f), corev1.NodeReady); c.Status != corev1.ConditionFalse || c.Reason != "AccessRevoked" || !strings.Contains(c.Message, "drained") {
 		t.Errorf("a drained tenant: %+v", c)
 	}
-	f.revoked, f.networkChecked = false, true
+	f.revoked, f.problem = false, fmt.Errorf("requesting https://milan/livez: %w", remote.ErrUnauthorized)
+	rejected := desired(up, f)
+	if c := condition(rejected, corev1.NodeReady); c.Status != corev1.ConditionFalse || c.Reason != "AccessRevoked" || !strings.Contains(c.Message, "rejects the identity") || !strings.Contains(c.Message, "livez") {
+		t.Errorf("a rejected identity: %+v", c)
+	}
+	if kind, reason, message := accessChange(up, rejected); kind != corev1.EventTypeWarning || reason != "AccessRevoked" || message != condition(rejected, corev1.NodeReady).Message {
+		t.Errorf("the Event about it is %s %s %q", kind, reason, message)
+	}
+	for what, change := range map[string][2]*corev1.Node{"a second time": {rejected, rejected}, "at the end": {rejected, up}, "of a lost connection": {up, down}} {
+		if _, reason, _ := accessChange(change[0], change[1]); reason != "" {
+			t.Errorf("%s, there is an Event %s", what, reason)
+		}
+	}
+	f.problem, f.networkChecked = nil, true
 	n := desired(up, f)
 	if c := condition(n, corev1.NodeNetworkUnavailable); c.Status != corev1.ConditionTrue || c.Reason != "LiqoNetworkingDown" || condition(n, corev1.NodeReady).Status != corev1.ConditionFalse {
 		t.Errorf("%+v", n.Status.Conditions)
@@ -211,6 +232,67 @@ func TestNodeFollowsTheProvider(t *testing.T) {
 	f.networkChecked = false
 	if c := condition(desired(n, f), corev1.NodeNetworkUnavailable); c.Type != "" {
 		t.Errorf("the network counts although it is off: %+v", c)
+	}
+}
+
+// TestAReportedDrainNeedsNoTime: the Node shows at once that access is revoked if the provider reports a drain. A refusal without a report must last, because
+// an API server that is starting refuses access, too.
+func TestAReportedDrainNeedsNoTime(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for what, row := range map[string]struct {
+		since   time.Time
+		drained bool
+		revoked bool
+		in      time.Duration
+	}{
+		"allowed":             {time.Time{}, false, false, 0},
+		"allowed again":       {time.Time{}, true, false, 0},
+		"refused":             {now.Add(-time.Second), false, false, revokedTimeout - time.Second},
+		"refused for long":    {now.Add(-revokedTimeout), false, true, 0},
+		"refused and drained": {now, true, true, 0},
+	} {
+		n := &Node{opts: Options{RefusedSince: func() time.Time { return row.since }, Drained: func() bool { return row.drained }}}
+		if revoked, in := n.revoked(now); revoked != row.revoked || in != row.in {
+			t.Errorf("%s: revoked %t, decided in %s, want %t, %s", what, revoked, in, row.revoked, row.in)
+		}
+	}
+}
+
+// TestChangesOfTheNodeAreAnnounced: what interruptionChange and accessChange return is emitted as an Event about the Node, once.
+func TestChangesOfTheNodeAreAnnounced(t *testing.T) {
+	f := someFacts()
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(&corev1.Node{}).WithObjects(desired(nil, f)).Build()
+	var events []string
+	n, err := New(Options{
+		Local: c, Name: f.name, Listen: "127.0.0.1:10250", Log: slog.New(slog.DiscardHandler),
+		Event: func(_ context.Context, node *corev1.Node, kind, reason, _ string) {
+			events = append(events, node.Name+" "+kind+" "+reason)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		change func()
+		want   []string
+	}{
+		{func() {}, nil},
+		{func() { f.revoked = true }, []string{"milan Warning AccessRevoked"}},
+		{func() {}, nil},
+		{func() {
+			f.revoked, f.virtual.Spec.InterruptedNodes = false, []authv1beta1.InterruptedNode{{Name: "gpu-1", Cause: "is cordoned"}}
+		}, []string{"milan Warning NodesInterrupted"}},
+		{func() { f.virtual.Spec.InterruptedNodes = nil }, []string{"milan Normal NoNodeInterrupted"}},
+	} {
+		step.change()
+		have := &corev1.Node{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: f.name}, have); err != nil {
+			t.Fatal(err)
+		}
+		events = nil
+		if err := n.update(t.Context(), have, desired(have, f)); err != nil || !slices.Equal(events, step.want) {
+			t.Errorf("the Events are %q, %v, want %q", events, err, step.want)
+		}
 	}
 }
 

@@ -41,6 +41,8 @@ type Options struct {
 	SkipNetworkCheck bool
 	// RefusedSince returns the time since which the provider has refused access to the remote namespaces, zero while it allows access; may be nil.
 	RefusedSince func() time.Time
+	// Drained reports whether the provider reports that it drained the tenant, while it refuses access; may be nil.
+	Drained func() bool
 	// ExtraLabels and ExtraAnnotations are added to the Node.
 	ExtraLabels, ExtraAnnotations map[string]string
 	// AvailabilityChanged is called from Run when Unavailable changes; may be nil.
@@ -237,7 +239,8 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	return again, n.update(ctx, have, want)
 }
 
-// revokedTimeout is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady.
+// revokedTimeout is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady, if the provider reports no
+// drain. An API server that is starting refuses access, too.
 const revokedTimeout = time.Minute
 
 // revoked reports whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
@@ -250,11 +253,14 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	if since.IsZero() {
 		return false, 0
 	}
+	if n.opts.Drained != nil && n.opts.Drained() {
+		return true, 0
+	}
 	rest := revokedTimeout - now.Sub(since)
 	return rest <= 0, min(max(rest, 0), revokedTimeout)
 }
 
-// Check triggers a reconciliation of the Node. Call it when the result of RefusedSince may have changed.
+// Check triggers a reconciliation of the Node. Call it when the result of RefusedSince or Drained may have changed.
 func (n *Node) Check() {
 	select {
 	case n.wake <- struct{}{}:
@@ -300,8 +306,10 @@ func (n *Node) update(ctx context.Context, have, want *corev1.Node) error {
 		return conflict(fmt.Errorf("patching the status of node %s: %w", want.Name, err))
 	}
 	n.nodes.Wrote(patched)
-	if kind, reason, message := interruptionChange(have, patched); reason != "" && n.opts.Event != nil {
-		n.opts.Event(ctx, patched, kind, reason, message)
+	for _, change := range []func(have, want *corev1.Node) (kind, reason, message string){interruptionChange, accessChange} {
+		if kind, reason, message := change(have, patched); reason != "" && n.opts.Event != nil {
+			n.opts.Event(ctx, patched, kind, reason, message)
+		}
 	}
 	if equality.Semantic.DeepEqual(withoutHeartbeats(&have.Status), withoutHeartbeats(&want.Status)) {
 		return nil

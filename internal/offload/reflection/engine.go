@@ -147,8 +147,8 @@ type Options struct {
 	// Stale means that the local caches may be outdated and that another process may be active in our place. While it returns true, the engine
 	// decides nothing. When it returns false again, the caller must call Resync. May be nil.
 	Stale func() bool
-	// AccessChanged is called when the result of RefusedSince may have changed: the provider starts or stops refusing access to a remote namespace,
-	// or such a namespace is no longer watched. May be nil.
+	// AccessChanged is called when the result of RefusedSince or Drained may have changed: the provider starts or stops refusing access to a remote
+	// namespace, it reports a drain, or such a namespace is no longer watched. May be nil.
 	AccessChanged func()
 	// RequestTimeout limits the duration of each read, each write and each call of Kind.BeforeWrite, not their sum, so that one slow request does not
 	// use up the time of later ones. Watches are not limited. Zero means 15 s.
@@ -275,6 +275,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			group.Go(func() error { return watchInto(ctx, e.opts.Local, "", r.local) })
 		}
 	}
+	group.Go(func() error { return e.probeAccess(ctx) })
 	listed := make(chan struct{})
 	go func() { e.listed.Wait(); close(listed) }()
 	health := e.opts.Health.Subscribe()
@@ -381,8 +382,7 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *watchedNamespace) 
 	return at, t
 }
 
-// RefusedSince returns the time since which the provider has refused access to every remote namespace that has pods of ours: it drained or removed
-// the tenant. RefusedSince returns the zero time as long as at least one such namespace is readable, because a single refused namespace proves
+// RefusedSince returns the time since which the provider has refused access to every remote namespace: it drained or removed the tenant. RefusedSince returns the zero time as long as at least one such namespace is readable, because a single refused namespace proves
 // nothing.
 func (e *Engine) RefusedSince() time.Time {
 	e.mu.Lock()
@@ -396,7 +396,7 @@ func (e *Engine) RefusedSince() time.Time {
 			}
 			s := t.stores[r][0]
 			switch at := s.refusedAt(); {
-			case at.IsZero() && s.hasSynced() && s.count() > 0:
+			case at.IsZero() && s.hasSynced(): // the next probe confirms it
 				return time.Time{}
 			case !at.IsZero() && (since.IsZero() || at.Before(since)):
 				since = at
@@ -404,6 +404,25 @@ func (e *Engine) RefusedSince() time.Time {
 		}
 	}
 	return since
+}
+
+// Drained reports whether the provider reports a drain in a remote namespace that it refuses to read.
+func (e *Engine) Drained() bool {
+	e.mu.Lock()
+	namespaces := maps.Clone(e.namespaces)
+	e.mu.Unlock()
+	for _, t := range namespaces {
+		for _, r := range e.kinds {
+			if !r.Revoked {
+				continue
+			}
+			at, report := t.stores[r][0].refusedAt(), t.drain.last.Load()
+			if !at.IsZero() && report != nil && report.drained && !report.read.Before(at) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // RemoteNamespace returns the remote namespace of a local namespace, false if it has none.

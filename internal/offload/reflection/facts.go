@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -130,7 +131,12 @@ const drainReportAge = time.Second
 
 // drainReport caches whether the provider reports a drain in a remote namespace.
 type drainReport struct {
-	mu      sync.Mutex
+	mu   sync.Mutex // held during a request
+	last atomic.Pointer[drainResult]
+}
+
+// drainResult is the result of reading the report of a drain.
+type drainResult struct {
 	read    time.Time
 	drained bool
 }
@@ -143,13 +149,20 @@ func (e *Engine) drained(ctx context.Context, t *watchedNamespace, refused time.
 	}
 	t.drain.mu.Lock()
 	defer t.drain.mu.Unlock()
-	now := e.opts.Clock.Now()
-	if age := now.Sub(t.drain.read); age >= 0 && age < drainReportAge {
-		return t.drain.drained
+	now, before := e.opts.Clock.Now(), t.drain.last.Load()
+	if before == nil {
+		before = &drainResult{}
+	}
+	if age := now.Sub(before.read); age >= 0 && age < drainReportAge && !before.read.Before(refused) {
+		return before.drained
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
 	defer cancel()
 	err := e.opts.Remote.Get(ctx, types.NamespacedName{Namespace: t.remote, Name: offloadingv1beta1.DrainedRoleBinding}, &rbacv1.RoleBinding{})
-	t.drain.read, t.drain.drained = now, err == nil // without a report, the refusal is unexplained
-	return t.drain.drained
+	drained := err == nil // without a report, the refusal is unexplained
+	t.drain.last.Store(&drainResult{read: now, drained: drained})
+	if drained != before.drained || before.read.Before(refused) {
+		e.opts.AccessChanged()
+	}
+	return drained
 }

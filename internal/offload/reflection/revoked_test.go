@@ -28,6 +28,32 @@ func TestADrainIsReportedAtOnceOnAPIServers(t *testing.T) {
 	revokeAccess(t, true, 15*time.Second)
 }
 
+// TestAnIdleConsumerObservesARevocationOnAPIServers: the consumer has no pods, so it reads nothing, and its watches stay open. It observes all the same that the
+// provider revoked its permissions.
+func TestAnIdleConsumerObservesARevocationOnAPIServers(t *testing.T) {
+	near, far := apitest.APIServers(t)
+	w := newWorld(t, near, far)
+	w.letWork()
+	w.start()
+	apitest.Eventually(t, time.Minute, "the first lists", w.engine.Ready)
+	if since := w.engine.RefusedSince(); !since.IsZero() {
+		t.Fatalf("access is refused since %s", since)
+	}
+	for _, binding := range []client.Object{
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "twin"}}, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "clusterwide"}},
+	} {
+		if err := w.far.Delete(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apitest.Eventually(t, 40*time.Second, "the engine to observe the revocation", func() error {
+		if w.engine.RefusedSince().IsZero() {
+			return fmt.Errorf("access is allowed")
+		}
+		return nil
+	})
+}
+
 // revokeAccess revokes all permissions of the consumer, and waits until its pods report that.
 func revokeAccess(t *testing.T, reported bool, within time.Duration) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -165,10 +166,6 @@ const accessCheckInterval = 5 * time.Second
 // name again. watchAccess does not close that watch, because it reports how the objects in the provider end. Each check takes at most timeout.
 // watchAccess returns when ctx ends.
 func watchAccess(ctx context.Context, c client.WithWatch, namespace string, s *store, clk clock.Clock, timeout time.Duration) error {
-	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
-	if err != nil {
-		return fmt.Errorf("checking the access to %T: %w", s.resource.Object, err)
-	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,16 +179,62 @@ func watchAccess(ctx context.Context, c client.WithWatch, namespace string, s *s
 				return nil
 			case <-clk.After(accessCheckInterval):
 			}
-			list, err := newListOf(c.Scheme(), gvk)
-			if err != nil {
-				return fmt.Errorf("checking the access to %s: %w", gvk.Kind, err)
-			}
-			limited, cancel := context.WithTimeout(ctx, timeout)
-			err = c.List(limited, list, client.InNamespace(namespace), client.Limit(1))
-			cancel()
+			err := readOne(ctx, c, namespace, s, timeout)
 			if err == nil {
 				s.allow()
 			}
+		}
+	}
+}
+
+// readOne lists at most one object of the store's kind in a namespace. It returns nil if the provider allows that.
+func readOne(ctx context.Context, c client.WithWatch, namespace string, s *store, timeout time.Duration) error {
+	gvk, err := apiutil.GVKForObject(s.resource.Object, c.Scheme())
+	if err != nil {
+		return fmt.Errorf("checking the access to %T: %w", s.resource.Object, err)
+	}
+	list, err := newListOf(c.Scheme(), gvk)
+	if err != nil {
+		return fmt.Errorf("checking the access to %s: %w", gvk.Kind, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.List(limited, list, client.InNamespace(namespace), client.Limit(1))
+}
+
+// accessProbeInterval is the time between two checks whether the provider still allows reads, while nothing shows that it does not.
+const accessProbeInterval = 15 * time.Second
+
+// probeAccess detects that the provider revoked the permissions while nothing is read by name. The API server checks permissions only when a watch
+// starts, so an open watch hides the revocation for up to ten minutes. probeAccess returns when ctx ends.
+func (e *Engine) probeAccess(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.opts.Clock.After(accessProbeInterval):
+		}
+		if e.opts.Health.State().Up {
+			e.probe(ctx)
+		}
+	}
+}
+
+// probe reads any remote namespace that the provider has not refused so far. If the provider refuses it now, probe reads the next one, because a drain
+// refuses all of them. So while the provider allows reads, probe sends a single request, however many namespaces there are.
+func (e *Engine) probe(ctx context.Context) {
+	e.mu.Lock()
+	namespaces := maps.Clone(e.namespaces)
+	e.mu.Unlock()
+	for _, t := range namespaces {
+		for _, r := range e.kinds {
+			if !r.Revoked || !t.stores[r][0].hasSynced() || !t.stores[r][0].refusedAt().IsZero() {
+				continue
+			}
+			if err := readOne(ctx, e.opts.Remote, t.remote, t.stores[r][0], e.opts.RequestTimeout); !apierrors.IsForbidden(err) {
+				return // it is allowed, or the error says nothing about permissions
+			}
+			e.drained(ctx, t, t.stores[r][0].refuse(false))
 		}
 	}
 }

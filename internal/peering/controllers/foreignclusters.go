@@ -22,6 +22,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create;patch
@@ -122,6 +123,9 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 	fc.Status = status
 	if err := kube.PatchStatus(ctx, r.client, fc, before); err != nil {
 		return 0, err
+	}
+	if message := peering.AccessLost(&before.Status, &status, facts.APIServer); message != "" {
+		r.events.Eventf(fc, nil, corev1.EventTypeWarning, reasons.AccessRevoked, "Authenticate", "%s", message)
 	}
 	again := facts.Again(r.now())
 	if plan.Poll > 0 && (again == 0 || again > plan.Poll) {

@@ -3,10 +3,12 @@ package controllers
 import (
 	"crypto/x509/pkix"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +20,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/test/apitest"
 )
@@ -116,6 +119,18 @@ func revoked(t *testing.T, rome, milan *cluster) {
 	apitest.Eventually(t, within, "a drained consumer to recognize the drain", func() error { return thief.slice.Get(t.Context(), report, &rbacv1.RoleBinding{}) })
 	eventually(t, rome, fc, "told that it is drained", func(fc *corev1beta1.ForeignCluster) bool {
 		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusNotReady
+	})
+	apitest.Eventually(t, within, "an Event about the lost access", func() error {
+		found := &eventsv1.EventList{}
+		if err := rome.List(t.Context(), found); err != nil {
+			return err
+		}
+		for _, event := range found.Items {
+			if event.Reason == reasons.AccessRevoked && event.Regarding.Kind == "ForeignCluster" && event.Regarding.Name == milan.id && strings.Contains(event.Note, "liqoctl activate tenant") {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is none of %d Events", len(found.Items))
 	})
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantActive })
 	settled(t, rome, milan)
