@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,20 +19,61 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// NewInformers returns informers of a cluster, which are not started. Of pods, nodes and events they keep only what the page depends on, because
-// there may be many. They watch no PersistentVolumes but those of Liqo.
+// NewInformers returns informers of a cluster, which are not started. They keep only what the page depends on (see reduce), because there may be many
+// objects. They watch no PersistentVolumes but those of Liqo.
 func NewInformers(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
-	out, err := cache.New(config, cache.Options{
-		Scheme: scheme, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Transform: stripPod}, &corev1.Node{}: {Transform: stripNode}, &corev1.Event{}: {Transform: stripEvent},
-			&corev1.PersistentVolume{}: {Label: labels.SelectorFromSet(labels.Set{storage.LabelVirtual: api.True})},
-		},
-	})
+	out, err := cache.New(config, informerOptions(scheme, mapper))
 	if err != nil {
 		return nil, fmt.Errorf("creating informers: %w", err)
 	}
 	return out, nil
+}
+
+func informerOptions(scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
+	return cache.Options{
+		Scheme: scheme, Mapper: mapper, DefaultTransform: reduce,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.PersistentVolume{}: {Label: labels.SelectorFromSet(labels.Set{storage.LabelVirtual: api.True})},
+		},
+	}
+}
+
+// reduce removes from an object what the page does not depend on. It is the transformation of all informers. The metadata of all kinds is reduced by
+// the same rule. Users create many objects of some kinds; of these, only the listed fields stay. Reducing an object again changes nothing.
+func reduce(object any) (any, error) {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return stripPod(o), nil
+	case *corev1.Node:
+		return stripNode(o), nil
+	case *corev1.Event:
+		return stripEvent(o), nil
+	case *corev1.PersistentVolumeClaim:
+		return stripClaim(o), nil
+	case client.Object:
+		o.SetManagedFields(nil)
+		o.SetOwnerReferences(nil)
+		o.SetFinalizers(nil)
+		o.SetLabels(kept(o.GetLabels()))
+		o.SetAnnotations(kept(o.GetAnnotations()))
+	}
+	return object, nil
+}
+
+// kept returns those labels or annotations that Liqo defines, and those by which Kubernetes records the state of volumes.
+func kept(all map[string]string) map[string]string {
+	var out map[string]string
+	for key, value := range all {
+		domain, _, _ := strings.Cut(key, "/")
+		switch {
+		case domain == "liqo.io", strings.HasSuffix(domain, ".liqo.io"), domain == "volume.kubernetes.io", domain == "pv.kubernetes.io":
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // identityOf returns the part of an object's metadata that informers and the page need.
@@ -53,11 +95,7 @@ func keepLabels(to *metav1.ObjectMeta, from map[string]string, names ...string) 
 
 // stripPod reduces a pod to its node, its state and its resource usage. It writes the usage to spec.overhead, which peering.PodUse counts. Of the
 // active pod of a gateway it also keeps the port of its metrics, and what identifies the gateway.
-func stripPod(object any) (any, error) {
-	pod, is := object.(*corev1.Pod)
-	if !is {
-		return object, nil
-	}
+func stripPod(pod *corev1.Pod) *corev1.Pod {
 	use := peering.PodUse(pod)
 	delete(use, corev1.ResourcePods)
 	out := &corev1.Pod{
@@ -88,15 +126,11 @@ func stripPod(object any) (any, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // stripNode reduces a Node to its resources, and to the fields that decide whether it accepts pods.
-func stripNode(object any) (any, error) {
-	node, is := object.(*corev1.Node)
-	if !is {
-		return object, nil
-	}
+func stripNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
 		ObjectMeta: identityOf(node.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable},
@@ -109,15 +143,11 @@ func stripNode(object any) (any, error) {
 			}}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // stripEvent reduces an event to what the page shows.
-func stripEvent(object any) (any, error) {
-	event, is := object.(*corev1.Event)
-	if !is {
-		return object, nil
-	}
+func stripEvent(event *corev1.Event) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta: identityOf(event.ObjectMeta), Type: event.Type, Reason: event.Reason, Message: event.Message, Count: event.Count,
 		FirstTimestamp: event.FirstTimestamp, LastTimestamp: event.LastTimestamp, EventTime: event.EventTime, Series: event.Series,
@@ -125,5 +155,17 @@ func stripEvent(object any) (any, error) {
 			APIVersion: event.InvolvedObject.APIVersion, Kind: event.InvolvedObject.Kind,
 			Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name,
 		},
-	}, nil
+	}
+}
+
+// stripClaim reduces a claim to its class, its volume, its size and its state.
+func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	out := &corev1.PersistentVolumeClaim{
+		ObjectMeta: identityOf(claim.ObjectMeta),
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: claim.Spec.StorageClassName, VolumeName: claim.Spec.VolumeName},
+		Status:     corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity},
+	}
+	out.Labels, out.Annotations = kept(claim.Labels), kept(claim.Annotations)
+	out.Spec.Resources.Requests = claim.Spec.Resources.Requests
+	return out
 }

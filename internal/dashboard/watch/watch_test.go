@@ -479,6 +479,31 @@ func TestStrippedObjectsShowTheSame(t *testing.T) {
 		c.VirtualNodes = []offloadingv1beta1.VirtualNode{{
 			ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "rome"}, // its own provider, so that free is shown
 		}}
+		wait := storagev1.VolumeBindingWaitForFirstConsumer
+		c.Classes = []storagev1.StorageClass{{
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo", Annotations: map[string]string{"a": "b"}}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait,
+		}}
+		for i, annotations := range []map[string]string{nil, {storage.AnnotationSelectedNode: "milan"}, {storage.AnnotationClaimUID: "c"}} {
+			class := "liqo"
+			c.Claims = append(c.Claims, corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: fmt.Sprint("claim", i), Annotations: annotations},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: []string{"pvc-1", "", ""}[i],
+					Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},
+				},
+				Status: corev1.PersistentVolumeClaimStatus{
+					Phase:    []corev1.PersistentVolumeClaimPhase{corev1.ClaimBound, corev1.ClaimPending, corev1.ClaimBound}[i],
+					Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("3Gi")},
+				},
+			})
+		}
+		c.Volumes = []corev1.PersistentVolume{{
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Labels: map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan"},
+				Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, storage.AnnotationMove: `{"node":"r1"}`}},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("3Gi")}, ClaimRef: &corev1.ObjectReference{Namespace: "demo", Name: "claim0"},
+			},
+		}}
 		c.Nodes = []corev1.Node{node("r1", nil), node("cordoned", nil), node("milan", map[string]string{
 			api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: "milan", "other": "label",
 		})}
@@ -505,34 +530,89 @@ func TestStrippedObjectsShowTheSame(t *testing.T) {
 	}
 	stripped := state()
 	c := &stripped.Clusters[0]
-	for i := range c.Pods {
-		c.Pods[i] = *strip[*corev1.Pod](t, stripPod, &c.Pods[i])
-	}
-	for i := range c.Nodes {
-		c.Nodes[i] = *strip[*corev1.Node](t, stripNode, &c.Nodes[i])
-	}
-	for i := range c.Events {
-		c.Events[i] = *strip[*corev1.Event](t, stripEvent, &c.Events[i])
-	}
-	if c.Pods[0].Spec.Containers != nil || c.Nodes[0].Annotations != nil || c.Events[0].Source.Component != "" {
+	reduceAll(t, c.Offloadings)
+	reduceAll(t, c.VirtualNodes)
+	reduceAll(t, c.Nodes)
+	reduceAll(t, c.Pods)
+	reduceAll(t, c.Events)
+	reduceAll(t, c.Claims)
+	reduceAll(t, c.Volumes)
+	reduceAll(t, c.Classes)
+	reduceAll(t, c.Maps)
+	if c.Pods[0].Spec.Containers != nil || c.Nodes[0].Annotations != nil || c.Events[0].Source.Component != "" || c.Claims[0].Spec.AccessModes != nil || c.Classes[0].Annotations != nil {
 		t.Error("the objects are not stripped")
 	}
 	whole := dashboard.Compute(state())
 	for key, document := range dashboard.Diff(whole, dashboard.Compute(stripped)).Set {
 		t.Errorf("%s is %s of stripped objects, and %s of whole ones", key, document, whole[key])
 	}
-	kept := strip[*corev1.Pod](t, stripPod, gateway("metrics"))
+	kept := stripPod(gateway("metrics"))
 	if len(kept.Spec.Containers) != 1 || network.PeerOfGateway(kept, []networkingv1beta1.Connection{*connection("", "", 0)}) != "milan" {
 		t.Errorf("the port or the peer of an active gateway is lost: %+v", kept)
 	}
 }
 
-// strip calls a transformation of the informers.
-func strip[T any](t *testing.T, transform func(any) (any, error), object T) T {
+// reduceAll reduces objects as the informers do, which may do so twice.
+func reduceAll[T any](t *testing.T, objects []T) {
 	t.Helper()
-	out, err := transform(object)
-	if err != nil {
-		t.Fatal(err)
+	for i := range objects {
+		for range 2 {
+			out, err := reduce(&objects[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects[i] = *any(out).(*T)
+		}
 	}
-	return out.(T)
+}
+
+// TestInformersKeepLittle: of an object with large metadata, each informer keeps less than 1 KiB. Of a claim it keeps no more than the page shows. What
+// identifies an object, and what Liqo recorded on it, stays.
+func TestInformersKeepLittle(t *testing.T) {
+	options := informerOptions(kube.NewScheme(), nil)
+	for object, of := range options.ByObject {
+		if of.Transform != nil {
+			t.Errorf("the informer of %T has a transformation of its own", object)
+		}
+	}
+	large := strings.Repeat("x", 100<<10)
+	for _, kind := range newStore(&Cluster{}).kinds {
+		object := kind.object()
+		object.SetNamespace("demo")
+		object.SetName("big")
+		object.SetUID("u")
+		object.SetResourceVersion("7")
+		object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: large}})
+		object.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": large, "example.com/liqo.io": large})
+		object.SetLabels(map[string]string{"app": large, "notliqo.io/x": large, api.LabelRemoteClusterID: "milan", api.LabelType: api.TypeVirtualNode})
+		object.SetOwnerReferences([]metav1.OwnerReference{{Name: large}})
+		object.SetFinalizers([]string{large})
+		if claim, is := object.(*corev1.PersistentVolumeClaim); is {
+			claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": large}}
+			claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Message: large}}
+		}
+		out, err := options.DefaultTransform(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) > 1<<10 {
+			t.Errorf("of a %T, %d bytes are kept", object, len(data))
+		}
+		left, is := out.(client.Object)
+		if !is || left.GetNamespace() != "demo" || left.GetName() != "big" || left.GetUID() != "u" || left.GetResourceVersion() != "7" {
+			t.Errorf("a %T lost its identity: %s", object, data)
+			continue
+		}
+		switch object.(type) {
+		case *corev1.Pod, *corev1.Event: // the page reads labels of gateways only
+		default:
+			if left.GetLabels()[api.LabelRemoteClusterID] != "milan" {
+				t.Errorf("a %T lost a label of Liqo: %s", object, data)
+			}
+		}
+	}
 }
