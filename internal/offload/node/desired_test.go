@@ -79,17 +79,27 @@ func TestNodeFollowsTheContract(t *testing.T) {
 
 // TestNodeShowsTheProvidersPlatform: the scheduler compares images and selectors with the platform of the provider's nodes.
 func TestNodeShowsTheProvidersPlatform(t *testing.T) {
-	for name, label := range map[string]func(f *facts){
-		"label of the VirtualNode":  func(f *facts) { f.virtual.Labels = map[string]string{"kubernetes.io/arch": "arm64"} },
-		"label of its Node":         func(f *facts) { f.virtual.Spec.Labels = map[string]string{"kubernetes.io/arch": "arm64"} },
-		"the older label":           func(f *facts) { f.virtual.Spec.Labels = map[string]string{"beta.kubernetes.io/arch": "arm64"} },
-		"the option of the kubelet": func(f *facts) { f.extraLabels = map[string]string{"kubernetes.io/arch": "arm64"} },
+	for name, label := range map[string]func(f *facts, key, value string){
+		"label of the VirtualNode": func(f *facts, key, value string) {
+			metav1.SetMetaDataLabel(&f.virtual.ObjectMeta, "kubernetes.io/"+key, value)
+		},
+		"label of its Node":         func(f *facts, key, value string) { f.virtual.Spec.Labels["kubernetes.io/"+key] = value },
+		"the older label":           func(f *facts, key, value string) { f.virtual.Spec.Labels["beta.kubernetes.io/"+key] = value },
+		"the option of the kubelet": func(f *facts, key, value string) { f.extraLabels["kubernetes.io/"+key] = value },
 	} {
-		f := someFacts()
-		label(&f)
-		n := desired(nil, f)
-		if n.Labels["kubernetes.io/arch"] != "arm64" || n.Status.NodeInfo.Architecture != "arm64" || n.Status.NodeInfo.OperatingSystem != "linux" {
-			t.Errorf("%s: label %s, status %+v", name, n.Labels["kubernetes.io/arch"], n.Status.NodeInfo)
+		for _, want := range []struct{ arch, os string }{{"arm64", ""}, {"arm64", "windows"}} {
+			f := someFacts()
+			label(&f, "arch", want.arch)
+			if want.os == "" {
+				want.os = "linux" // the default
+			} else {
+				label(&f, "os", want.os)
+			}
+			n := desired(nil, f)
+			if n.Labels["kubernetes.io/arch"] != want.arch || n.Labels["kubernetes.io/os"] != want.os ||
+				n.Status.NodeInfo.Architecture != want.arch || n.Status.NodeInfo.OperatingSystem != want.os {
+				t.Errorf("%s: labels %v, status %+v, want %+v", name, n.Labels, n.Status.NodeInfo, want)
+			}
 		}
 	}
 }
