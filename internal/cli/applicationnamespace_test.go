@@ -35,7 +35,7 @@ func TestTheNamespaceOfTheContextCounts(t *testing.T) {
 		if err := newRoot(a).ParseFlags(append(row.args, "--kubeconfig", kubeconfig(row.context))); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := applicationNamespace(a); err != nil || got != row.want {
+		if got, err := session.ApplicationNamespace(a); err != nil || got != row.want {
 			t.Errorf("namespace %s in the context, flags %v: %q, %v, want %q", row.context, row.args, got, err, row.want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/internal/dashboard"
+	"liqo.io/liqo/test/clitest"
 )
 
 // opened is a dashboard of two clusters in memory, and the session of a browser that has opened it.
@@ -132,7 +133,7 @@ func TestDashboard(t *testing.T) {
 		return true
 	})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "new"}, Spec: corev1.PodSpec{NodeName: "rome-1"}}
-	create(t, o.world.clusters["rome"].client, pod)
+	clitest.Create(t, o.world.clusters["rome"].client, pod)
 	o.until("a new pod", func(shown dashboard.Documents) bool {
 		return strings.Contains(string(shown["pod/rome/demo/new"]), `"node":"rome-1"`)
 	})

@@ -23,6 +23,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // The federation for which the memory of the dashboard is promised, and the promise.
@@ -40,7 +41,7 @@ func TestDashboardMemoryOnAPIServer(t *testing.T) {
 		t.Fatalf("building liqoctl: %v: %s", err, out)
 	}
 	kubeconfig, c := server(t)
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}},
+	clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}},
 		&offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: offloadingv1beta1.NamespaceOffloadingName}})
 	var group errgroup.Group
 	group.SetLimit(16)

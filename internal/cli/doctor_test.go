@@ -21,13 +21,14 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestDoctorOnAPIServer asks as the identities that a provider granted: one that may do all, one that may do nothing, one that leads nowhere.
 func TestDoctorOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c, tenancy("turin")...)
+	clitest.Create(t, c, tenancy("turin")...)
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func TestDoctorOnAPIServer(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: name, Labels: labels},
 			Spec:       authv1beta1.IdentitySpec{ClusterID: "turin", Type: of, Namespace: "there", AuthParams: authv1beta1.AuthParams{APIServer: "https://turin"}},
 		}
-		create(t, c, object, &corev1.Secret{
+		clitest.Create(t, c, object, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "kubeconfig-" + name}, Data: map[string][]byte{authv1beta1.KubeconfigSecretKey: data},
 		})
 		object.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig-" + name}
@@ -53,7 +54,7 @@ func TestDoctorOnAPIServer(t *testing.T) {
 		}
 	}
 	mapping := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "turin", Labels: map[string]string{api.LabelRemoteID: "turin"}}}
-	create(t, c, mapping)
+	clitest.Create(t, c, mapping)
 	mapping.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}
 	if err := c.Status().Update(t.Context(), mapping); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // brokenState is a fault that the objects of a cluster show.
@@ -77,7 +78,7 @@ func installationStates(w *doctorWorld) []brokenState {
 					w.manager.Status.AvailableReplicas, w.manager.Status.ReadyReplicas = 0, 0
 				})
 				pod.ResourceVersion = ""
-				create(w.t, w.client, pod)
+				clitest.Create(w.t, w.client, pod)
 				w.change(pod, func() {
 					pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "controller-manager", State: corev1.ContainerState{
 						Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
@@ -156,7 +157,7 @@ func installationStates(w *doctorWorld) []brokenState {
 			executed: upgradeCures,
 			cured: func() {
 				crd.ResourceVersion, crd.UID, crd.DeletionTimestamp, crd.Finalizers, crd.Status = "", "", nil, nil, apiextensionsv1.CustomResourceDefinitionStatus{}
-				create(w.t, w.client, crd)
+				clitest.Create(w.t, w.client, crd)
 				apitest.Eventually(w.t, 30*time.Second, "the definition to be established", func() error {
 					if err := w.read(crd); err != nil || !workload.CRDEstablished(crd).Done {
 						return errors.Join(errors.New("it is not established"), err)

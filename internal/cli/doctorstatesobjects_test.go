@@ -11,6 +11,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/test/clitest"
 )
 
 // objectStates are the faults of objects that people created: one too many, or one that points nowhere.
@@ -23,7 +24,7 @@ func objectStates(w *doctorWorld) []brokenState {
 	mapped := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: inTurin("turin"), Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop"}},
 	}
-	moved := volumeOf("2", "shop", "moved", "turin").(*corev1.PersistentVolume)
+	moved := clitest.VolumeOf("2", "shop", "moved", "turin").(*corev1.PersistentVolume)
 	const discard = `kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`
 	return []brokenState{
 		{
@@ -31,7 +32,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			how:  "a second Tenant of the cluster is created in another namespace",
 			begin: func() {
 				// It is the younger one, also where both were created in the same second: then the namespace decides.
-				create(w.t, w.client, &authv1beta1.Tenant{
+				clitest.Create(w.t, w.client, &authv1beta1.Tenant{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "there", Name: "turin", Labels: map[string]string{api.LabelRemoteClusterID: "turin"}},
 					Spec:       authv1beta1.TenantSpec{ClusterID: "turin", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
 				})
@@ -43,7 +44,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			name: "two clusters have a Tenant in one namespace",
 			how:  "a Tenant of another cluster is created in the tenant namespace",
 			begin: func() {
-				create(w.t, w.client, &authv1beta1.Tenant{
+				clitest.Create(w.t, w.client, &authv1beta1.Tenant{
 					ObjectMeta: metav1.ObjectMeta{Namespace: turinNamespace, Name: "venice", Labels: map[string]string{api.LabelRemoteClusterID: "venice"}},
 					Spec:       authv1beta1.TenantSpec{ClusterID: "venice", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
 				})
@@ -56,7 +57,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			how:  "two storage classes have the annotation of a default",
 			begin: func() {
 				for _, name := range []string{"slow", "fast"} {
-					create(w.t, w.client, &storagev1.StorageClass{
+					clitest.Create(w.t, w.client, &storagev1.StorageClass{
 						ObjectMeta:  metav1.ObjectMeta{Name: name, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": api.True}},
 						Provisioner: "example.org/disks",
 					})
@@ -93,7 +94,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			name: "a Service that is exposed to peers is gone",
 			how:  "an IP exposes an address of Services that no Service has",
 			begin: func() {
-				create(w.t, w.client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.8"}})
+				clitest.Create(w.t, w.client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.8"}})
 			},
 			first: "IP db in namespace shop exposes 10.96.0.8, an address of Services (10.96.0.0/16), and no Service has it",
 			cure:  "kubectl -n shop delete ips.ipam.liqo.io db",
@@ -105,7 +106,7 @@ func objectStates(w *doctorWorld) []brokenState {
 				refused := ready(1)
 				refused.Status, refused.Reason, refused.Message = metav1.ConditionFalse, "OfPeer", "10.60.0.9 is an address of cluster turin"
 				ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cache"}, Spec: ipamv1alpha1.IPSpec{IP: "10.60.0.9"}}
-				create(w.t, w.client, ip)
+				clitest.Create(w.t, w.client, ip)
 				w.change(ip, func() { ip.Status.Conditions = []metav1.Condition{refused} })
 			},
 			first: "IP cache in namespace shop: OfPeer, 10.60.0.9 is an address of cluster turin",
@@ -116,7 +117,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			how:  "a volume has the record of a move, and its claim does not exist",
 			begin: func() {
 				moved.Annotations[storage.AnnotationMove] = `{"node":"turin"}`
-				create(w.t, w.client, moved)
+				clitest.Create(w.t, w.client, moved)
 			},
 			first: "the move of PersistentVolumeClaim moved in namespace shop is unfinished: its data is in PersistentVolume pvc-2, and the claim does not exist",
 			cure:  "liqoctl move volume moved --namespace shop --target-node turin",
@@ -128,11 +129,11 @@ func objectStates(w *doctorWorld) []brokenState {
 			name: "a deleted claim left its data in a provider",
 			how:  "a volume with reclaim policy Retain is Released, and its remote namespace is in the provider",
 			begin: func() {
-				volume := volumeOf("1", "shop", "db", "turin").(*corev1.PersistentVolume)
+				volume := clitest.VolumeOf("1", "shop", "db", "turin").(*corev1.PersistentVolume)
 				volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-				create(w.t, w.client, volume)
+				clitest.Create(w.t, w.client, volume)
 				w.change(volume, func() { volume.Status.Phase = corev1.VolumeReleased })
-				create(w.t, w.client, mapped)
+				clitest.Create(w.t, w.client, mapped)
 			},
 			first:    "PersistentVolume pvc-1 of deleted claim db in namespace shop is a retained volume of Liqo, 1Gi in cluster turin",
 			cure:     "read the data with a pod in namespace shop that has nodeName turin and mounts claim db, and copy what is needed; only then release it: " + discard,
@@ -143,7 +144,7 @@ func objectStates(w *doctorWorld) []brokenState {
 			name: "a gateway dials a name without an address", asks: true,
 			how: "the host name in a GatewayClient does not resolve, and the Connection is in error",
 			begin: func() {
-				create(w.t, w.client, gateway)
+				clitest.Create(w.t, w.client, gateway)
 				w.change(w.connection, func() { w.connection.Status.Value = networkingv1beta1.ConnectionError })
 			},
 			first: "GatewayClient turin in namespace tenant-of-turin dials gw.turin.invalid, which has no address here",

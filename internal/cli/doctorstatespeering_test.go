@@ -16,6 +16,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // kubeconfigWith changes the kubeconfig of the identity in turin.
@@ -343,7 +344,7 @@ func offloadingStates(w *doctorWorld) []brokenState {
 					ObjectMeta: metav1.ObjectMeta{Namespace: "store", Name: offloadingv1beta1.NamespaceOffloadingName},
 					Spec:       offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: offloadingv1beta1.SelectedName, RemoteNamespaceName: "shop"},
 				}
-				create(w.t, w.client, store)
+				clitest.Create(w.t, w.client, store)
 				w.change(store, func() { store.Status.OffloadingPhase = offloadingv1beta1.PhaseReady })
 			},
 			first: "namespaces shop and store both want to be shop in cluster turin",

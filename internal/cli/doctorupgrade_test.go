@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // upgradeWorld is an installation on an API server, whose objects are broken.
@@ -72,7 +73,7 @@ func upgradeStates() []upgradeState {
 			"a process was killed while it changed the installation",
 			func(u *upgradeWorld) {
 				holder, lasts, then := "liqoctl-on-a-laptop", int32(1), metav1.NewMicroTime(time.Now().Add(-time.Hour))
-				create(u.t, u.c, &coordinationv1.Lease{ObjectMeta: in(install.LockName), Spec: coordinationv1.LeaseSpec{
+				clitest.Create(u.t, u.c, &coordinationv1.Lease{ObjectMeta: in(install.LockName), Spec: coordinationv1.LeaseSpec{
 					HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &then, RenewTime: &then,
 				}})
 			},

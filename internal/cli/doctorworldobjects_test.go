@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/version"
+	"liqo.io/liqo/test/clitest"
 )
 
 const turinNamespace = "tenant-of-turin"
@@ -32,9 +33,9 @@ func newDoctorWorld(t *testing.T) *doctorWorld {
 	kubeconfig, c := server(t)
 	w := &doctorWorld{t: t, client: c, kubeconfig: kubeconfig, healthy: map[client.Object]client.Object{}}
 	for _, name := range []string{"shop", "store", "there"} {
-		create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: turinNamespace, Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"},
 	}})
 	w.putInstallation()
@@ -167,7 +168,7 @@ func (w *doctorWorld) putPeering() {
 	w.secret = &corev1.Secret{
 		ObjectMeta: inTurin("kubeconfig-controlplane-turin"), Data: map[string][]byte{authv1beta1.KubeconfigSecretKey: w.file(w.identityKubeconfig)},
 	}
-	create(w.t, w.client, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "there", Name: "rome"}, Rules: []rbacv1.PolicyRule{
+	clitest.Create(w.t, w.client, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "there", Name: "rome"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"create"}, APIGroups: []string{authv1beta1.GroupVersion.Group}, Resources: []string{"resourceslices", "renews"}},
 		{Verbs: []string{"create"}, APIGroups: []string{offloadingv1beta1.GroupVersion.Group}, Resources: []string{"namespacemaps"}},
 	}})

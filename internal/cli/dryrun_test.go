@@ -14,6 +14,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/test/clitest"
 )
 
 // everything lists the objects that a command could change in a cluster.
@@ -46,8 +47,8 @@ func everything(t *testing.T, c client.Client) (out []string) {
 func TestDryRunOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c, tenancy("turin")...)
-	create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "x"}})
+	clitest.Create(t, c, tenancy("turin")...)
+	clitest.Create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "x"}})
 	before := everything(t, c)
 	for command, want := range map[string]string{
 		"offload namespace default":                                                                                "NamespaceOffloading offloading in namespace default would be created",
@@ -81,7 +82,7 @@ func (n networks) dryRuns() {
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: authv1beta1.KeysSecret}, Data: map[string][]byte{
 		authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public,
 	}}
-	create(t, n.rome, keys)
+	clitest.Create(t, n.rome, keys)
 	rome, milan := everything(t, n.rome), everything(t, n.milan)
 	for command, wants := range map[string][]string{
 		"peer": {

@@ -19,6 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestForceUnpeerOnAPIServer: all objects of a peering are deleted without contacting the other cluster, and the command waits for the deletion if
@@ -26,13 +27,13 @@ import (
 func TestForceUnpeerOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c, peeringObjects()...)
+	clitest.Create(t, c, peeringObjects()...)
 	peer := metav1.ObjectMeta{Namespace: "any-name", Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}
-	create(t, c,
+	clitest.Create(t, c,
 		&offloadingv1beta1.VirtualNode{ObjectMeta: peer, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
 		&authv1beta1.Tenant{ObjectMeta: peer, Spec: authv1beta1.TenantSpec{ClusterID: "milan"}},
 		&offloadingv1beta1.NamespaceMap{ObjectMeta: peer, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}}},
-		volumeOf("1", "shop", "data", "milan"), volumeOf("2", "shop", "other", "turin"),
+		clitest.VolumeOf("1", "shop", "data", "milan"), clitest.VolumeOf("2", "shop", "other", "turin"),
 	)
 	liqoctl := func(command string) (int, string) {
 		code, _, errOut := run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)

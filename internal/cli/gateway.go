@@ -65,9 +65,6 @@ func (f *templateFlags) reference(c *session.Cluster) (corev1.ObjectReference, e
 // serviceTypeUsage is the help text of the flags for the type of a gateway's Service.
 const serviceTypeUsage = "Type of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default: that of the installation, see liqoctl install --service-type)"
 
-// serviceTypes are the types that a gateway's Service may have.
-var serviceTypes = []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}
-
 // serverFlags holds the flags for a GatewayServer.
 type serverFlags struct {
 	template       templateFlags
@@ -90,7 +87,7 @@ func (f *serverFlags) add(flags *pflag.FlagSet, names serverFlagNames) {
 
 func (f *serverFlags) validate(names serverFlagNames) error {
 	if f.serviceType != "" {
-		if err := cmdline.OneOf(names.serviceType, f.serviceType, serviceTypes...); err != nil {
+		if err := cmdline.OneOf(names.serviceType, f.serviceType, cmdline.ServiceTypes...); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/test/clitest"
 )
 
 func TestInfoShowsTheGivenRangesOnAPIServer(t *testing.T) {
@@ -20,7 +21,7 @@ func TestInfoShowsTheGivenRangesOnAPIServer(t *testing.T) {
 	internal := &ipamv1alpha1.Network{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.NetworkInternal}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.80.0.0/16"},
 	}
-	create(t, c, external, internal)
+	clitest.Create(t, c, external, internal)
 	external.Status.CIDR = "10.71.0.0/16"
 	internal.Status.Conditions = []metav1.Condition{{
 		Type: kube.ConditionReady, Status: metav1.ConditionFalse, Reason: "Exhausted", Message: "nothing is free", LastTransitionTime: metav1.Now(),
@@ -47,7 +48,7 @@ func TestInfoShowsTheGivenRangesOnAPIServer(t *testing.T) {
 func (n networks) infoPeer() {
 	t := n.T
 	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}, Status: corev1beta1.ForeignClusterStatus{Role: corev1beta1.RoleUnknown}}
-	create(t, n.rome, foreign)
+	clitest.Create(t, n.rome, foreign)
 	for query, want := range map[string]string{
 		"network.CIDRs.remote.external.0": "10.70.0.0/16\n", "network.CIDRs.remapped.external.0": "10.71.0.0/16\n", "network.CIDRs.remapped.pod.0": "10.2.0.0/16\n",
 		"network.gateway.role": "Client\n", "network.gateway.address": "192.0.2.2\n", "network.gateway.port": "51840\n", "network.gateway.connection": "Connected\n",

@@ -23,9 +23,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/setup"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/version"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // bareServer is an API server with one node and a namespace for the installation, made by kubeadm.
@@ -38,7 +40,7 @@ func bareServer(t *testing.T) (kubeconfig string, c client.Client) {
 	}
 	c = apitest.Client(t, config)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}}}
-	create(t, c, node, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, &corev1.ConfigMap{
+	clitest.Create(t, c, node, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
 		Data:       map[string]string{"ClusterConfiguration": "networking:\n  podSubnet: 10.244.0.0/16\n  serviceSubnet: 10.0.0.0/24\n"},
 	})
@@ -111,7 +113,7 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 		t.Errorf("code %d, %v: %s: %s", code, err, said, data)
 	}
 
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "narrow", Labels: map[string]string{labelPodSecurity: "baseline"}}})
+	clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "narrow", Labels: map[string]string{setup.LabelPodSecurity: "baseline"}}})
 	for command, want := range map[string]string{
 		"install --pod-cidr 10.0.0.0/8":                         "10.0.0.0/24 (ServiceCIDR objects) overlaps 10.0.0.0/8 (the request): check both",
 		"install --pod-cidr 10.244.0.0":                         `"10.244.0.0", from the request, is not a CIDR: write it as`,
@@ -139,7 +141,7 @@ func TestInstallDetectsTheClusterOnAPIServer(t *testing.T) {
 		t.Errorf("code %d: %s", code, said)
 	}
 	var namespace corev1.Namespace
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[labelPodSecurity] != "" {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[setup.LabelPodSecurity] != "" {
 		t.Errorf("labels %v: %v", namespace.Labels, err)
 	}
 	var deployments appsv1.DeploymentList
@@ -267,7 +269,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 		t.Fatalf("code %d: %s", code, said)
 	}
 	var namespace corev1.Namespace
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[labelPodSecurity] != "" {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[setup.LabelPodSecurity] != "" {
 		t.Errorf("labels %v: %v", namespace.Labels, err)
 	}
 	if err := c.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("liqo"), client.GracePeriodSeconds(0)); err != nil {
@@ -277,7 +279,7 @@ func TestUpgradeOnAPIServer(t *testing.T) {
 	if code, said := liqoctl(t.Context(), "install --cluster-id rome --pod-cidr 10.7.0.0/16 --set controllerManager.replicas=2"); code != 0 || !strings.Contains(said, "All Set! This cluster is rome") {
 		t.Fatalf("code %d: %s", code, said)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[labelPodSecurity] != "privileged" {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo"}, &namespace); err != nil || namespace.Labels[setup.LabelPodSecurity] != "privileged" {
 		t.Errorf("labels %v: %v", namespace.Labels, err)
 	}
 	// As an earlier version would have left it.
@@ -356,27 +358,6 @@ func TestCloudNeedsTheClusterName(t *testing.T) {
 		code, out, errOut := run(t, strings.Fields(command)...)
 		if code != 1 || out != "" || !strings.HasPrefix(errOut, " ERRO  ") || !strings.Contains(errOut, want) || strings.Contains(errOut, "hidden") {
 			t.Errorf("%s: code %d, output %q, errors %q, want %q in them", command, code, out, errOut, want)
-		}
-	}
-}
-
-func TestDaemonSetAvailable(t *testing.T) {
-	status := func(desired, updated, available int32) *appsv1.DaemonSet {
-		return &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberAvailable: available}}
-	}
-	for _, test := range []struct {
-		set  *appsv1.DaemonSet
-		lost int32
-		want session.Verdict
-	}{
-		{status(3, 3, 3), 0, session.Yes()},
-		{status(3, 2, 2), 1, session.Yes()},
-		{status(3, 2, 3), 0, session.NotYet("2 of 3 pods are of the new version")},
-		{status(3, 3, 1), 1, session.NotYet("1 of 2 pods are available")},
-		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, session.NotYet("Kubernetes has not observed its new version")},
-	} {
-		if got := daemonSetAvailable(test.set, test.lost); got != test.want {
-			t.Errorf("%+v, %d lost: %+v, want %+v", test.set.Status, test.lost, got, test.want)
 		}
 	}
 }

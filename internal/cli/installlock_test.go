@@ -25,8 +25,10 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestTwoInstallsOnAPIServer: the second of two installations at the same time is refused, with the holder and start time of the first, which
@@ -64,7 +66,7 @@ func TestTwoInstallsOnAPIServer(t *testing.T) {
 	}
 	killed, long := "liqoctl of alice on her laptop (process 7)", metav1.NewMicroTime(time.Now().Add(-time.Hour))
 	seconds := int32(1)
-	create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: coordinationv1.LeaseSpec{
+	clitest.Create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &killed, AcquireTime: &long, RenewTime: &long, LeaseDurationSeconds: &seconds,
 	}})
 	if code, said := liqoctl(t.Context(), "upgrade"); code != 0 || !strings.Contains(said, "The lock of "+killed+", acquired at ") {
@@ -169,7 +171,7 @@ func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
 		limit int
 		read  func() ([]byte, error)
 	}{
-		"the last line": {maxLine, func() ([]byte, error) { return lastLineIn(c)(t.Context(), "ns", "pod") }},
+		"the last line": {workload.MaxLine, func() ([]byte, error) { return workload.LastLine(t.Context(), c, "ns", "pod", "sender") }},
 		"metrics":       {maxMetrics, func() ([]byte, error) { return watched.Metrics(t.Context(), "ns", "pod", 80) }},
 	} {
 		for _, row := range []struct{ sent, want int }{{read.limit, read.limit}, {read.limit + 1, 0}, {10 * read.limit, 0}} {

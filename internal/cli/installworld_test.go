@@ -16,6 +16,8 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/setup"
+	"liqo.io/liqo/test/clitest"
 )
 
 // lawInstall installs Liqo in rome.
@@ -28,9 +30,9 @@ func emptyWorld(t *testing.T) *world {
 	w := newWorld(t, nil)
 	for id, c := range w.clusters {
 		for _, name := range []string{"kube-system", "default"} {
-			create(t, c.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			clitest.Create(t, c.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
-		create(t, c.client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id + "-1"}, Status: corev1.NodeStatus{
+		clitest.Create(t, c.client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id + "-1"}, Status: corev1.NodeStatus{
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		}})
@@ -159,7 +161,7 @@ func TestInstallInMemory(t *testing.T) {
 		t.Fatalf("code %d: %s", first.code, first.said)
 	}
 	labels := nested(first.left.object(keyNamespace), "metadata", "labels")
-	if labels[labelPodSecurity] != "privileged" || labels[api.LabelManaged] != api.True {
+	if labels[setup.LabelPodSecurity] != "privileged" || labels[api.LabelManaged] != api.True {
 		t.Errorf("the namespace has labels %v", labels)
 	}
 	if id := nested(first.left.object("/v1/configmaps liqo/liqo-clusterid-configmap"), "data")[api.ClusterIDKey]; id != "rome" {
@@ -225,7 +227,7 @@ func TestFailedInstallIsRolledBack(t *testing.T) {
 	w := emptyWorld(t)
 	empty := w.snapshot()
 	w.begin(empty)
-	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo", Labels: map[string]string{"team": "a"}}})
+	clitest.Create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo", Labels: map[string]string{"team": "a"}}})
 	prepared := w.snapshot()
 
 	for _, step := range []struct {
@@ -264,7 +266,7 @@ func TestRollbackKeepsStorage(t *testing.T) {
 	w := emptyWorld(t)
 	empty := w.snapshot()
 	w.begin(empty)
-	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	clitest.Create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   api.StorageNamespace,
 		Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
 		Annotations: map[string]string{
@@ -286,7 +288,7 @@ func TestRollbackKeepsStorage(t *testing.T) {
 	ran = w.inCluster(t, empty, lawInstall, func(request string, r *http.Request) *http.Response {
 		response := refuse(request, r)
 		if response != nil {
-			create(t, w.clusters["rome"].client, claim)
+			clitest.Create(t, w.clusters["rome"].client, claim)
 		}
 		return response
 	})
@@ -339,7 +341,7 @@ func TestInstallThatMustNotStart(t *testing.T) {
 	w := emptyWorld(t)
 	empty := w.snapshot()
 	w.begin(empty)
-	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo", Finalizers: []string{"example.com/kept"}}})
+	clitest.Create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo", Finalizers: []string{"example.com/kept"}}})
 	if err := w.clusters["rome"].client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}); err != nil {
 		t.Fatal(err)
 	}

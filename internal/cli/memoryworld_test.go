@@ -28,6 +28,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/clitest"
 )
 
 // world is two clusters in memory, rome and milan, whose controllers have always done their work already. It is the transport of the commands that
@@ -87,7 +88,7 @@ func installedWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, nil)
 	for id, c := range w.clusters {
-		create(t, c.client, installedObjects(t, id)...)
+		clitest.Create(t, c.client, installedObjects(t, id)...)
 	}
 	for _, c := range w.clusters { // the first look
 		for _, resource := range []string{"networks", "nodes"} {

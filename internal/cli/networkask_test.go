@@ -26,6 +26,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // chartDocuments returns the objects of the chart, as YAML, for a cluster.
@@ -63,7 +64,7 @@ func peeringUserRights(t *testing.T, c client.Client) {
 		if err := yaml.Unmarshal([]byte(document), object); err != nil {
 			t.Fatal(err)
 		}
-		create(t, c, object)
+		clitest.Create(t, c, object)
 	}
 }
 
@@ -119,7 +120,7 @@ func TestPeeringUserIsEnoughOnAPIServers(t *testing.T) {
 	peeringUserRights(t, milan)
 	private, public := keyPair(t, "x")
 	for _, c := range []client.Client{rome, milan} {
-		create(t, c,
+		clitest.Create(t, c,
 			&corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: authv1beta1.KeysSecret},
 				Data:       map[string][]byte{authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public},

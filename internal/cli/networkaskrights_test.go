@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/clitest"
 )
 
 // clientCertificate returns a certificate of a user with this name, in PEM.
@@ -116,7 +117,7 @@ func peeringUserWorld(t *testing.T) *world {
 func (w *world) stages(t *testing.T) (installed, prepared, enrolled, connected worldSnapshot) {
 	t.Helper()
 	installed = w.snapshot()
-	create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	clitest.Create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: api.TenantNamespace("milan"), Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "milan"},
 	}})
 	prepared = w.snapshot()

@@ -5,6 +5,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/test/clitest"
 )
 
 // uninstallNamesTheNetwork: uninstall names the network.
@@ -49,7 +50,7 @@ func (n networks) unpeerDisconnects() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "milan"},
 	}
-	create(t, n.rome, tenant)
+	clitest.Create(t, n.rome, tenant)
 	n.has(n.must(n.both("unpeer")), "The network stays")
 	n.same("used by the other direction")
 	if err := n.rome.Delete(t.Context(), tenant); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/test/clitest"
 )
 
 // twoAdministrators: two administrators without shared access.
@@ -18,7 +19,7 @@ func (n networks) twoAdministrators() {
 		if err := yaml.Unmarshal([]byte(manifest), object); err != nil {
 			t.Fatal(err)
 		}
-		create(t, s, object)
+		clitest.Create(t, s, object)
 	}
 	manifest := func(s *side, command string) string {
 		t.Helper()

@@ -18,6 +18,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/test/clitest"
 )
 
 // side is a cluster with a real API server only. once writes what its controllers and gateways would write.
@@ -42,7 +43,7 @@ func newSide(t *testing.T, id, pods, address string) *side {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: name}},
 			Spec:       ipamv1alpha1.NetworkSpec{CIDR: cidr},
 		}
-		create(t, s, object)
+		clitest.Create(t, s, object)
 		object.Status.CIDR = cidr
 		if err := s.Status().Update(t.Context(), object); err != nil {
 			t.Fatal(err)
@@ -55,7 +56,7 @@ func newSide(t *testing.T, id, pods, address string) *side {
 
 func (s *side) installTemplates(t *testing.T) {
 	t.Helper()
-	create(t, s,
+	clitest.Create(t, s,
 		&networkingv1beta1.WgGatewayServerTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkingv1beta1.ServerTemplateDefault}},
 		&networkingv1beta1.WgGatewayClientTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkingv1beta1.ClientTemplateDefault}})
 }

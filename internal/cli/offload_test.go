@@ -15,6 +15,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry
@@ -31,7 +32,7 @@ func TestOffloadProtectedOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	team := map[string]string{"team": "blue"}
-	create(t, c,
+	clitest.Create(t, c,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: team}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-secrets", Labels: team}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelTenantNamespace: api.True}}})
@@ -80,7 +81,7 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 			NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName, PodOffloadingStrategy: offloadingv1beta1.PodsRemote,
 		},
 	}
-	create(t, c, node("milan", "north"), node("naples", "south"), object)
+	clitest.Create(t, c, node("milan", "north"), node("naples", "south"), object)
 	object.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{}
 	for _, id := range []string{"milan", "naples"} {
 		object.Status.RemoteNamespacesConditions[id] = []offloadingv1beta1.RemoteNamespaceCondition{{

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestNamespaceAdministratorOffloadsOnAPIServer: with the roles of Kubernetes and the chart, the administrator of a namespace offloads it with
@@ -24,7 +25,7 @@ import (
 func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c,
+	clitest.Create(t, c,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: map[string]string{api.LabelTenantNamespace: api.True}}},
 		&offloadingv1beta1.VirtualNode{
@@ -41,7 +42,7 @@ func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
 	}
 	for role, names := range parts {
 		for _, name := range names {
-			create(t, c, &rbacv1.RoleBinding{
+			clitest.Create(t, c, &rbacv1.RoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: role + "-" + strings.ReplaceAll(name, ":", "-")},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role}},
@@ -114,7 +115,7 @@ func namespaceRoles(t *testing.T, c client.Client) map[string][]string {
 		}
 		for _, to := range []string{"view", "edit", "admin"} {
 			if role.Kind == "ClusterRole" && role.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] == api.True {
-				create(t, c, role)
+				clitest.Create(t, c, role)
 				out[to] = append(out[to], role.Name)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/clitest"
 )
 
 // inviteBack: what a provider gets that is used in-band leads through the tunnel, is for it alone, and goes with the Tenant of the consumer.
@@ -27,7 +28,7 @@ func (n networks) inviteBack(p *session.Pair) {
 	expose := func(ip, service, address string, port int32) []client.Object {
 		exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ip}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.8"}}
 		behind := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}}
-		create(t, n.rome, exposed, behind)
+		clitest.Create(t, n.rome, exposed, behind)
 		exposed.Status.IP = address
 		if err := n.rome.Status().Update(t.Context(), exposed); err != nil {
 			t.Fatal(err)
@@ -40,7 +41,7 @@ func (n networks) inviteBack(p *session.Pair) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome"},
 	}
-	create(t, n.milan, tenant)
+	clitest.Create(t, n.milan, tenant)
 	if err := inviteProvider(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestInvitationBack(t *testing.T) {
 	)
 	w := installedWorld(t)
 	bare := w.snapshot()
-	create(t, w.clusters["rome"].client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAuthentication}})
+	clitest.Create(t, w.clusters["rome"].client, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAuthentication}})
 	first := w.in(t, w.snapshot(), command, nil)
 	invitation := first.left["milan"].objects[secret]
 	if first.code != 0 || invitation == nil || !strings.Contains(first.said, "Cluster milan may use resources of rome too") {

@@ -14,6 +14,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestPeerReplacesNoOtherCluster: a peering that would replace another cluster of the same ID, or a node, is refused before the first change, with
@@ -57,7 +58,7 @@ func TestPeerReplacesNoOtherCluster(t *testing.T) {
 	authenticated := after(apart, "authenticate"+lawBoth)
 	known := takeOver(authenticated)
 	knownBack := changed(authenticated, func() { // the other direction: rome knows another milan as its consumer
-		create(t, rome, &authv1beta1.Tenant{
+		clitest.Create(t, rome, &authv1beta1.Tenant{
 			ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
 			Spec:       authv1beta1.TenantSpec{ClusterID: "milan", PublicKey: otherKey},
 		})
@@ -69,14 +70,14 @@ func TestPeerReplacesNoOtherCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	realNode := changed(apart, func() { create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
-	realNodeThere := changed(apart, func() { create(t, milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}) })
+	realNode := changed(apart, func() { clitest.Create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
+	realNodeThere := changed(apart, func() { clitest.Create(t, milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}) })
 	othersNode := changed(peered, func() {
 		node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan"}}
 		edit(t, rome, node, func() { node.Spec.ClusterID = "turin" })
 	})
 	sliced := after(apart, "peer --create-virtual-node=false"+lawBoth)
-	slicedNode := changed(sliced, func() { create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
+	slicedNode := changed(sliced, func() { clitest.Create(t, rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) })
 	otherThan := func(id string) string {
 		return "has the public key " + peering.Fingerprint(otherKey) + ", cluster " + id + " has "
 	}

@@ -31,8 +31,8 @@ type peeringUser struct {
 	consumer string
 	// lifetime is the requested lifetime of its certificate.
 	lifetime time.Duration
-	// namespace is the tenant namespace of the consumer.
-	namespace string
+	// tenantNamespace is the tenant namespace of the consumer.
+	tenantNamespace string
 }
 
 // Limits of the lifetime of a peering user's certificate. The API server accepts no shorter one.
@@ -87,11 +87,11 @@ func generatePeeringUserCommand(a *session.Session) *cobra.Command {
 
 func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 	existing := &rbacv1.RoleBinding{}
-	if err := u.Get(ctx, client.ObjectKey{Namespace: u.Cluster.Namespace, Name: u.reader()}, existing); err == nil {
+	if err := u.Get(ctx, client.ObjectKey{Namespace: u.Namespace, Name: u.reader()}, existing); err == nil {
 		return fmt.Errorf("there is a peering user for cluster %s already (RoleBinding %s in namespace %s): its kubeconfig was printed once and is not stored; "+
-			"liqoctl delete peering-user --consumer-cluster-id %s revokes its rights, then another one can be created", u.consumer, u.reader(), u.Cluster.Namespace, u.consumer)
+			"liqoctl delete peering-user --consumer-cluster-id %s revokes its rights, then another one can be created", u.consumer, u.reader(), u.Namespace, u.consumer)
 	} else if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.Cluster.Namespace, err)
+		return fmt.Errorf("reading RoleBinding %s in namespace %s: %w", u.reader(), u.Namespace, err)
 	}
 	if !u.IsDryRun() {
 		u.Warn("Whoever has the kubeconfig can peer cluster %s with this one, until liqoctl delete peering-user --consumer-cluster-id %s",
@@ -100,7 +100,7 @@ func (u *peeringUser) generate(ctx context.Context, rsa string) error {
 		u.Warn("It is valid for cluster %s only: another consumer needs another peering user", u.consumer)
 	}
 	var err error
-	if u.namespace, err = session.EnsureTenantNamespace(ctx, u.Cluster, u.consumer); err != nil {
+	if u.tenantNamespace, err = session.EnsureTenantNamespace(ctx, u.Cluster, u.consumer); err != nil {
 		return err
 	}
 	algorithm, err := u.algorithm(ctx, rsa)
@@ -147,7 +147,7 @@ func (u *peeringUser) algorithm(ctx context.Context, rsa string) (peering.Algori
 		return peering.Ed25519, nil
 	}
 	var keys corev1.Secret
-	name := client.ObjectKey{Namespace: u.Cluster.Namespace, Name: authv1beta1.KeysSecret}
+	name := client.ObjectKey{Namespace: u.Namespace, Name: authv1beta1.KeysSecret}
 	if err := u.Get(ctx, name, &keys); err != nil {
 		return 0, fmt.Errorf("reading the keys of the cluster, Secret %s: %w", name, err)
 	}
@@ -213,7 +213,7 @@ func (u *peeringUser) sign(ctx context.Context, private []byte, subject peering.
 // so that an interrupted command can be run again.
 func (u *peeringUser) bind(ctx context.Context, user string) error {
 	for _, of := range []struct{ namespace, name, kind string }{
-		{u.namespace, u.writer(), "ClusterRole"}, {u.Cluster.Namespace, u.reader(), "Role"},
+		{u.tenantNamespace, u.writer(), "ClusterRole"}, {u.Namespace, u.reader(), "Role"},
 	} {
 		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: of.name}}
 		if _, err := u.Ensure(ctx, binding, func() error {
@@ -238,14 +238,14 @@ func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, err
 		return nil, err
 	}
 	var root corev1.ConfigMap
-	name := client.ObjectKey{Namespace: u.Cluster.Namespace, Name: "kube-root-ca.crt"}
+	name := client.ObjectKey{Namespace: u.Namespace, Name: "kube-root-ca.crt"}
 	if err := u.Get(ctx, name, &root); err != nil {
 		return nil, fmt.Errorf("reading the API server's CA, ConfigMap %s: %w", name, err)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[u.consumer] = &clientcmdapi.Cluster{Server: info.Local.APIServerAddr, CertificateAuthorityData: []byte(root.Data["ca.crt"])}
 	// liqoctl looks for the installation there: the user may not look everywhere.
-	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.Cluster.Namespace}
+	config.Contexts[u.consumer] = &clientcmdapi.Context{Cluster: u.consumer, AuthInfo: u.user(), Namespace: u.Namespace}
 	config.CurrentContext = u.consumer
 	return config, nil
 }
@@ -264,7 +264,7 @@ func deletePeeringUserCommand(a *session.Session) *cobra.Command {
 		RunE: a.OnInstalled(&timeout, nil, func(ctx context.Context, local *session.Cluster, _ []string) error {
 			u := &peeringUser{Cluster: local, consumer: consumer}
 			var err error
-			if u.namespace, err = session.FindTenantNamespace(ctx, local, consumer); err != nil {
+			if u.tenantNamespace, err = session.FindTenantNamespace(ctx, local, consumer); err != nil {
 				return err
 			}
 			return mayBeGone(local, ignore, u.delete(ctx))
@@ -280,9 +280,9 @@ func deletePeeringUserCommand(a *session.Session) *cobra.Command {
 
 func (u *peeringUser) delete(ctx context.Context) error {
 	request := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: u.request()}}
-	objects := []client.Object{&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.Cluster.Namespace, Name: u.reader()}}}
-	if u.namespace != "" {
-		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.writer()}})
+	objects := []client.Object{&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: u.reader()}}}
+	if u.tenantNamespace != "" {
+		objects = append(objects, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: u.tenantNamespace, Name: u.writer()}})
 	}
 	found := false
 	for _, object := range append(objects, request) {

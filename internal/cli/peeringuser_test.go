@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/pki"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // controlPlane answers certificate requests and signs nonces, until the test ends.
@@ -53,10 +54,10 @@ func controlPlane(t *testing.T, c client.Client) {
 func TestPeeringByHandOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c, tenancy("turin")...)
+	clitest.Create(t, c, tenancy("turin")...)
 	controlPlane(t, c)
 	private, public := keyPair(t, "x")
-	create(t, c,
+	clitest.Create(t, c,
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: authv1beta1.KeysSecret},
 			Data:       map[string][]byte{authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public},
@@ -69,7 +70,7 @@ func TestPeeringByHandOnAPIServer(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "resourceslice-mine", Labels: map[string]string{api.LabelRemoteClusterID: "turin"}},
 	}
 	mine := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-turin", Name: "mine"}}
-	create(t, c, identity, mine)
+	clitest.Create(t, c, identity, mine)
 	liqoctl := func(command string) (int, string, string) {
 		return run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
 	}

@@ -20,6 +20,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/test/clitest"
 )
 
 func rangeObject(kind, cidr string) *ipamv1alpha1.Network {
@@ -125,7 +126,7 @@ func (n networks) inBand() {
 		t.Fatal(err)
 	}
 	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAPIServerProxy}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.7"}}
-	create(t, n.milan, proxy, &corev1.Service{
+	clitest.Create(t, n.milan, proxy, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxyService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}},
 	})
 	proxy.Status.IP = "10.70.0.9"

@@ -71,7 +71,7 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 	session.CompleteOneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
 	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "",
 		"Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
-	session.CompleteOneOf(command, connectServerFlags.serviceType, serviceTypes...)
+	session.CompleteOneOf(command, connectServerFlags.serviceType, cmdline.ServiceTypes...)
 	o.network.addDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)"+removesEarlier,
 		"Port at which the gateway client connects to the provider (default: what the provider reports); 0 removes an earlier one")
 	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, args []string) error {
@@ -119,7 +119,7 @@ func (o *peerOptions) checkRequest() error {
 	if kind == "" {
 		return nil
 	}
-	if err := cmdline.OneOf(connectServerFlags.serviceType, kind, serviceTypes...); err != nil {
+	if err := cmdline.OneOf(connectServerFlags.serviceType, kind, cmdline.ServiceTypes...); err != nil {
 		return err
 	}
 	if o.location != locationConsumer {

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/moving"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/setup"
 )
 
 // interruptedCode is the exit code that shells use for a program ended by SIGINT.
@@ -105,12 +107,12 @@ func newRoot(a *session.Session) *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, installCommand(a), uninstallCommand(a), versionCommand(a), infoCommand(a), statusCommand(a), doctorCommand(a),
+	add(groupInstall, setup.InstallCommand(a), setup.UninstallCommand(a), setup.VersionCommand(a), infoCommand(a), statusCommand(a), doctorCommand(a),
 		dashboardCommand(a),
 		testCommand(a))
 	add(groupPeer, peerCommand(a), unpeerCommand(a), networkCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),
 		discoverCommand(a))
-	add(groupOffload, offloadCommand(a), unoffloadCommand(a), moveCommand(a))
+	add(groupOffload, offloadCommand(a), unoffloadCommand(a), moving.Command(a))
 	add(groupAdmission, cordonCommand(a), uncordonCommand(a), drainCommand(a), activateCommand(a))
 	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(), optionsCommand(a))
 	completeFlags(a, root)

@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // server is an API server with the objects by which liqoctl recognises an installation; no controller runs there.
@@ -47,7 +48,7 @@ func installation(t *testing.T, clusterID string, admin []byte, config *rest.Con
 	}
 	c = apitest.Client(t, config)
 	labels := map[string]string{"app": "liqo"}
-	create(t, c,
+	clitest.Create(t, c,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
@@ -68,23 +69,6 @@ func installation(t *testing.T, clusterID string, admin []byte, config *rest.Con
 		},
 	)
 	return kubeconfig, c
-}
-
-func create(t *testing.T, c client.Client, objects ...client.Object) {
-	t.Helper()
-	for _, object := range objects {
-		status := object.DeepCopyObject().(client.Object)
-		if err := c.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-		status.SetResourceVersion(object.GetResourceVersion())
-		switch object.(type) {
-		case *corev1beta1.ForeignCluster, *authv1beta1.ResourceSlice:
-			if err := c.Status().Update(t.Context(), status); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 }
 
 // peeringObjects are the objects that two controller managers create in a consumer.
@@ -122,7 +106,7 @@ func peeringObjects() []client.Object {
 func TestCommandsOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c, peeringObjects()...)
+	clitest.Create(t, c, peeringObjects()...)
 	liqoctl := func(command string) (int, string, string) {
 		return run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig)...)
 	}
@@ -201,7 +185,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 		golden(t, "manifests", first+"---\n"+second+errOut)
 	})
 	t.Run("several manifests are several documents", func(t *testing.T) {
-		create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
+		clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
 		_, out, errOut := liqoctl("offload namespace default another -o yaml")
 		if documents := strings.Split(out, "\n---\n"); len(documents) != 2 || strings.Count(out, "kind: NamespaceOffloading") != 2 {
 			t.Errorf("%d documents: %s%s", len(documents), out, errOut)
@@ -232,7 +216,7 @@ func TestCommandsOnAPIServer(t *testing.T) {
 			object := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
 				Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName, Finalizers: []string{"example.com/held"},
 			}}
-			create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, object)
+			clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, object)
 			objects = append(objects, object)
 		}
 		code, _, errOut := liqoctl("unoffload namespace first second --skip-confirm --timeout 2s")
@@ -277,7 +261,7 @@ func TestUninstallOfNothingOnAPIServer(t *testing.T) {
 		}
 	}
 	refused("not installed in namespace liqo")
-	create(t, apitest.Client(t, config),
+	clitest.Create(t, apitest.Client(t, config),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
@@ -327,7 +311,7 @@ func testWaiting(t *testing.T, kubeconfig string, c client.Client) {
 	}
 	stored := secret.DeepCopy()
 	stored.Data = map[string][]byte{"k": []byte("1")}
-	create(t, c, stored)
+	clitest.Create(t, c, stored)
 	expect("1")
 	for _, value := range []string{"2", "done"} {
 		stored.Data["k"] = []byte(value)

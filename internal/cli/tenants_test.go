@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/test/clitest"
 )
 
 // tenancy holds the objects of a consumer in a provider.
@@ -96,8 +97,8 @@ func controllers(t *testing.T, c client.Client) {
 func TestAdmissionOnAPIServer(t *testing.T) {
 	t.Parallel()
 	kubeconfig, c := server(t)
-	create(t, c, tenancy("turin")...)
-	create(t, c, tenancy("pisa")...)
+	clitest.Create(t, c, tenancy("turin")...)
+	clitest.Create(t, c, tenancy("pisa")...)
 	controllers(t, c)
 	liqoctl := func(command string) (int, string) {
 		code, out, errOut := run(t, append(strings.Fields(command), "--kubeconfig", kubeconfig, "--timeout", "20s")...)

@@ -157,7 +157,7 @@ func testNetwork(ctx context.Context, a *session.Session, o *testNetworkOptions)
 	if o.remove && !a.DryRun {
 		defer func() {
 			// The removal has its own timeout. It also runs after the checks have timed out or the user has interrupted them.
-			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
 			defer cancel()
 			removal := t.remove(removing)
 			if removal == nil {
@@ -251,3 +251,6 @@ func unoffloadQuietly(ctx context.Context, c *session.Cluster, namespace string)
 	}
 	return c.WaitGone(ctx, nil, object)
 }
+
+// removalTimeout limits how long the objects of a test are removed. It is separate from the timeout of the test, which may have expired.
+const removalTimeout = 2 * time.Minute

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestReportOfChecks: a check is repeated until it succeeds. A check that never succeeds is named, and is the last one with fail-fast.
@@ -182,7 +183,7 @@ func TestTheTimeoutEndsTestNetwork(t *testing.T) {
 	w := installedWorld(t)
 	peered := w.in(t, w.snapshot(), "peer"+lawBoth, nil).left
 	ran := w.in(t, peered, "test network --basic --image none:1 --timeout 15s --remote-kubeconfigs %milan --kubeconfig %rome", func() {
-		create(t, w.clusters["milan"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		clitest.Create(t, w.clusters["milan"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: testNamespaceOf("rome"), Labels: map[string]string{api.LabelRemoteClusterID: "rome"}, // created for the NamespaceOffloading
 		}})
 	})

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/remote"
 )
@@ -131,7 +132,7 @@ func persist(ctx context.Context, check *testCheck, ask asker) []testFailure {
 			select {
 			case <-ctx.Done():
 				return failures
-			case <-time.After(retryPause):
+			case <-time.After(session.RetryPause):
 			}
 		}
 		outcomes, err := ask(ctx, check)

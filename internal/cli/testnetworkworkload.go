@@ -49,7 +49,6 @@ const (
 	testClusterLabel    = "network-test/cluster"
 	taintControlPlane   = "node-role.kubernetes.io/control-plane"
 	testServerProgram   = "/testserver"
-	retryPause          = time.Second
 	testOutsideAddress  = "outside"
 )
 
@@ -269,7 +268,7 @@ func (t *networkTest) settled(ctx context.Context) (*testedWorld, error) {
 		select {
 		case <-ctx.Done():
 			return nil, t.consumer.Waited(ctx.Err(), ctx.Err(), "the test servers", last)
-		case <-time.After(retryPause):
+		case <-time.After(session.RetryPause):
 		}
 	}
 }

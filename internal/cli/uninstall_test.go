@@ -22,9 +22,11 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/setup"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestUninstallWithoutControllersOnAPIServer: without controllers, the ranges of the installation are deleted with it, and their owners delete the
@@ -37,7 +39,7 @@ func TestUninstallWithoutControllersOnAPIServer(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, env.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
+	clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
 	getter := genericclioptions.NewConfigFlags(false)
 	getter.KubeConfig = &kubeconfig
 	release, err := installer.NewRelease(getter, "liqo", io.Discard)
@@ -63,7 +65,7 @@ func TestUninstallWithoutControllersOnAPIServer(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lab", Finalizers: []string{ipamv1alpha1.FinalizerNetwork}},
 		Spec:       ipamv1alpha1.NetworkSpec{CIDR: "10.40.0.0/24"},
 	}
-	create(t, c, users)
+	clitest.Create(t, c, users)
 
 	code, _, said := run(t, "uninstall", "--purge", "--dry-run", "--kubeconfig", kubeconfig)
 	for _, want := range []string{
@@ -131,7 +133,7 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 			},
 		}, "PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi: copy the data to a claim of another StorageClass, then delete it, or abandon the data with --delete-volumes\n"},
 	} {
-		create(t, c, test.object)
+		clitest.Create(t, c, test.object)
 		for _, args := range []string{"uninstall", "uninstall --purge", "uninstall --dry-run"} {
 			code, _, said := run(t, append(strings.Fields(args), "--skip-confirm", "--kubeconfig", kubeconfig)...)
 			if code != 1 || !strings.Contains(said, "ERRO  liqo is in use:\n") || !strings.Contains(said, test.want) {
@@ -146,14 +148,14 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 		}
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-by-hand", Labels: map[string]string{"app.kubernetes.io/part-of": "liqo"}}}
-	create(t, c, role)
+	clitest.Create(t, c, role)
 	app := session.New(genericiooptions.NewTestIOStreamsDiscard())
 	app.Kubeconfig.KubeConfig = &kubeconfig
 	at, err := app.Local()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := noRolesLeft(t.Context(), at); err == nil || !strings.Contains(err.Error(), "ClusterRole liqo-by-hand is left") {
+	if err := setup.NoRolesLeft(t.Context(), at); err == nil || !strings.Contains(err.Error(), "ClusterRole liqo-by-hand is left") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestUninstallInMemory: an uninstall removes the programs and keeps the custom resources; a purge leaves the cluster as it was before the installation.
@@ -16,7 +17,7 @@ func TestUninstallInMemory(t *testing.T) {
 	empty := w.snapshot()
 	installed := w.inCluster(t, empty, lawInstall, nil).left
 	w.begin(installed)
-	create(t, w.clusters["rome"].client, &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left", Finalizers: []string{"liqo.io/kept"}}})
+	clitest.Create(t, w.clusters["rome"].client, &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "left", Finalizers: []string{"liqo.io/kept"}}})
 	used := w.snapshot()
 
 	dry := w.inCluster(t, used, "uninstall --purge --dry-run"+lawOne, nil)

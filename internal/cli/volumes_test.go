@@ -2,56 +2,28 @@ package cli
 
 import (
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/test/clitest"
 )
-
-// volumeOf returns the virtual volume of a claim, in this cluster if provider is empty.
-func volumeOf(uid, namespace, claim, provider string) client.Object {
-	labels := map[string]string{storage.LabelVirtual: api.True}
-	if provider != "" {
-		labels[api.LabelRemoteClusterID] = provider
-	}
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + uid, Labels: labels, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner}},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: claim},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
-		},
-	}
-}
-
-// mapOf returns the NamespaceMap of a provider that has the remote namespace of a namespace.
-func mapOf(provider, namespace string) client.Object {
-	return &offloadingv1beta1.NamespaceMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + provider, Name: provider},
-		Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{namespace: namespace + "-rome"}},
-	}
-}
 
 // TestDataIsNotLostByAccident: each claim whose data a command would delete is named, with its size and cluster, unless the user gives the data up.
 func TestDataIsNotLostByAccident(t *testing.T) {
 	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
-		volumeOf("1", "shop", "there", "milan"), volumeOf("2", "shop", "here", ""), volumeOf("3", "bank", "other", "turin"),
-		volumeOf("4", "former", "given-up", "milan"), mapOf("milan", "shop"), mapOf("turin", "bank")).Build()}
+		clitest.VolumeOf("1", "shop", "there", "milan"), clitest.VolumeOf("2", "shop", "here", ""), clitest.VolumeOf("3", "bank", "other", "turin"),
+		clitest.VolumeOf("4", "former", "given-up", "milan"), clitest.MapOf("milan", "shop"), clitest.MapOf("turin", "bank")).Build()}
 	of := func(provider string) error {
 		return checkVolumes(t.Context(), c, func(_, there string) bool { return there == provider })
 	}
@@ -77,14 +49,14 @@ func TestDataIsNotLostByAccident(t *testing.T) {
 // TestRetainedDataIsNotLostByAccident: the data of deleted claims is named too, also while its volume is being deleted, with the command that deletes it.
 func TestRetainedDataIsNotLostByAccident(t *testing.T) {
 	released := func(uid, claim string, policy corev1.PersistentVolumeReclaimPolicy) client.Object {
-		volume := volumeOf(uid, "shop", claim, "milan").(*corev1.PersistentVolume)
+		volume := clitest.VolumeOf(uid, "shop", claim, "milan").(*corev1.PersistentVolume)
 		volume.Spec.PersistentVolumeReclaimPolicy, volume.Status.Phase = policy, corev1.VolumeReleased
 		return volume
 	}
 	kept, deleted := released("1", "kept", corev1.PersistentVolumeReclaimRetain), released("2", "deleted", corev1.PersistentVolumeReclaimRetain)
 	deleted.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
 	deleted.SetFinalizers([]string{storage.Finalizer})
-	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(kept, deleted, mapOf("milan", "shop")).Build()}
+	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(kept, deleted, clitest.MapOf("milan", "shop")).Build()}
 	for name, err := range map[string]error{
 		"unpeer milan":   checkVolumes(t.Context(), c, func(_, there string) bool { return there == "milan" }),
 		"unoffload shop": checkVolumesOf(t.Context(), c, []string{"shop"}),
@@ -107,13 +79,13 @@ func TestRetainedDataIsNotLostByAccident(t *testing.T) {
 
 // TestMovesAreNotLostByAccident: the copy of a move is named at its target, and everywhere if the record of the move can't be read.
 func TestMovesAreNotLostByAccident(t *testing.T) {
-	moving, unreadable := volumeOf("1", "shop", "moving", "turin"), volumeOf("2", "shop", "unreadable", "")
+	moving, unreadable := clitest.VolumeOf("1", "shop", "moving", "turin"), clitest.VolumeOf("2", "shop", "unreadable", "")
 	moving.GetAnnotations()[storage.AnnotationMove], unreadable.GetAnnotations()[storage.AnnotationMove] = `{"node":"milan","provider":"milan"}`, "x"
-	live, copied := volumeOf("3", "shop", "live", "turin"), volumeOf("4", "shop", "live", "milan").(*corev1.PersistentVolume)
+	live, copied := clitest.VolumeOf("3", "shop", "live", "turin"), clitest.VolumeOf("4", "shop", "live", "milan").(*corev1.PersistentVolume)
 	live.GetAnnotations()[storage.AnnotationMove] = `{"node":"milan","provider":"milan","live":{"uid":"4"}}`
 	copied.Spec.PersistentVolumeReclaimPolicy, copied.Status.Phase = corev1.PersistentVolumeReclaimRetain, corev1.VolumeReleased
 	c := &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
-		live, copied, moving, unreadable, mapOf("milan", "shop"), mapOf("turin", "shop"), mapOf("naples", "bank")).Build()}
+		live, copied, moving, unreadable, clitest.MapOf("milan", "shop"), clitest.MapOf("turin", "shop"), clitest.MapOf("naples", "bank")).Build()}
 	const moves = "PersistentVolumeClaim moving in namespace shop, 1Gi, is being moved to cluster milan: finish the move"
 	for provider, want := range map[string][]string{
 		"milan": {
@@ -179,10 +151,10 @@ func TestShrinkingASelectorLosesNoDataByAccident(t *testing.T) {
 	}
 	object := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: offloadingv1beta1.NamespaceOffloadingName}}
 	for _, tenant := range []string{"liqo-tenant-milan", "liqo-tenant-naples"} {
-		create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+		clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
 	}
-	create(t, c, node("milan", "north"), node("naples", "south"), object, mapOf("naples", "demo"), mapOf("milan", "demo"),
-		volumeOf("1", "demo", "data", "naples"), volumeOf("2", "demo", "other", "milan"))
+	clitest.Create(t, c, node("milan", "north"), node("naples", "south"), object, clitest.MapOf("naples", "demo"), clitest.MapOf("milan", "demo"),
+		clitest.VolumeOf("1", "demo", "data", "naples"), clitest.VolumeOf("2", "demo", "other", "milan"))
 	object.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{}
 	for _, id := range []string{"milan", "naples"} {
 		for _, kind := range []offloadingv1beta1.RemoteNamespaceConditionType{offloadingv1beta1.RemoteNamespaceRequired, offloadingv1beta1.RemoteNamespaceReady} {
@@ -218,65 +190,6 @@ func TestShrinkingASelectorLosesNoDataByAccident(t *testing.T) {
 	_, there := object.Status.RemoteNamespacesConditions["naples"]
 	if there || object.Spec.ClusterSelector == nil || len(object.Annotations) > 0 || len(object.Status.RemoteNamespacesConditions) != 1 {
 		t.Errorf("after the data was given up: %+v", object)
-	}
-}
-
-// TestUninstallDeletesVolumesOnDemand: uninstall names each volume of Liqo and stops, and with --delete-volumes deletes their claims and them, and
-// nothing else.
-func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
-	claim := func(name, uid string) client.Object {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}}
-	}
-	bound, anew, released := volumeOf("1", "shop", "data", "milan"), volumeOf("2", "shop", "anew", ""), volumeOf("3", "shop", "reused", "")
-	bound.(*corev1.PersistentVolume).Spec.ClaimRef.UID, anew.(*corev1.PersistentVolume).Spec.ClaimRef.UID = "a", "former"
-	released.(*corev1.PersistentVolume).Status.Phase = corev1.VolumeReleased
-	others := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PersistentVolumeSpec{
-		ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "theirs"}}}
-	named := func(o client.Object) []string { return []string{o.GetName()} }
-	c := &session.Cluster{Console: console.New(io.Discard, io.Discard, false), WithWatch: fake.NewClientBuilder().WithScheme(session.Scheme()).
-		WithIndex(&corev1.PersistentVolume{}, "metadata.name", named).WithIndex(&corev1.PersistentVolumeClaim{}, "metadata.name", named).WithObjects(
-		bound, anew, released, others, claim("data", "a"), claim("anew", "b"), claim("reused", "c"), claim("theirs", "d")).Build()}
-	lines := []string{
-		"PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan", "PersistentVolumeClaim anew in namespace shop has a volume of Liqo, 1Gi",
-		"is a retained volume of Liqo, 1Gi",
-	}
-	uses, err := usesOfInstallation(t.Context(), c)
-	if err != nil || len(uses.all) != len(lines) || len(uses.volumes) != 0 {
-		t.Fatalf("%+v, %v", uses, err)
-	}
-	for i, line := range uses.all {
-		if !strings.Contains(line, lines[i]) || !strings.Contains(line, "--delete-volumes") {
-			t.Errorf("no %q in %q", lines[i], line)
-		}
-	}
-	c.DeleteVolumes = true
-	if uses, err = usesOfInstallation(t.Context(), c); err != nil || len(uses.all) != 0 || len(uses.volumes) != len(lines) {
-		t.Fatalf("%+v, %v", uses, err)
-	}
-	for _, text := range []string{uses.lost(), uses.undeletable()} {
-		for _, line := range lines {
-			if !strings.Contains(text, line) {
-				t.Errorf("no %q in %q", line, text)
-			}
-		}
-	}
-	if err := deleteClaims(t.Context(), c, uses.volumes); err != nil {
-		t.Fatal(err)
-	}
-	var claims corev1.PersistentVolumeClaimList
-	var volumes corev1.PersistentVolumeList
-	if err := errors.Join(c.List(t.Context(), &claims), c.List(t.Context(), &volumes)); err != nil {
-		t.Fatal(err)
-	}
-	var left []string
-	for i := range claims.Items {
-		left = append(left, claims.Items[i].Name)
-	}
-	for i := range volumes.Items {
-		left = append(left, volumes.Items[i].Name)
-	}
-	if got := strings.Join(left, " "); got != "anew reused theirs theirs" {
-		t.Errorf("left: %s", got)
 	}
 }
 

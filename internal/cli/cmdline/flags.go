@@ -74,3 +74,6 @@ func (f *Output) Validate() error {
 	}
 	return OneOf("output", f.Format, "json", "yaml")
 }
+
+// ServiceTypes are the types that the Service of a gateway or of the authentication service may have.
+var ServiceTypes = []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}

@@ -392,3 +392,12 @@ func (c *Cluster) uid(ctx context.Context) (string, error) {
 
 // LabelVersion is the label with the version of an installation. Every way of installing Liqo sets it.
 const LabelVersion = "app.kubernetes.io/version"
+
+// ApplicationNamespace returns the namespace of an object of an application, as kubectl does: that of the flag, else that of the context, else default.
+func ApplicationNamespace(s *Session) (string, error) {
+	namespace, _, err := s.Kubeconfig.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace of the context from the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}

@@ -18,6 +18,9 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
+// RetryPause is the pause before a command repeats a request that failed.
+const RetryPause = time.Second
+
 // rewatch is the pause before a watch that ended is restarted.
 const rewatch = 500 * time.Millisecond
 

@@ -61,14 +61,14 @@ func Run(ctx context.Context, c *session.Cluster, namespace, pod string, command
 	return RunIn(ctx, c, namespace, pod, "", command...)
 }
 
-// RunIn is runInPod in one of the containers of a pod. An empty name is that of the only container.
+// RunIn is Run in one of the containers of a pod. An empty name is that of the only container.
 func RunIn(ctx context.Context, c *session.Cluster, namespace, pod, container string, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(c.CommandLimit, maxCommandTime), errTooSlow)
 	defer cancel()
 	return runUntilDone(ctx, c, namespace, pod, container, command...)
 }
 
-// runUntilDone is runInContainer until ctx ends.
+// runUntilDone is RunIn until ctx ends.
 func runUntilDone(ctx context.Context, c *session.Cluster, namespace, pod, container string, command ...string) (string, error) {
 	set, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -130,4 +130,19 @@ func ReadAll(ctx context.Context, request rest.ResponseWrapper, most int64) ([]b
 		return nil, err
 	}
 	return text, nil
+}
+
+// MaxLine is the maximum length, in bytes, of a line that liqoctl reads from a pod. A line of progress has a few hundred bytes.
+const MaxLine = 64 << 10
+
+// LastLine returns the last line that a container of a pod wrote. It fails if the line has more than MaxLine bytes.
+func LastLine(ctx context.Context, c *session.Cluster, namespace, pod, container string) ([]byte, error) {
+	set, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	one := int64(1)
+	return ReadAll(ctx, set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container, TailLines: &one}), MaxLine)
 }

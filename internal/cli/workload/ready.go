@@ -31,6 +31,7 @@ func Trouble(pod *corev1.Pod) string {
 	return ""
 }
 
+// DeploymentAvailable checks that all pods of a Deployment are of its newest version and available.
 func DeploymentAvailable(deployment *appsv1.Deployment) session.Verdict {
 	wanted := int32(1)
 	if deployment.Spec.Replicas != nil {
@@ -48,6 +49,7 @@ func DeploymentAvailable(deployment *appsv1.Deployment) session.Verdict {
 	return session.Yes()
 }
 
+// CRDEstablished checks that the API server serves the kind of a CustomResourceDefinition.
 func CRDEstablished(crd *apiextensionsv1.CustomResourceDefinition) session.Verdict {
 	for _, condition := range crd.Status.Conditions {
 		switch {

@@ -561,7 +561,7 @@ func reduceAll[T any](t *testing.T, objects []T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects[i] = *any(out).(*T)
+			objects[i] = *out.(*T)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package setup
 
 import (
 	"cmp"
@@ -217,14 +217,14 @@ func (u *installRun) applyAll(ctx context.Context, step *console.Step, ready *pr
 	return rolledOut(ctx, u.Cluster, step, u.applied.Workloads)
 }
 
-// labelPodSecurity is the namespace label with the Pod Security level that its pods must meet. The network agents need "privileged",
+// LabelPodSecurity is the namespace label with the Pod Security level that its pods must meet. The network agents need "privileged",
 // because they use the host network.
-const labelPodSecurity = "pod-security.kubernetes.io/enforce"
+const LabelPodSecurity = "pod-security.kubernetes.io/enforce"
 
 // ensureNamespace creates the namespace of the installation. It returns the namespace if it existed before, and nil if this run created it.
 func (u *installRun) ensureNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.Namespace}}
-	kube.AddLabels(namespace, map[string]string{api.LabelManaged: api.True, labelPodSecurity: "privileged"})
+	kube.AddLabels(namespace, map[string]string{api.LabelManaged: api.True, LabelPodSecurity: "privileged"})
 	u.Mark(namespace)
 	err := u.Create(ctx, namespace)
 	if err == nil {
@@ -250,7 +250,7 @@ func (u *installRun) admitPods(ctx context.Context, found *corev1.Namespace) err
 	if found == nil {
 		return nil
 	}
-	if found.Labels[labelPodSecurity] != "" {
+	if found.Labels[LabelPodSecurity] != "" {
 		return nil
 	}
 	if err := u.admit(ctx, found, `"privileged"`); err != nil {
@@ -262,7 +262,7 @@ func (u *installRun) admitPods(ctx context.Context, found *corev1.Namespace) err
 
 // admit sets the Pod Security label of the namespace to the JSON value, or removes it if the value is null.
 func (u *installRun) admit(ctx context.Context, namespace *corev1.Namespace, value string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, labelPodSecurity, value)
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, LabelPodSecurity, value)
 	if err := u.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
 	}

@@ -1,4 +1,4 @@
-package cli
+package moving
 
 import (
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage/move"
 	"liqo.io/liqo/test/apitest"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestMoveVolumeIsRehearsedOnAPIServer: the API server refuses the pods of a move where Pod Security, a ResourceQuota or a LimitRange does, in the namespace of
@@ -30,14 +31,14 @@ func TestMoveVolumeIsRehearsedOnAPIServer(t *testing.T) {
 		if level == "restricted" {
 			labels["pod-security.kubernetes.io/enforce-version"] = "v1.30"
 		}
-		create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+		clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
 	one := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
 	maximum := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	for name, level := range map[string]string{"base": "baseline", "strict": "restricted", "full": "baseline", "small": "baseline", "store-base": "baseline", "store-strict": "restricted"} {
 		namespace(name, level)
 	}
-	create(t, c,
+	clitest.Create(t, c,
 		&corev1.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "full", Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: one},
 		},
@@ -92,7 +93,7 @@ func TestMoveVolumeIsRehearsedOnAPIServer(t *testing.T) {
 // movable returns the state of a claim in a namespace whose data is in this cluster, and a request to move it to milan.
 func movable(home, store string) *move.State {
 	class := "liqo"
-	volume := volumeOf("u1", home, "data", "").DeepCopyObject().(*corev1.PersistentVolume)
+	volume := clitest.VolumeOf("u1", home, "data", "").DeepCopyObject().(*corev1.PersistentVolume)
 	volume.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 	return &move.State{

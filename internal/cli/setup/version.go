@@ -1,4 +1,4 @@
-package cli
+package setup
 
 import (
 	"cmp"
@@ -16,7 +16,8 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-func versionCommand(a *session.Session) *cobra.Command {
+// VersionCommand returns the command that prints the versions of liqoctl and of the installation.
+func VersionCommand(a *session.Session) *cobra.Command {
 	var clientOnly bool
 	var output cmdline.Output
 	command := &cobra.Command{

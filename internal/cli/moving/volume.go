@@ -1,4 +1,4 @@
-package cli
+package moving
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/cli/session"
@@ -69,7 +68,10 @@ func moveVolume(ctx context.Context, c *session.Cluster, request *move.Request, 
 	if request.Credentials, err = moveCredentials(); err != nil {
 		return err
 	}
-	v := &volumeMove{Cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), logs: lastLineIn(c), tell: inMover(c)}
+	v := &volumeMove{Cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), tell: inMover(c)}
+	v.logs = func(ctx context.Context, namespace, pod string) ([]byte, error) { // others may have added containers to the pod
+		return workload.LastLine(ctx, c, namespace, pod, move.Container)
+	}
 	v.report.live = request.Live
 	defer v.report.end()
 	return v.run(ctx)
@@ -115,7 +117,7 @@ func moveCredentials() (map[string][]byte, error) {
 
 // run executes steps until the move is done, or can't go on.
 func (v *volumeMove) run(ctx context.Context) error {
-	last, pause := "nothing was read yet", retryPause
+	last, pause := "nothing was read yet", session.RetryPause
 	for read := false; ; {
 		before := v.report.last
 		state, err := v.read(ctx)
@@ -131,7 +133,7 @@ func (v *volumeMove) run(ctx context.Context) error {
 			if err == nil && v.isLate(&step) {
 				return v.Err(errors.Join(step.Late, v.discard(ctx, step.Unused)))
 			}
-			if pause = retryPause; step.Urgent {
+			if pause = session.RetryPause; step.Urgent {
 				pause = urgentBetween
 			}
 			switch {
@@ -215,7 +217,7 @@ func (v *volumeMove) finish(ctx context.Context, step *move.Step) error {
 		if v.unheard++; v.unheard < maxUnheard {
 			select {
 			case <-ctx.Done():
-			case <-time.After(retryPause):
+			case <-time.After(session.RetryPause):
 			}
 			return nil
 		}
@@ -249,7 +251,7 @@ func (v *volumeMove) keepReport(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryPause):
+		case <-time.After(session.RetryPause):
 		}
 		return nil
 	}
@@ -322,20 +324,3 @@ func inMover(c *session.Cluster) func(ctx context.Context, namespace, pod string
 		return workload.RunIn(ctx, c, namespace, pod, move.Container, command...)
 	}
 }
-
-// lastLineIn returns the function that reads the last line of a pod of a move. Others may have added containers to the pod.
-func lastLineIn(c *session.Cluster) func(ctx context.Context, namespace, pod string) ([]byte, error) {
-	return func(ctx context.Context, namespace, pod string) ([]byte, error) {
-		set, err := kubernetes.NewForConfig(c.Config)
-		if err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		one := int64(1)
-		return workload.ReadAll(ctx, set.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Container: move.Container, TailLines: &one}), maxLine)
-	}
-}
-
-// maxLine is the maximum length, in bytes, of a line that liqoctl reads from a pod of a move. A line of progress has a few hundred bytes.
-const maxLine = 64 << 10

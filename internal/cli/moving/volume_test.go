@@ -1,4 +1,4 @@
-package cli
+package moving
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/storage/move"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestMoveVolume moves a claim to a provider and back, kills the command after each of its writes, and runs it again: it ends well, leaves nothing,
@@ -262,7 +263,7 @@ func TestMoveVolumeNamesObstacles(t *testing.T) {
 			})
 		}, "liqoctl offload namespace shop"},
 		"not to this cluster": {func(w *movedWorld) error {
-			return w.client.Delete(t.Context(), mapOf("milan", "shop"))
+			return w.client.Delete(t.Context(), clitest.MapOf("milan", "shop"))
 		}, "no pod of namespace shop is offloaded to cluster milan"},
 		"no classes": {func(w *movedWorld) error {
 			var node corev1.Node

@@ -1,4 +1,4 @@
-package cli
+package setup
 
 import (
 	"context"
@@ -29,7 +29,8 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-func uninstallCommand(a *session.Session) *cobra.Command {
+// UninstallCommand returns the command that removes Liqo from a cluster.
+func UninstallCommand(a *session.Session) *cobra.Command {
 	var purge, dryRun bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -387,13 +388,13 @@ func uninstall(ctx context.Context, a *session.Session, c *session.Cluster, purg
 			return err
 		}
 		c.Info("Kept: the custom resource definitions with their objects, and the namespaces. To delete them, run: liqoctl uninstall --purge")
-		return noRolesLeft(ctx, c)
+		return NoRolesLeft(ctx, c)
 	}
 	if err := purgeAll(ctx, c); err != nil {
 		return err
 	}
 	c.Info("Custom resource definitions, namespaces and leftovers correctly removed")
-	return noRolesLeft(ctx, c)
+	return NoRolesLeft(ctx, c)
 }
 
 // releaseObjects removes the finalizers from the custom resources that stay. Without the controllers, the objects and their namespaces
@@ -420,7 +421,8 @@ func podsGone(ctx context.Context, c *session.Cluster, step *console.Step) error
 	return nil
 }
 
-func noRolesLeft(ctx context.Context, c *session.Cluster) error {
+// NoRolesLeft fails if a ClusterRole of Liqo is left.
+func NoRolesLeft(ctx context.Context, c *session.Cluster) error {
 	var roles rbacv1.ClusterRoleList
 	if err := c.List(ctx, &roles, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
 		return fmt.Errorf("listing ClusterRoles: %w", err)

@@ -1,4 +1,4 @@
-package cli
+package moving
 
 import (
 	"bytes"
@@ -32,6 +32,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
+	"liqo.io/liqo/test/clitest"
 )
 
 // movedWorld is a cluster with a claim whose data is on its own node. Controllers and pods have done their work whenever the command reads.
@@ -81,7 +82,7 @@ func newMovedWorld(t *testing.T) *movedWorld {
 	w := &movedWorld{t: t, reports: map[string]string{"sender": "abc", "receiver": "abc"}, told: map[types.UID]bool{}}
 	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 	class, waits := "liqo", storagev1.VolumeBindingWaitForFirstConsumer
-	volume := volumeOf("u1", "shop", "data", "").DeepCopyObject().(*corev1.PersistentVolume)
+	volume := clitest.VolumeOf("u1", "shop", "data", "").DeepCopyObject().(*corev1.PersistentVolume)
 	volume.Spec.ClaimRef.UID, volume.Spec.PersistentVolumeReclaimPolicy = "u1", corev1.PersistentVolumeReclaimDelete
 	volume.Status.Phase = corev1.VolumeBound
 	w.client = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
@@ -94,7 +95,7 @@ func newMovedWorld(t *testing.T) *movedWorld {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName},
 			Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.PodsLocalAndRemote},
 		},
-		mapOf("milan", "shop"), volume, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		clitest.MapOf("milan", "shop"), volume, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: storage.PolicyMovingClaims}},
 		&corev1.PersistentVolumeClaim{
@@ -221,7 +222,7 @@ func (w *movedWorld) bind(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if provider == "rome-1" {
 		provider = ""
 	}
-	volume := volumeOf(string(claim.UID), claim.Namespace, claim.Name, provider).DeepCopyObject().(*corev1.PersistentVolume)
+	volume := clitest.VolumeOf(string(claim.UID), claim.Namespace, claim.Name, provider).DeepCopyObject().(*corev1.PersistentVolume)
 	volume.Spec.ClaimRef.UID, volume.Spec.PersistentVolumeReclaimPolicy = claim.UID, corev1.PersistentVolumeReclaimDelete
 	w.must(w.client.Create(ctx, volume))
 	claim.Spec.VolumeName = volume.Name

@@ -1,4 +1,4 @@
-package cli
+package moving
 
 import (
 	"context"
@@ -50,7 +50,8 @@ var amountFlags = []struct {
 // text still work.
 var resticFlags = map[string]string{"restic-server-image": "restic/rest-server:0.11.0", "restic-image": "restic/restic:0.14.0"}
 
-func moveCommand(a *session.Session) *cobra.Command {
+// Command returns the command that moves things between clusters.
+func Command(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "move",
 		Short: "Move volumes to other clusters",
@@ -104,7 +105,7 @@ func moveVolumeCommand(a *session.Session) *cobra.Command {
 				local.Warn("--%s has no effect: the pods run one image of Liqo, see --image", name)
 			}
 		}
-		if request.Namespace, err = applicationNamespace(a); err != nil {
+		if request.Namespace, err = session.ApplicationNamespace(a); err != nil {
 			return err
 		}
 		return moveVolume(ctx, local, request, o.output != "", alive)
@@ -181,18 +182,9 @@ func (o *moveVolumeOptions) request() (*move.Request, error) {
 	return out, nil
 }
 
-// applicationNamespace returns the namespace of an object of an application, as kubectl does: that of the flag, else that of the context, else default.
-func applicationNamespace(a *session.Session) (string, error) {
-	namespace, _, err := a.Kubeconfig.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("reading the namespace of the context from the kubeconfig: %w", err)
-	}
-	return namespace, nil
-}
-
 // claimNames returns the claims of the namespace of the flags, or of the context.
 func claimNames(ctx context.Context, a *session.Session, c *session.Cluster) ([]string, error) {
-	within, err := applicationNamespace(a)
+	within, err := session.ApplicationNamespace(a)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package moving
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
+	"liqo.io/liqo/test/clitest"
 )
 
 // own lets the claim be the one of pod db-0 of a StatefulSet.
@@ -67,7 +68,7 @@ func (w *movedWorld) createAhead(ctx context.Context, claim *corev1.PersistentVo
 	if node == "rome-1" {
 		node = ""
 	}
-	volume := volumeOf(uid, claim.Namespace, claim.Name, node).DeepCopyObject().(*corev1.PersistentVolume)
+	volume := clitest.VolumeOf(uid, claim.Namespace, claim.Name, node).DeepCopyObject().(*corev1.PersistentVolume)
 	volume.Spec.ClaimRef.UID, volume.Spec.PersistentVolumeReclaimPolicy = types.UID(uid), corev1.PersistentVolumeReclaimRetain
 	if err := w.client.Create(ctx, volume); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)

@@ -1,4 +1,4 @@
-package cli
+package setup
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func waitingPod(name, reason string) *corev1.Pod {
 func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		c := fakeCluster("rome", waitingPod("fabric-a", "ErrImagePull"), waitingPod("fabric-b", "ImagePullBackOff"), waitingPod("fabric-c", "ContainerCreating"))
+		c := testCluster(waitingPod("fabric-a", "ErrImagePull"), waitingPod("fabric-b", "ImagePullBackOff"), waitingPod("fabric-c", "ContainerCreating"))
 		c.Namespace, c.Console = "liqo", console.New(&out, &out, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -82,4 +82,30 @@ func TestFailedRolloutNamesTheCure(t *testing.T) {
 			t.Errorf("%s: the cure is named: want %v, in %v", reason, cured, err)
 		}
 	}
+}
+
+func TestDaemonSetAvailable(t *testing.T) {
+	status := func(desired, updated, available int32) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberAvailable: available}}
+	}
+	for _, test := range []struct {
+		set  *appsv1.DaemonSet
+		lost int32
+		want session.Verdict
+	}{
+		{status(3, 3, 3), 0, session.Yes()},
+		{status(3, 2, 2), 1, session.Yes()},
+		{status(3, 2, 3), 0, session.NotYet("2 of 3 pods are of the new version")},
+		{status(3, 3, 1), 1, session.NotYet("1 of 2 pods are available")},
+		{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 2}}, 0, session.NotYet("Kubernetes has not observed its new version")},
+	} {
+		if got := daemonSetAvailable(test.set, test.lost); got != test.want {
+			t.Errorf("%+v, %d lost: %+v, want %+v", test.set.Status, test.lost, got, test.want)
+		}
+	}
+}
+
+func testCluster(objects ...client.Object) *session.Cluster {
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
+	return &session.Cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), ID: "rome"}
 }

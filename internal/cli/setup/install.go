@@ -1,4 +1,4 @@
-package cli
+package setup
 
 import (
 	"cmp"
@@ -59,7 +59,8 @@ var providerTexts = map[install.Provider]struct{ short, long, example string }{
 		"--project-id my-project --zone europe-west1-b --cluster-id rome --credentials-path ~/.liqo/gcp_service_account"},
 }
 
-func installCommand(a *session.Session) *cobra.Command {
+// InstallCommand returns the command that installs and upgrades.
+func InstallCommand(a *session.Session) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "install",
 		Aliases: []string{"upgrade"},
@@ -126,7 +127,7 @@ func addProvider(a *session.Session, command *cobra.Command, provider install.Pr
 		"Do not check whether the kernel of a node is older than "+install.MinimumKernel)
 	addClusterID(command, o)
 	addCloud(command, o)
-	session.CompleteOneOf(command, "service-type", serviceTypes...)
+	session.CompleteOneOf(command, "service-type", cmdline.ServiceTypes...)
 	command.Args = cobra.NoArgs
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
@@ -161,7 +162,7 @@ func (o *installOptions) validate() error {
 		return fmt.Errorf("--repo-url %s: charts are not fetched: clone the repository and give its chart with --local-chart-path", o.repoURL)
 	}
 	if o.request.ServiceType != "" {
-		return cmdline.OneOf("service-type", o.request.ServiceType, serviceTypes...)
+		return cmdline.OneOf("service-type", o.request.ServiceType, cmdline.ServiceTypes...)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package setup
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func (u *installRun) removeStorage(ctx context.Context, step *console.Step) erro
 	if u.existing == nil {
 		return nil
 	}
-	created, err := installer.KeptNamespaces(ctx, u.Cluster, u.Cluster.Namespace)
+	created, err := installer.KeptNamespaces(ctx, u.Cluster, u.Namespace)
 	if err != nil {
 		return err
 	}
