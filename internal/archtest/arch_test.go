@@ -93,7 +93,8 @@ var layers = []struct {
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
 	{"internal/storage/move", 1}, {"internal/storage/mover", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflection", 3}, {"internal/offload/provider", 3}, {"internal/offload/node", 3},
-	{"charts", 0}, {"internal/install", 3}, {"internal/doctor", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
+	{"charts", 0}, {"internal/install", 3}, {"internal/doctor", 3},
+	{"internal/cli/cmdline", 3}, {"internal/cli/console", 3}, {"internal/cli/preview", 3}, {"internal/cli/session", 3}, {"internal/cli/workload", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
 	{"cmd", 5},
 	{"internal/archtest", 6}, {"test", 6},
@@ -232,6 +233,9 @@ func TestDirectionOfImports(t *testing.T) {
 			}
 			if level(other) > own {
 				t.Errorf("%s (layer %d) imports %s (layer %d): imports go down", path, own, other, level(other))
+			}
+			if path != "internal/cli" && under(path, "internal/cli") && own == level("internal/cli") && under(other, "internal/cli") && level(other) == own {
+				t.Errorf("%s imports %s: commands share packages of the layer below only", path, other)
 			}
 			from, to := concernOf(path), concernOf(other)
 			if from != "" && to != "" && from != to && concernImports[from] != to {

@@ -122,9 +122,10 @@ type Step struct {
 
 // Next decides what to do about one claim. The same state always results in the same step, and the sequence of steps is finite.
 //
-// Next never changes a claim or a volume that Liqo did not create, except that it reserves an available volume for a backing claim (see premade). It deletes a backing claim in two cases only. In the first, its virtual volume was released
-// and has reclaim policy Delete. In the second, it never had a virtual volume and nothing needs one here. Next never deletes a retained backing claim. In a
-// provider, it retains a bound backing claim without a virtual volume, because an etcd restore from an older backup may have removed that volume.
+// Next never changes a claim or a volume that Liqo did not create, except that it reserves an available volume for a backing claim (see premade). It
+// deletes a backing claim in two cases only. In the first, its virtual volume was released and has reclaim policy Delete. In the second, it never had a
+// virtual volume and nothing needs one here. Next never deletes a retained backing claim. In a provider, it retains a bound backing claim without a virtual
+// volume, because an etcd restore from an older backup may have removed that volume.
 func Next(s State) Step {
 	volume := s.virtual()
 	switch {

@@ -67,7 +67,7 @@ type Cluster struct {
 	Labels, Annotations map[string]string
 	// Began is the start of the command.
 	Began time.Time
-	// CommandLimit is how long a command in a pod may take; 0 for maxCommandTime. Tests set it.
+	// CommandLimit is how long a command in a pod may take; 0 for the default of package workload. Tests set it.
 	CommandLimit time.Duration
 }
 

@@ -382,8 +382,8 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *watchedNamespace) 
 	return at, t
 }
 
-// RefusedSince returns the time since which the provider has refused access to every remote namespace: it drained or removed the tenant. RefusedSince returns the zero time as long as at least one such namespace is readable, because a single refused namespace proves
-// nothing.
+// RefusedSince returns the time since which the provider has refused access to every remote namespace: it drained or removed the tenant. RefusedSince
+// returns the zero time as long as at least one such namespace is readable, because a single refused namespace proves nothing.
 func (e *Engine) RefusedSince() time.Time {
 	e.mu.Lock()
 	namespaces := maps.Clone(e.namespaces)
