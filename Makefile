@@ -235,7 +235,7 @@ network-scenario: build ## Level 4: stories of the network, on three clusters of
 	$(call timed,level 4 of the network,go test ./test/scenario/network -count=1 -timeout 60m -v -skip 'TestDisturbedMoves|$(MOVES)')
 
 .PHONY: moves
-moves: build ## Level 4: volumes that move between nodes and clusters.
+moves: build bin/helm ## Level 4: volumes that move between nodes and clusters.
 	$(call timed,level 4 of moves,go test ./test/scenario/network -count=1 -timeout 60m -v -run '$(MOVES)')
 
 .PHONY: doors

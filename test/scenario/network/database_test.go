@@ -17,8 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -32,7 +35,7 @@ var (
 const database = "database"
 
 // TestDatabase keeps the data of a StatefulSet with one replica in each cluster whole, through everything that an administrator does over the years: drains,
-// interrupted moves, a partition, retained volumes, attempts to end the offloading, the peering and the installation, and another installation.
+// interrupted moves, a partition, installations that Helm removes from under the peering, retained volumes, attempts to end the offloading, the peering and the installation, and another installation.
 func TestDatabase(t *testing.T) {
 	w := story.New(t, story.Plan{Prefix: "database-", Pair: true, Images: []string{playground.VolumeMover}, ComparedOnce: true})
 	w.Tell(t, "database", keepDatabase)
@@ -96,6 +99,9 @@ func keepDatabase(s *story.Story) {
 		s.NodeReady("milan", true, 2*time.Minute)
 		d.whole()
 	})
+	for _, c := range s.Clusters() {
+		s.Step("helm removes the programs of "+c.ID+" from under the peering, and it is installed again", func() { d.reinstalled(c) })
+	}
 	s.Step("the claims are deleted, and their retained volumes are used again", func() { d.reuse() })
 	s.Step("the data is moved home, and nothing is in the way of the end", func() {
 		claim := d.claimIn("milan")
@@ -292,6 +298,29 @@ func (d *databaseStory) interruptedMoves() {
 			d.whole()
 		})
 	}
+}
+
+// reinstalled removes the programs of a cluster with Helm, which knows nothing of peerings and data, and installs them again with the same cluster ID.
+// The pod in milan is the same one before and after, with its data, and so is the next one.
+func (d *databaseStory) reinstalled(c *playground.Cluster) {
+	d.Helper()
+	running := func() []types.UID {
+		var uids []types.UID
+		for _, pod := range d.Pods(d.Milan, story.Twin(database)) {
+			uids = append(uids, pod.UID)
+		}
+		return uids
+	}
+	before := running()
+	d.succeeds(c, filepath.Join(d.Root, "bin", "helm")+" uninstall "+install.Release+" --namespace "+api.Namespace+" --wait")
+	d.Must(d.Machine.Install(d.Context(), c))
+	d.NodeReady("milan", true, start)
+	if after := running(); len(before) != 1 || !slices.Equal(after, before) {
+		d.Fatalf("pods in milan with UIDs %v, and %v before", after, before)
+	}
+	d.whole()
+	d.scaled(0)
+	d.whole()
 }
 
 // reuse sets the policy of all volumes to Retain, deletes the StatefulSet with its claims, and claims the volumes again as the guide says.
