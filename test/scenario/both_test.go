@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -45,6 +47,9 @@ func bothWays(s *story.Story) {
 		_, err = s.Liqoctl(s.Context(), "unpeer", "--kubeconfig", milan.Kubeconfig, "--remote-kubeconfig", rome.Kubeconfig)
 		s.Must(err)
 		s.Gone(milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}, start)
+		// Only the administrator of the provider makes it forget the key of a former consumer.
+		_, err = s.Shell(s.Context(), rome, "kubectl annotate namespace "+api.TenantNamespace("milan")+" "+peering.AnnotationConsumerKey+"-")
+		s.Must(err)
 	})
 
 	s.Step("rome's pods in milan noticed nothing", func() {
