@@ -18,7 +18,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 GOBUILD := go build -ldflags '-s -w -X liqo.io/liqo/internal/version.Version=$(VERSION)'
 # The other modules with sources of ours.
-MODULES := playground test/monitoring tools/release tools/site
+MODULES := cmd/terraform-provider-liqo playground test/monitoring tools/release tools/site
 # Each part prints the minute of the check at which it begins, and how long it took. CHECK_PART is a file for its name, so that .ci/run can name the part that was
 # running when the time was over.
 ifndef CHECK_BEGAN
@@ -54,6 +54,10 @@ build: binaries images ## bin/liqoctl, bin/playground, bin/kubectl and the image
 binaries: bin/playground
 	@mkdir -p $(BIN)
 	@$(GOBUILD) -o $(BIN)/ ./cmd/...
+
+.PHONY: terraform-provider
+terraform-provider: ## The Terraform provider into bin/terraform, a mirror for Terraform: see docs/guide/terraform.md.
+	@cd cmd/terraform-provider-liqo && $(GOBUILD) -o $(BIN)/terraform/registry.terraform.io/liqotech/liqo/$(firstword $(subst -, ,$(VERSION:v%=%)))/$$(go env GOOS)_$$(go env GOARCH)/ .
 
 .PHONY: bin/playground
 bin/playground:
@@ -191,7 +195,7 @@ unit: ## Levels 0 and 1: pure and faked, needs nothing. Of some packages only: m
 ifdef PACKAGE
 	$(call timed,levels 0 and 1 of $(PACKAGE),go test $(PACKAGE) -skip OnAPIServer)
 else
-	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer -timeout 20m && (cd playground && go test $$(go list ./... | grep -v '/test$$')) && (cd test/monitoring && go test ./...) && (cd tools/release && go test ./...) && (cd tools/site && go test -count=1 .))
+	$(call timed,levels 0 and 1,go test $(UNIT) -skip OnAPIServer -timeout 20m && (cd playground && go test $$(go list ./... | grep -v '/test$$')) && (cd cmd/terraform-provider-liqo && go test ./...) && (cd test/monitoring && go test ./...) && (cd tools/release && go test ./...) && (cd tools/site && go test -count=1 .))
 endif
 
 .PHONY: browser

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/loss"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -64,7 +65,7 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			abandoned, err := volumesThere(cmd.Context(), c, func(_, provider string) bool { return provider == args[0] }, false)
+			abandoned, err := loss.Volumes(cmd.Context(), c, func(_, provider string) bool { return provider == args[0] }, false)
 			if err != nil {
 				return err
 			}

@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/loss"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -129,35 +130,14 @@ func confirmLeft(ctx context.Context, c *session.Cluster, a *session.Session, na
 	if !o.given("selector") {
 		return nil // the selector does not change
 	}
-	var nodes offloadingv1beta1.VirtualNodeList
-	err := c.List(ctx, &nodes)
-	unknown := apierrors.IsForbidden(err) // the user is an administrator of a single namespace
-	if err != nil && !unknown {
-		return fmt.Errorf("listing VirtualNodes: %w", err)
+	lost, unknown, err := loss.LeftOut(ctx, c, names, o.parsedClusterSelection)
+	if err != nil {
+		return err
 	}
-	for i := range nodes.Items {
-		var host corev1.Node
-		if err := c.Get(ctx, client.ObjectKey{Name: nodes.Items[i].Name}, &host); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading Node %s: %w", nodes.Items[i].Name, err)
-		}
-		kube.AddLabels(&nodes.Items[i], host.Labels) // as the controller manager does
-	}
-	selected := offload.Selected(o.parsedClusterSelection, nodes.Items)
 	var left []string
-	lost := map[string][]string{} // clusters by namespace
 	for _, name := range names {
-		var object offloadingv1beta1.NamespaceOffloading
-		key := client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}
-		if err := c.Get(ctx, key, &object); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading NamespaceOffloading %s: %w", key, err)
-		}
-		for _, id := range slices.Sorted(maps.Keys(object.Status.RemoteNamespacesConditions)) {
-			if isRequired(object.Status.RemoteNamespacesConditions[id]) && !slices.Contains(selected, id) {
-				left = append(left, fmt.Sprintf("%s from cluster %s", name, id))
-				lost[name] = append(lost[name], id)
-			}
+		for _, id := range lost[name] {
+			left = append(left, fmt.Sprintf("%s from cluster %s", name, id))
 		}
 	}
 	if len(left) == 0 {
@@ -184,7 +164,7 @@ func heldBy(object *offloadingv1beta1.NamespaceOffloading) string {
 		exists := slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
 			return c.Type == offloadingv1beta1.RemoteNamespaceReady
 		})
-		if exists && !isRequired(conditions) {
+		if exists && !offload.Required(conditions) {
 			return id
 		}
 	}
@@ -200,13 +180,6 @@ func keepDataAgain(ctx context.Context, c *session.Cluster, object *offloadingv1
 		return c.Err(fmt.Errorf("removing annotation %s of %s: %w", api.AnnotationDeleteVolumes, c.Name(object), err))
 	}
 	return nil
-}
-
-// isRequired reports whether the remote namespace is required in a cluster.
-func isRequired(conditions []offloadingv1beta1.RemoteNamespaceCondition) bool {
-	return slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
-		return c.Type == offloadingv1beta1.RemoteNamespaceRequired && c.Status == corev1.ConditionTrue
-	})
 }
 
 type offloadOptions struct {
@@ -425,7 +398,7 @@ func offloadNamespace(ctx context.Context, c *session.Cluster, namespace string,
 			none = true
 			return session.Yes()
 		default:
-			return session.NotYet("phase %s%s", cmp.Or(string(object.Status.OffloadingPhase), "unknown"), remoteNamespaceTrouble(object))
+			return session.NotYet("phase %s%s", cmp.Or(string(object.Status.OffloadingPhase), "unknown"), offload.NotReady(object))
 		}
 	})
 	if err != nil && object.Annotations[api.AnnotationDeleteVolumes] == api.True && c.DeleteVolumes {
@@ -448,21 +421,4 @@ func offloadNamespace(ctx context.Context, c *session.Cluster, namespace string,
 	}
 	step.Done("Offloading of namespace %s correctly completed", namespace)
 	return nil
-}
-
-// remoteNamespaceTrouble lists the clusters in which the remote namespace is not ready, with the reasons.
-func remoteNamespaceTrouble(object *offloadingv1beta1.NamespaceOffloading) string {
-	var out []string
-	for id, conditions := range object.Status.RemoteNamespacesConditions {
-		for _, condition := range conditions {
-			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
-				out = append(out, fmt.Sprintf("cluster %s: %s: %s", id, condition.Reason, condition.Message))
-			}
-		}
-	}
-	if len(out) == 0 {
-		return ""
-	}
-	slices.Sort(out)
-	return " (" + strings.Join(out, "; ") + ")"
 }

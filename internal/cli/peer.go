@@ -15,6 +15,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/peering"
 )
 
 // authFlags holds the flags for the authentication between the clusters.
@@ -37,7 +38,7 @@ func (f *authFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *authFlags) addInvite(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.invite, "invite", false, fmt.Sprintf("With in-band: also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", maxTokenLifetime/(24*time.Hour)))
+	flags.BoolVar(&f.invite, "invite", false, fmt.Sprintf("With in-band: also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
 }
 
 func (f *authFlags) addForce(flags *pflag.FlagSet) {

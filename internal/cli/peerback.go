@@ -41,7 +41,7 @@ func inviteBack(ctx context.Context, p *session.Pair) error {
 
 func inviteProvider(ctx context.Context, p *session.Pair) error {
 	back := p.Reversed()
-	if _, err := enrollmentService(ctx, p.Local); err != nil {
+	if _, err := enrollment.ServiceOf(ctx, p.Local, p.Local.Namespace); err != nil {
 		return err
 	}
 	address, err := throughTunnel(ctx, back, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
@@ -68,7 +68,7 @@ func inviteProvider(ctx context.Context, p *session.Pair) error {
 		if same && lasts(secret, tokens, p.Remote.ID, time.Now()) {
 			return nil
 		}
-		text, err := sealToken(ctx, p.Local, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: p.Remote.ID}, true)
+		text, err := sealToken(ctx, p.Local, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: p.Remote.ID}, true)
 		if err != nil {
 			return err
 		}
@@ -79,16 +79,16 @@ func inviteProvider(ctx context.Context, p *session.Pair) error {
 		return controllerutil.SetOwnerReference(tenant, secret, p.Remote.Scheme())
 	})
 	if err == nil && changed {
-		p.Remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.Remote.ID, p.Local.ID, maxTokenLifetime, p.Local.ID)
+		p.Remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.Remote.ID, p.Local.ID, peering.MaxTokenLifetime, p.Local.ID)
 	}
 	return err
 }
 
-// lasts reports whether the token of an Invitation still admits the consumer and stays valid for more than half of maxTokenLifetime. It
+// lasts reports whether the token of an Invitation still admits the consumer and stays valid for more than half of peering.MaxTokenLifetime. It
 // checks the token against the token Secret of the inviting cluster.
 func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bool {
 	token, err := peering.CheckToken(tokens.Data[peering.EnrollmentSecretKey], string(invitation.Data[peering.InvitationTokenKey]), consumer, now)
-	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= maxTokenLifetime/2 {
+	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= peering.MaxTokenLifetime/2 {
 		return false
 	}
 	_, err = peering.Redeem(tokens.Data[peering.EnrollmentUsedKey], token, consumer, now)

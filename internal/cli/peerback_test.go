@@ -94,7 +94,7 @@ func TestInvitationsAreRenewed(t *testing.T) {
 	of := func(consumer string, left time.Duration) *corev1.Secret {
 		return &corev1.Secret{Data: map[string][]byte{peering.InvitationTokenKey: []byte(token(consumer, left).Text(key))}}
 	}
-	used, err := peering.Redeem(nil, token("milan", maxTokenLifetime), "milan", now)
+	used, err := peering.Redeem(nil, token("milan", peering.MaxTokenLifetime), "milan", now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,12 +108,12 @@ func TestInvitationsAreRenewed(t *testing.T) {
 		want            bool
 	}{
 		"none":                        {&corev1.Secret{}, key, nil, false},
-		"new":                         {of("milan", maxTokenLifetime), key, nil, true},
-		"used":                        {of("milan", maxTokenLifetime), key, used, true},
-		"of a peering that has ended": {of("milan", maxTokenLifetime), key, spent, false},
-		"of a Secret replaced since":  {of("milan", maxTokenLifetime), []byte("another"), nil, false},
-		"old":                         {of("milan", maxTokenLifetime/3), key, nil, false},
-		"another's":                   {of("naples", maxTokenLifetime), key, nil, false},
+		"new":                         {of("milan", peering.MaxTokenLifetime), key, nil, true},
+		"used":                        {of("milan", peering.MaxTokenLifetime), key, used, true},
+		"of a peering that has ended": {of("milan", peering.MaxTokenLifetime), key, spent, false},
+		"of a Secret replaced since":  {of("milan", peering.MaxTokenLifetime), []byte("another"), nil, false},
+		"old":                         {of("milan", peering.MaxTokenLifetime/3), key, nil, false},
+		"another's":                   {of("naples", peering.MaxTokenLifetime), key, nil, false},
 	} {
 		tokens := &corev1.Secret{Data: map[string][]byte{peering.EnrollmentSecretKey: test.key, peering.EnrollmentUsedKey: test.usedTokens}}
 		if got := lasts(test.secret, tokens, "milan", now); got != test.want {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/cli/cmdline"
@@ -29,13 +27,6 @@ type peerCommandOptions struct {
 	// dialed is how the consumer's gateway reaches that of this cluster.
 	dialed
 }
-
-// maxTokenLifetime is the maximum lifetime of a token for any cluster, and maxNamedTokenLifetime of a token for one cluster, which may have to
-// wait in a repository until that cluster exists. A token without an end would be a permanent password in the history of a shell.
-const (
-	maxTokenLifetime      = 30 * 24 * time.Hour
-	maxNamedTokenLifetime = 365 * 24 * time.Hour
-)
 
 func generatePeerCommandCommand(a *session.Session) *cobra.Command {
 	var o peerCommandOptions
@@ -84,11 +75,11 @@ func (o *peerCommandOptions) check() error {
 		return err
 	}
 	switch {
-	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > maxTokenLifetime):
+	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > peering.MaxTokenLifetime):
 		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s, or up to %s with --consumer-cluster-id",
-			o.lifetime, maxTokenLifetime, maxNamedTokenLifetime)
-	case o.lifetime <= 0 || o.lifetime > maxNamedTokenLifetime:
-		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, maxNamedTokenLifetime)
+			o.lifetime, peering.MaxTokenLifetime, peering.MaxNamedTokenLifetime)
+	case o.lifetime <= 0 || o.lifetime > peering.MaxNamedTokenLifetime:
+		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, peering.MaxNamedTokenLifetime)
 	case o.certificate != "" && o.url == "":
 		return fmt.Errorf("--auth-certificate %s is for a certificate at another URL: give that one with --auth-url", o.certificate)
 	case o.url == "":
@@ -125,7 +116,7 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 	if url == "" {
 		url, err = enrollmentURL(ctx, c, o.onlyCommand)
 	} else if !o.trusted && pin == nil {
-		_, err = enrollmentService(ctx, c) // the token contains the fingerprint of its certificate, so the certificate must exist
+		_, err = enrollment.ServiceOf(ctx, c, c.Namespace) // the token contains the fingerprint of its certificate, so the certificate must exist
 	}
 	if err != nil {
 		return err
@@ -149,44 +140,13 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 // sealToken returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
 // service's certificate.
 func sealToken(ctx context.Context, c *session.Cluster, token *peering.Token, pinned bool) (string, error) {
-	options := &enrollment.Options{Namespace: c.Namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}
-	if pinned {
-		pair, err := enrollment.EnsureCertificate(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		token.Pin = peering.PinOf(pair.Leaf)
-	}
-	return enrollment.Issue(ctx, options, token)
-}
-
-// enrollmentService returns the Service of the authentication service. It fails if consumers can't call it with TLS.
-func enrollmentService(ctx context.Context, c *session.Cluster) (*corev1.Service, error) {
-	service := &corev1.Service{}
-	key := client.ObjectKey{Namespace: c.Namespace, Name: peering.EnrollmentService}
-	err := c.Get(ctx, key, service)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no Service %s: this cluster is installed without the authentication service (auth.enabled=true installs it)", key)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Service %s: %w", key, err)
-	}
-	return service, peering.CheckEnrollmentTLS(service)
+	return enrollment.Seal(ctx, &enrollment.Options{Namespace: c.Namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}, token, pinned)
 }
 
 // enrollmentURL returns the URL at which consumers reach the authentication service.
 func enrollmentURL(ctx context.Context, c *session.Cluster, silent bool) (string, error) {
-	service, err := enrollmentService(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err != nil {
-		return "", fmt.Errorf("listing nodes: %w", err)
-	}
-	url, err := peering.EnrollmentURL(service, nodes.Items)
-	if err == nil && !silent && service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 0 &&
-		service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
+	url, service, err := enrollment.URL(ctx, c, c.Namespace)
+	if err == nil && !silent && enrollment.NodePortInstead(service) {
 		c.Warn("Service %s has no address from a load balancer yet: the command contains the address of a node of this cluster",
 			client.ObjectKeyFromObject(service))
 	}

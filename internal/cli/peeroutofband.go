@@ -57,7 +57,7 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
-	flags.BoolVar(&o.auth.invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", maxTokenLifetime/(24*time.Hour)))
+	flags.BoolVar(&o.auth.invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
 	cmdline.Required(command, "auth-url", "cluster-id", "auth-token")
 	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // replaces the error of cobra's check, which does not say where the values of the flags come from
 		if err := cmd.ValidateRequiredFlags(); err != nil {
@@ -204,7 +204,7 @@ func enroll(ctx context.Context, c *session.Cluster, namespace string, i *invita
 		return err
 	}
 	if back != "" {
-		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.ID, maxTokenLifetime, c.ID)
+		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.ID, peering.MaxTokenLifetime, c.ID)
 	}
 	return kube.Delete(ctx, c, secret)
 }
@@ -220,7 +220,7 @@ func inviteThem(ctx context.Context, c *session.Cluster, i *invitation, granted 
 			i.id, i.id, i.id)
 		return "", nil
 	}
-	return sealToken(ctx, c, &peering.Token{Expires: time.Now().Add(maxTokenLifetime), Consumer: i.id}, true)
+	return sealToken(ctx, c, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: i.id}, true)
 }
 
 // withoutRefusal returns the Identity that the provider has granted to the local cluster; nil if there is none. It deletes an Identity that is not granted,

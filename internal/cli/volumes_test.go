@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/loss"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
@@ -98,7 +99,7 @@ func TestMovesAreNotLostByAccident(t *testing.T) {
 		},
 		"naples": nil,
 	} {
-		lines, err := volumesThere(t.Context(), c, func(_, there string) bool { return there == provider }, true)
+		lines, err := loss.Volumes(t.Context(), c, func(_, there string) bool { return there == provider }, true)
 		if err != nil || len(lines) != len(want) {
 			t.Errorf("%s: %q, %v", provider, lines, err)
 			continue

@@ -2,9 +2,11 @@ package offload
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -67,13 +69,35 @@ func SelectedClusters(o *offloadingv1beta1.NamespaceOffloading, nodes []offloadi
 		return sets.List(ids)
 	}
 	for _, id := range Clusters(nodes) {
-		if lost.Has(id) && slices.ContainsFunc(o.Status.RemoteNamespacesConditions[id], func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
-			return c.Type == offloadingv1beta1.RemoteNamespaceRequired && c.Status == corev1.ConditionTrue
-		}) {
+		if lost.Has(id) && Required(o.Status.RemoteNamespacesConditions[id]) {
 			ids.Insert(id)
 		}
 	}
 	return sets.List(ids)
+}
+
+// Required reports whether a cluster is to have the remote namespace, by the conditions about that cluster.
+func Required(conditions []offloadingv1beta1.RemoteNamespaceCondition) bool {
+	return slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+		return c.Type == offloadingv1beta1.RemoteNamespaceRequired && c.Status == corev1.ConditionTrue
+	})
+}
+
+// NotReady lists the clusters in which the remote namespace is not ready, with the reasons, in brackets. It is empty if there are none.
+func NotReady(o *offloadingv1beta1.NamespaceOffloading) string {
+	var out []string
+	for id, conditions := range o.Status.RemoteNamespacesConditions {
+		for _, condition := range conditions {
+			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
+				out = append(out, fmt.Sprintf("cluster %s: %s: %s", id, condition.Reason, condition.Message))
+			}
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	slices.Sort(out)
+	return " (" + strings.Join(out, "; ") + ")"
 }
 
 // Clusters returns the sorted IDs of all clusters that have a virtual node.

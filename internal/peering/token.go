@@ -38,6 +38,13 @@ const (
 	maxTokenSize = 512
 )
 
+// MaxTokenLifetime is the maximum lifetime of a token for any cluster, and MaxNamedTokenLifetime of a token for one cluster, which may have to
+// wait in a repository until that cluster exists. A token without an end would be a permanent password in the history of a shell.
+const (
+	MaxTokenLifetime      = 30 * 24 * time.Hour
+	MaxNamedTokenLifetime = 365 * 24 * time.Hour
+)
+
 // Errors of tokens. They reveal nothing about what a valid token would look like.
 var (
 	ErrNoToken      = errors.New("this is not a token of a Liqo peer command: copy the whole command")

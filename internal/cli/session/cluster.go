@@ -33,7 +33,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/preview"
-	"liqo.io/liqo/internal/install/installer"
+	"liqo.io/liqo/internal/install/clusterid"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -206,11 +206,11 @@ func (s *Session) ForNamespaces(ctx context.Context) (*Cluster, error) {
 // Locate finds the installation, and returns the cluster ID; it is empty if there is none. The namespace of the installation becomes that of
 // the cluster, unless the user named another one.
 func (c *Cluster) Locate(ctx context.Context) (id string, err error) {
-	id, where, err := installer.InstalledCluster(ctx, c, c.Namespace)
+	id, where, err := clusterid.Find(ctx, c, c.Namespace)
 	if apierrors.IsForbidden(err) && !c.NamespaceGiven && c.ContextNamespace != "" {
 		// A user with permissions only in the namespace of the installation, such as a peering user, has that namespace in the context of the
 		// kubeconfig.
-		if found, at, otherErr := installer.InstalledCluster(ctx, c, c.ContextNamespace); otherErr == nil && found != "" {
+		if found, at, otherErr := clusterid.Find(ctx, c, c.ContextNamespace); otherErr == nil && found != "" {
 			id, where, err = found, at, nil
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -17,30 +16,8 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/install/clusterid"
 )
-
-// labelClusterID selects the cluster-ID ConfigMap of an installation.
-var labelClusterID = client.MatchingLabels{"app.kubernetes.io/name": "clusterid-configmap"}
-
-// InstalledCluster returns the ID of this cluster and the namespace of its installation. It prefers the given namespace, and falls back to
-// any namespace with an installation. Both results are empty if there is none.
-func InstalledCluster(ctx context.Context, c client.Client, namespace string) (id, where string, err error) {
-	for _, within := range [][]client.ListOption{{client.InNamespace(namespace)}, nil} {
-		var list corev1.ConfigMapList
-		if err := c.List(ctx, &list, append(within, labelClusterID)...); err != nil {
-			if within == nil && apierrors.IsForbidden(err) { // the user may read one namespace only
-				return "", "", nil
-			}
-			return "", "", fmt.Errorf("looking for the cluster-ID ConfigMap in namespace %s: %w", namespace, err)
-		}
-		for _, found := range list.Items {
-			if id := found.Data[api.ClusterIDKey]; id != "" {
-				return id, found.Namespace, nil
-			}
-		}
-	}
-	return "", "", nil
-}
 
 // needed lists permissions that an installation requires. Each is checked separately, so that the missing ones can be named.
 var needed = [...]authorizationv1.ResourceAttributes{
@@ -72,7 +49,7 @@ func Gather(ctx context.Context, config *rest.Config, c client.Client, namespace
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		facts.InstalledID, facts.InstalledNamespace, err = InstalledCluster(ctx, c, namespace)
+		facts.InstalledID, facts.InstalledNamespace, err = clusterid.Find(ctx, c, namespace)
 		return err
 	})
 	group.Go(func() (err error) {

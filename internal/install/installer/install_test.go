@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install"
+	"liqo.io/liqo/internal/install/clusterid"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -97,7 +98,7 @@ func TestInstallOnAPIServer(t *testing.T) {
 		}
 		return *deployment.Spec.Replicas
 	}
-	if id, where, err := InstalledCluster(ctx, c, "elsewhere"); id != "rome" || where != "liqo" || err != nil {
+	if id, where, err := clusterid.Find(ctx, c, "elsewhere"); id != "rome" || where != "liqo" || err != nil {
 		t.Errorf("cluster %q in %q: %v", id, where, err)
 	}
 	var template offloadingv1beta1.VkOptionsTemplate

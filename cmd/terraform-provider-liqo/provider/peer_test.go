@@ -1,0 +1,229 @@
+package provider
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/test/clitest"
+)
+
+func milan() *corev1beta1.ForeignCluster {
+	return &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+}
+
+func tokenSecret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "remote-token-milan"}}
+}
+
+func token(t *testing.T) string {
+	t.Helper()
+	id, err := peering.NewTokenID(zeros{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peering.Token{ID: id, Expires: time.Unix(1<<40, 0)}.Text([]byte("key"))
+}
+
+// peeringWith is a control of a terraform: it reports what yes and no are to the wish of ForeignCluster milan.
+func peeringWith(t *testing.T, yes, no corev1beta1.Condition) func(client.Client, client.Object) {
+	return func(c client.Client, _ client.Object) {
+		foreign := milan()
+		if c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign) != nil {
+			return
+		}
+		condition := map[corev1beta1.PeeringWish]corev1beta1.Condition{corev1beta1.PeeringYes: yes, corev1beta1.PeeringNo: no}[foreign.Spec.OutgoingPeeringEnabled]
+		condition.Type = corev1beta1.OutgoingPeering
+		foreign.Status.Conditions, foreign.Status.ObservedGeneration = []corev1beta1.Condition{condition}, foreign.Generation
+		if err := c.Status().Update(t.Context(), foreign); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var (
+	isPeered  = corev1beta1.Condition{Status: corev1beta1.StatusEstablished, Reason: reasons.PeeringEstablished, Message: "cluster milan is peered"}
+	notPeered = corev1beta1.Condition{Status: corev1beta1.StatusNone, Reason: reasons.NotPeered, Message: "this cluster uses nothing of cluster milan"}
+)
+
+func toMilan(t *testing.T) attributes {
+	return attributes{"cluster_id": "milan", "cluster_name": "milan", "cluster_authurl": "https://198.51.100.7", "cluster_token": token(t)}
+}
+
+// TestPeerings: a peering is requested, changed in place, read, imported and ended. A second plan changes nothing. Nothing is left at the end.
+func TestPeerings(t *testing.T) {
+	tf := configured(t)
+	tf.control = peeringWith(t, isPeered, notPeered)
+	config := toMilan(t)
+	if problems := tf.validate("liqo_peer", config); problems != "" {
+		t.Fatal(problems)
+	}
+	state := tf.applied("liqo_peer", nil, config)
+	foreign, secret := milan(), tokenSecret()
+	if !tf.get(foreign) || foreign.Spec.ClusterID != "milan" || foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes || foreign.Spec.ForeignAuthURL != "https://198.51.100.7" {
+		t.Fatalf("%+v", foreign.Spec)
+	}
+	if !tf.get(secret) || string(secret.Data["token"]) != config["cluster_token"] || string(secret.Data["url"]) != "https://198.51.100.7" || secret.Labels["liqo.io/remote-cluster-id"] != "milan" {
+		t.Fatalf("%+v", secret)
+	}
+	tf.settled("liqo_peer", state, config)
+
+	config["cluster_authurl"], config["timeout"] = "https://198.51.100.8", "1m"
+	state = tf.applied("liqo_peer", state, config)
+	if tf.get(foreign); foreign.Spec.ForeignAuthURL != "https://198.51.100.8" {
+		t.Errorf("%+v", foreign.Spec)
+	}
+	tf.settled("liqo_peer", state, config)
+
+	imported, problems := tf.imported("liqo_peer", "milan")
+	delete(config, "timeout")
+	delete(config, "cluster_name")
+	if problems != "" {
+		t.Fatal(problems)
+	}
+	tf.settled("liqo_peer", imported, config)
+	other := toMilan(t)
+	other["cluster_id"], other["cluster_name"] = "turin", "turin"
+	if plan := tf.plan("liqo_peer", state, other); !plan.replaces {
+		t.Error("the provider of a peering changes in place")
+	}
+
+	tf.applied("liqo_peer", state, nil)
+	if tf.get(milan()) || tf.get(tokenSecret()) {
+		t.Error("the ForeignCluster or the token is left")
+	}
+}
+
+// TestEndedPeeringsAreRequestedAgain: a ForeignCluster that was deleted, or whose peering liqoctl has ended, leaves the state, and is created again. While the
+// peering ends, the resource stays in the state.
+func TestEndedPeeringsAreRequestedAgain(t *testing.T) {
+	tf := configured(t)
+	tf.control = peeringWith(t, isPeered, notPeered)
+	state := tf.applied("liqo_peer", nil, toMilan(t))
+	foreign := milan()
+	tf.get(foreign)
+	foreign.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringNo
+	if err := tf.client.Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if gone := tf.refresh("liqo_peer", state); gone != nil {
+		t.Errorf("a peering that has ended stays in the state: %v", gone)
+	}
+	tf.control = peeringWith(t, isPeered, corev1beta1.Condition{Status: corev1beta1.StatusDisconnecting, Reason: reasons.ReleasingResources})
+	if tf.refresh("liqo_peer", state) == nil {
+		t.Error("a peering that is ending leaves the state")
+	}
+	state = tf.applied("liqo_peer", nil, toMilan(t))
+	if tf.get(foreign); foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes {
+		t.Errorf("%+v", foreign.Spec)
+	}
+	if err := tf.client.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	if gone := tf.refresh("liqo_peer", state); gone != nil {
+		t.Errorf("a deleted ForeignCluster stays in the state: %v", gone)
+	}
+	tf.applied("liqo_peer", nil, toMilan(t))
+}
+
+// TestDataInAProviderIsKept: a peering is not ended while claims have data in the provider. The error is that of liqoctl unpeer, and names each claim.
+func TestDataInAProviderIsKept(t *testing.T) {
+	tf := configured(t, clitest.VolumeOf("1", "shop", "orders", "milan"), clitest.MapOf("milan", "shop"))
+	tf.control = peeringWith(t, isPeered, notPeered)
+	state := tf.applied("liqo_peer", nil, toMilan(t))
+	next, problems := tf.apply("liqo_peer", state, nil)
+	has(t, problems, "The peering with cluster milan stays", "data would be lost", "PersistentVolumeClaim orders in namespace shop has a volume of Liqo, 1Gi in cluster milan", "Nothing was changed. Copy the data")
+	if foreign := milan(); !tf.get(foreign) || foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes || !tf.get(tokenSecret()) || next == nil {
+		t.Errorf("changed although it is refused: %+v", foreign)
+	}
+}
+
+// TestUnreachableProvidersAreWaitedFor: the end of a peering deletes no ForeignCluster while the provider is unreachable, and says what it waits for.
+func TestUnreachableProvidersAreWaitedFor(t *testing.T) {
+	tf := configured(t)
+	tf.control = peeringWith(t, isPeered, corev1beta1.Condition{Status: corev1beta1.StatusDisconnecting, Reason: reasons.ProviderUnreachable, Message: "waiting for the API server of cluster milan"})
+	config := toMilan(t)
+	config["timeout"] = "50ms"
+	state := tf.applied("liqo_peer", nil, config)
+	next, problems := tf.apply("liqo_peer", state, nil)
+	has(t, problems, "not finished within 50ms: waiting for the API server of cluster milan", "terraform destroy again")
+	if foreign := milan(); !tf.get(foreign) || next == nil {
+		t.Error("the ForeignCluster or the state is gone")
+	}
+	stays := "The network and the Identity stay as long as cluster milan uses resources of this cluster"
+	tf.control = peeringWith(t, isPeered, corev1beta1.Condition{Status: corev1beta1.StatusDisconnecting, Reason: reasons.NetworkInUse, Message: stays})
+	next, problems = tf.apply("liqo_peer", state, nil)
+	has(t, problems, "WARNING", stays)
+	if !tf.get(milan()) || next != nil {
+		t.Error("the peering of the other direction has no ForeignCluster any more, or the resource stays in the state")
+	}
+}
+
+// TestPeeringsThatFail: a peering that does not come about fails with the reason. An error that stays ends the wait before the timeout. An unreachable provider
+// does not.
+func TestPeeringsThatFail(t *testing.T) {
+	expired := corev1beta1.Condition{Status: corev1beta1.StatusError, Reason: reasons.TokenExpired, Message: "Secret liqo/remote-token-milan: the token has expired"}
+	unreachable := corev1beta1.Condition{Status: corev1beta1.StatusError, Reason: reasons.ProviderUnreachable, Message: "the API server of cluster milan is unreachable"}
+	for timeout, condition := range map[string]corev1beta1.Condition{"1h": expired, "60ms": unreachable} {
+		tf := configured(t)
+		tf.control = peeringWith(t, condition, notPeered)
+		config := toMilan(t)
+		config["timeout"] = timeout
+		state, problems := tf.apply("liqo_peer", nil, config)
+		has(t, problems, "Peering with cluster milan is not finished", condition.Message, "untaint")
+		if state == nil {
+			t.Error("the ForeignCluster is not in the state, so that no destroy ends the peering")
+		}
+	}
+	tf := configured(t)
+	config := toMilan(t)
+	config["timeout"] = "20ms"
+	_, problems := tf.apply("liqo_peer", nil, config)
+	has(t, problems, "has not reconciled ForeignCluster milan yet")
+}
+
+// TestPeeringsOfOthersAreNotTakenOver: a ForeignCluster that requests the peering already is imported on demand only. One that does not, of a discovered cluster
+// for example, is used.
+func TestPeeringsOfOthersAreNotTakenOver(t *testing.T) {
+	requested := milan()
+	requested.Spec = corev1beta1.ForeignClusterSpec{ClusterID: "milan", OutgoingPeeringEnabled: corev1beta1.PeeringYes}
+	tf := configured(t, requested)
+	state, problems := tf.apply("liqo_peer", nil, toMilan(t))
+	has(t, problems, "ForeignCluster milan requests the peering already", "terraform import liqo_peer.NAME milan")
+	if state != nil || tf.get(tokenSecret()) {
+		t.Error("taken over")
+	}
+	requested.Spec.OutgoingPeeringEnabled, requested.ResourceVersion = corev1beta1.PeeringAuto, ""
+	tf = configured(t, requested)
+	tf.control = peeringWith(t, isPeered, notPeered)
+	tf.applied("liqo_peer", nil, toMilan(t))
+}
+
+// TestInvalidPeers: invalid attributes fail before anything is changed, with the attribute and the cure. No error contains a token.
+func TestInvalidPeers(t *testing.T) {
+	tf := newTerraform(t)
+	for attribute, test := range map[string]struct {
+		value string
+		want  []string
+	}{
+		"cluster_id":      {"Milan", []string{`"Milan" is not a cluster ID`}},
+		"cluster_name":    {"turin", []string{`cluster_name is "turin" and cluster_id is "milan"`, "leave cluster_name out"}},
+		"cluster_authurl": {"http://198.51.100.7", []string{"http://198.51.100.7", "https://host"}},
+		"cluster_token":   {"secret", []string{"cluster_token", "copy the whole command"}},
+	} {
+		config := toMilan(t)
+		config[attribute] = test.value
+		problems := tf.validate("liqo_peer", config)
+		has(t, problems, test.want...)
+		if strings.Contains(problems, "secret") {
+			t.Errorf("the token is in the error: %s", problems)
+		}
+	}
+}
