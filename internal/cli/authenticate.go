@@ -40,7 +40,7 @@ func authenticateCommand(a *session.Session) *cobra.Command {
 		if err := checkIdentities(ctx, p, auth.force); err != nil {
 			return err
 		}
-		return explainPair(p, authenticatePair(ctx, p, &auth))
+		return session.ExplainPair(p, authenticatePair(ctx, p, &auth))
 	})
 	return command
 }

@@ -5,77 +5,19 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
-	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 )
-
-// rangeGoal waits until a Network has a CIDR in its status.
-func rangeGoal(network *ipamv1alpha1.Network) *session.Goal {
-	return &session.Goal{
-		Object: network, Doing: "Waiting for the range of Network " + network.Name,
-		Met: func() session.Verdict {
-			if network.Status.CIDR == "" {
-				return session.NotYet("it has no range in status.cidr yet%s", session.Unmet(network.Status.Conditions))
-			}
-			return session.Yes()
-		},
-		Answer: func() { network.Status.CIDR = cmp.Or(network.Spec.CIDR, "192.0.2.0/24") },
-	}
-}
-
-// configuration returns the Configuration with the address ranges of a peer.
-func configuration(namespace, name, peer string, remote networkingv1beta1.CIDRs) *networkingv1beta1.Configuration {
-	out := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	kube.AddLabels(out, map[string]string{api.LabelRemoteClusterID: peer})
-	out.Spec.Remote.CIDR = remote
-	return out
-}
-
-// mappedGoal waits until a cluster has mapped the ranges of the remote cluster.
-func mappedGoal(object *networkingv1beta1.Configuration) *session.Goal {
-	return &session.Goal{
-		Object: object, Doing: fmt.Sprintf("Waiting until the ranges of cluster %s are mapped", object.Labels[api.LabelRemoteClusterID]),
-		Done: "Network configuration is applied",
-		Met: func() session.Verdict {
-			condition := meta.FindStatusCondition(object.Status.Conditions, networkingv1beta1.ConditionCIDRsConfigured)
-			switch {
-			case condition == nil || condition.ObservedGeneration < object.Generation:
-				return session.NotYet("the controller manager has not reconciled it yet")
-			case condition.Status != metav1.ConditionTrue || object.Status.Remote == nil:
-				return session.NotYet("its ranges are not mapped yet%s", session.Unmet(object.Status.Conditions))
-			}
-			return session.Yes()
-		},
-		Answer: func() { object.Status.Remote = object.Spec.Remote.DeepCopy() },
-	}
-}
-
-// differences describes how two sets of ranges differ. It is empty if they are equal.
-func differences(have, want networkingv1beta1.CIDRs) string {
-	var out []string
-	for _, part := range []struct {
-		name       string
-		have, want []string
-	}{{"pod CIDR", have.Pod, want.Pod}, {"external CIDR", have.External, want.External}} {
-		if !equality.Semantic.DeepEqual(part.have, part.want) {
-			out = append(out, fmt.Sprintf("%s %s, not %s", part.name, cmp.Or(strings.Join(part.want, ", "), "none"), cmp.Or(strings.Join(part.have, ", "), "none")))
-		}
-	}
-	return strings.Join(out, " and ")
-}
 
 // parseCIDRs validates the ranges that a user passes with a flag.
 func parseCIDRs(flag string, texts []string) error {
@@ -114,7 +56,7 @@ func createConfigurationCommand(a *session.Session) *cobra.Command {
 		return cmp.Or(output.Validate(), parseCIDRs("pod-cidr", remote.Pod), parseCIDRs("external-cidr", remote.External))
 	}, func(ctx context.Context, local *session.Cluster, _ []string) error {
 		if output.Format != "" {
-			return session.PrintObject(local, configuration(api.TenantNamespace(peer), peer, peer, remote), output.Format)
+			return session.PrintObject(local, tunnel.Configuration(api.TenantNamespace(peer), peer, peer, remote), output.Format)
 		}
 		namespace, err := session.EnsureTenantNamespace(ctx, local, peer)
 		if err != nil {
@@ -127,7 +69,7 @@ func createConfigurationCommand(a *session.Session) *cobra.Command {
 		}); err != nil || !wait {
 			return err
 		}
-		return local.Reach(ctx, mappedGoal(object))
+		return local.Reach(ctx, tunnel.MappedGoal(object))
 	})
 	flags := command.Flags()
 	addPeerFlag(command, &peer)
@@ -186,11 +128,11 @@ func generateConfigurationCommand(a *session.Session) *cobra.Command {
 			%[1]s generate configuration > rome.yaml`),
 		Args: cobra.NoArgs,
 		RunE: a.OnInstalled(&timeout, output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
-			own, err := ownCIDRs(ctx, local)
+			own, err := tunnel.OwnCIDRs(ctx, local)
 			if err != nil {
 				return err
 			}
-			return session.PrintObject(local, configuration(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, own), output.Format)
+			return session.PrintObject(local, tunnel.Configuration(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, own), output.Format)
 		}),
 	}
 	addGenerateFlags(command.Flags(), &output, &namespace, &timeout)

@@ -23,6 +23,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/install/installer"
@@ -168,24 +169,24 @@ func (p *collector) network() {
 		if known := network.PublicKeyInUse(keys.Items, namespace, id); known != nil {
 			p.KnownKeys[id] = known.Spec.PublicKey
 		}
-		servers, clients, err := listGateways(p.ctx, p.cluster, namespace, id)
+		servers, clients, err := tunnel.ListGateways(p.ctx, p.cluster, namespace, id)
 		if err != nil {
 			p.Unread = append(p.Unread, err.Error())
 			continue
 		}
-		gateway := gateways{}
-		if gateway.server, gateway.client = network.GatewayInUse(servers, clients, namespace, id); gateway.name() == "" {
+		gateway := tunnel.Gateways{}
+		if gateway.Server, gateway.Client = network.GatewayInUse(servers, clients, namespace, id); gateway.Name() == "" {
 			continue
 		}
-		if gateway.client != nil {
-			for _, host := range gateway.client.Spec.Endpoint.Addresses {
+		if gateway.Client != nil {
+			for _, host := range gateway.Client.Spec.Endpoint.Addresses {
 				if _, literal := network.LiteralAddress(host); !literal {
-					object := fmt.Sprintf("GatewayClient %s in namespace %s", gateway.client.Name, namespace)
+					object := fmt.Sprintf("GatewayClient %s in namespace %s", gateway.Client.Name, namespace)
 					p.Names = append(p.Names, doctor.Name{Peer: id, Object: object, Host: host})
 				}
 			}
 		}
-		keys := gateway.keys(namespace)
+		keys := gateway.Keys(namespace)
 		p.get("Secret", client.ObjectKeyFromObject(keys), keys)
 		p.Keys[id] = keys.Data[networkingv1beta1.SecretPublicKey]
 	}
@@ -320,7 +321,7 @@ func (p *collector) trouble(namespace string, selector map[string]string) string
 		return "it has no pods: see its conditions, or Kubernetes' own controller manager"
 	}
 	for i := range pods.Items {
-		if why := unhealthy(&pods.Items[i]); why != "" {
+		if why := workload.Unhealthy(&pods.Items[i]); why != "" {
 			return why
 		}
 	}

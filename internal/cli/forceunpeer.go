@@ -125,7 +125,7 @@ func forgettable(ctx context.Context, c *session.Cluster, peer string) (string, 
 
 // giveUpQuestion returns the confirmation question. If the peer is reachable, the question recommends liqoctl unpeer.
 func giveUpQuestion(peer string, foreign *corev1beta1.ForeignCluster) string {
-	if condition := apiServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusEstablished {
+	if condition := session.APIServerCondition(foreign); condition != nil && condition.Status == corev1beta1.StatusEstablished {
 		return fmt.Sprintf("Cluster %s is reachable, so liqoctl unpeer would also remove what belongs to the peering there. Remove only what is in this cluster?", peer)
 	}
 	return fmt.Sprintf("Remove the peering with cluster %[1]s, and all of its pods in this cluster? Nothing is removed in cluster %[1]s.", peer)

@@ -14,12 +14,13 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 )
 
-var createServerFlags = serverFlagNames{"service-type", "port", "node-port", "load-balancer-ip"}
+var createServerFlags = tunnel.ServerFlagNames{ServiceType: "service-type", Port: "port", NodePort: "node-port", LoadBalancerIP: "load-balancer-ip"}
 
 func createGatewayServerCommand(a *session.Session) *cobra.Command {
-	var f serverFlags
+	var f tunnel.ServerFlags
 	var peer string
 	var mtu int
 	var output cmdline.Output
@@ -38,30 +39,30 @@ func createGatewayServerCommand(a *session.Session) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = a.OnInstalled(&timeout, func() error {
-		return cmp.Or(output.Validate(), f.validate(createServerFlags), validateMTU(mtu))
+		return cmp.Or(output.Validate(), f.Validate(createServerFlags), tunnel.ValidateMTU(mtu))
 	}, func(ctx context.Context, local *session.Cluster, args []string) error {
-		template, err := f.template.reference(local)
+		template, err := f.Template.Reference(local)
 		if err != nil {
 			return err
 		}
-		kind, err := f.choose(ctx, local, template)
+		kind, err := f.Choose(ctx, local, template)
 		if err != nil {
 			return err
 		}
 		server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
 		if output.Format != "" {
-			f.fill(server, template, kind, peer, mtu)
+			f.Fill(server, template, kind, peer, mtu)
 			return session.PrintObject(local, server, output.Format)
 		}
 		if server.Namespace, err = session.EnsureTenantNamespace(ctx, local, peer); err != nil {
 			return err
 		}
-		if err := createOrUpdate(ctx, local, server, func() { f.fill(server, template, kind, peer, mtu) }); err != nil || !wait {
+		if err := createOrUpdate(ctx, local, server, func() { f.Fill(server, template, kind, peer, mtu) }); err != nil || !wait {
 			return err
 		}
-		endpoint, err := serverEndpoint(ctx, local, server)
+		endpoint, err := tunnel.ServerEndpoint(ctx, local, server)
 		if err != nil {
-			return withBalancerHint(err, command, args, timeout, f.serviceType)
+			return withBalancerHint(err, command, args, timeout, f.ServiceType)
 		}
 		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d",
 			peer, local.ID, endpoint.Addresses[0], endpoint.Port)
@@ -69,9 +70,9 @@ func createGatewayServerCommand(a *session.Session) *cobra.Command {
 	})
 	flags := command.Flags()
 	addPeerFlag(command, &peer)
-	f.template.add(flags, "", serverTemplates, networkingv1beta1.ServerTemplateDefault)
-	f.add(flags, createServerFlags)
-	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
+	f.Template.Add(flags, "", tunnel.ServerTemplates, networkingv1beta1.ServerTemplateDefault)
+	f.Add(flags, createServerFlags)
+	flags.IntVar(&mtu, "mtu", tunnel.DefaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
 	flags.DurationVar(&timeout, "timeout", gatewayTimeout, "Maximum time to wait")
 	output.Add(flags, "Only print the object, do not create it")
@@ -81,7 +82,7 @@ func createGatewayServerCommand(a *session.Session) *cobra.Command {
 }
 
 func createGatewayClientCommand(a *session.Session) *cobra.Command {
-	var f clientFlags
+	var f tunnel.ClientFlags
 	var peer string
 	var mtu int
 	var output cmdline.Output
@@ -100,44 +101,44 @@ func createGatewayClientCommand(a *session.Session) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = a.OnInstalled(&timeout, func() error {
-		return cmp.Or(output.Validate(), validateAddresses("addresses", f.addresses), validatePort("port", f.port), validateProtocol(f.protocol),
-			validateMTU(mtu))
+		return cmp.Or(output.Validate(), tunnel.ValidateAddresses("addresses", f.Addresses), tunnel.ValidatePort("port", f.Port), tunnel.ValidateProtocol(f.Protocol),
+			tunnel.ValidateMTU(mtu))
 	}, func(ctx context.Context, local *session.Cluster, args []string) error {
-		template, err := f.template.reference(local)
+		template, err := f.Template.Reference(local)
 		if err != nil {
 			return err
 		}
-		endpoint := networkingv1beta1.Endpoint{Addresses: f.addresses, Port: f.port, Protocol: corev1.Protocol(f.protocol)}
+		endpoint := networkingv1beta1.Endpoint{Addresses: f.Addresses, Port: f.Port, Protocol: corev1.Protocol(f.Protocol)}
 		object := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
 		if output.Format != "" {
-			fillClient(object, template, peer, endpoint, mtu)
+			tunnel.FillClient(object, template, peer, endpoint, mtu)
 			return session.PrintObject(local, object, output.Format)
 		}
 		if object.Namespace, err = session.EnsureTenantNamespace(ctx, local, peer); err != nil {
 			return err
 		}
-		if err := createOrUpdate(ctx, local, object, func() { fillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
+		if err := createOrUpdate(ctx, local, object, func() { tunnel.FillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
 			return err
 		}
-		one := &end{Cluster: local, peer: peer, namespace: object.Namespace, gateways: gateways{client: object}}
+		one := &tunnel.End{Cluster: local, Peer: peer, TenantNamespace: object.Namespace, Gateways: tunnel.Gateways{Client: object}}
 		began := time.Now()
-		if err := local.Reach(ctx, one.connectedGoal()); err != nil {
-			if trouble := gatewayTrouble(local, one.namespace, &one.gateways); trouble != "" {
+		if err := local.Reach(ctx, one.ConnectedGoal()); err != nil {
+			if trouble := tunnel.GatewayTrouble(local, one.TenantNamespace, &one.Gateways); trouble != "" {
 				return fmt.Errorf("%w; %s", err, trouble)
 			}
 			return fmt.Errorf("%w\nNo handshake with %s for %s: is %s open from here to %s, and does each cluster know the key of the other (liqoctl generate publickey)?", err,
-				endpointText(&endpoint), time.Since(began).Round(time.Second), openText(endpointText(&endpoint)), peer)
+				tunnel.EndpointText(&endpoint), time.Since(began).Round(time.Second), tunnel.OpenPort(tunnel.EndpointText(&endpoint)), peer)
 		}
 		local.Did("Connection is established")
 		return nil
 	})
 	flags := command.Flags()
 	addPeerFlag(command, &peer)
-	f.template.add(flags, "", clientTemplates, networkingv1beta1.ClientTemplateDefault)
-	flags.StringSliceVar(&f.addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
-	flags.Int32Var(&f.port, "port", 0, "Port of the peer's gateway server (required)")
-	flags.StringVar(&f.protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, always UDP")
-	flags.IntVar(&mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
+	f.Template.Add(flags, "", tunnel.ClientTemplates, networkingv1beta1.ClientTemplateDefault)
+	flags.StringSliceVar(&f.Addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
+	flags.Int32Var(&f.Port, "port", 0, "Port of the peer's gateway server (required)")
+	flags.StringVar(&f.Protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, always UDP")
+	flags.IntVar(&mtu, "mtu", tunnel.DefaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	output.Add(flags, "Only print the object, do not create it")

@@ -14,6 +14,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -72,8 +73,8 @@ func throughTunnel(ctx context.Context, p *session.Pair, ip, name, what string) 
 	var configuration *networkingv1beta1.Configuration
 	if p.Here != "" {
 		var err error
-		e := &end{Cluster: p.Local, peer: p.Remote.ID, namespace: p.Here}
-		if configuration, err = e.configuration(ctx); err != nil {
+		e := &tunnel.End{Cluster: p.Local, Peer: p.Remote.ID, TenantNamespace: p.Here}
+		if configuration, err = e.Configuration(ctx); err != nil {
 			return netip.AddrPort{}, err
 		}
 	}

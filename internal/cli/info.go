@@ -185,7 +185,7 @@ func gatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 	}
 	info.Health.Healthy = workload.DeploymentAvailable(&deployment).Done
 	for i := range pods.Items {
-		if why := unhealthy(&pods.Items[i]); why != "" {
+		if why := workload.Unhealthy(&pods.Items[i]); why != "" {
 			info.Health.Healthy = false
 			if info.Health.UnhealthyPods == nil {
 				info.Health.UnhealthyPods = map[string]string{}
@@ -229,19 +229,6 @@ func gatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 		info.Health.Healthy = info.Health.Healthy && info.Health.Problems[i].Level != doctor.Fail
 	}
 	return info, nil
-}
-
-// unhealthy says why a pod is not ready. It is empty if the pod is ready, has succeeded, or is being deleted.
-func unhealthy(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
-		return ""
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return ""
-		}
-	}
-	return cmp.Or(workload.Trouble(pod), "not ready, phase "+string(pod.Status.Phase))
 }
 
 // controllerManagerArgs returns the flags of the controller manager, which contain the configuration of the installation.

@@ -10,6 +10,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
@@ -45,8 +46,8 @@ func describeNetwork(ctx context.Context, c *session.Cluster, peer string, info 
 	if err != nil || namespace == "" {
 		return err
 	}
-	e := &end{Cluster: c, peer: peer, namespace: namespace}
-	configuration, err := e.configuration(ctx)
+	e := &tunnel.End{Cluster: c, Peer: peer, TenantNamespace: namespace}
+	configuration, err := e.Configuration(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,14 +60,14 @@ func describeNetwork(ctx context.Context, c *session.Cluster, peer string, info 
 			info.CIDRs.Remapped = configuration.Status.Remote.CIDR
 		}
 	}
-	servers, clients, err := listGateways(ctx, c, namespace, peer)
+	servers, clients, err := tunnel.ListGateways(ctx, c, namespace, peer)
 	if err != nil {
 		return err
 	}
 	var endpoint *networkingv1beta1.Endpoint
 	gateway := &peerGatewayInfo{}
-	e.gateways.server, e.gateways.client = network.GatewayInUse(servers, clients, namespace, peer)
-	switch server, client := e.gateways.server, e.gateways.client; {
+	e.Gateways.Server, e.Gateways.Client = network.GatewayInUse(servers, clients, namespace, peer)
+	switch server, client := e.Gateways.Server, e.Gateways.Client; {
 	case server != nil:
 		gateway.Role, endpoint = networkingv1beta1.ConnectionServer, server.Status.Endpoint
 	case client != nil:
@@ -80,7 +81,7 @@ func describeNetwork(ctx context.Context, c *session.Cluster, peer string, info 
 			gateway.Port = endpoint.Ports[0]
 		}
 	}
-	connection := e.connection()
+	connection := e.Connection()
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(connection), connection); {
 	case err == nil:
 		gateway.Connection, gateway.MTU = connection.Status.Value, connection.Status.MTU

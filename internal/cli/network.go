@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,155 +14,8 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 )
-
-// networkOptions holds the flags about the network between two clusters.
-type networkOptions struct {
-	dialed
-	server         serverFlags
-	client         templateFlags
-	mtu            int
-	keysNotShared  bool
-	skipValidation bool
-	// serverHere places the gateway server in the local cluster. located means that the user set the location explicitly.
-	serverHere, located bool
-	// given reports whether the user set a flag. Only such flags change existing objects.
-	given func(name string) bool
-}
-
-var connectServerFlags = serverFlagNames{
-	"gw-server-service-type", "gw-server-service-port", "gw-server-service-nodeport", "gw-server-service-loadbalancerip",
-}
-
-// add registers the flags that peer and network connect have in common.
-func (o *networkOptions) add(command *cobra.Command) {
-	flags := command.Flags()
-	o.given = flags.Changed
-	o.server.add(flags, connectServerFlags)
-	o.addDialed(flags, "Address the gateway client connects to (default: that of the server's Service)"+removesEarlier,
-		"Port the gateway client connects to (default: that of the server's Service); 0 removes an earlier one")
-	flags.IntVar(&o.mtu, "mtu", defaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
-	session.CompleteOneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
-	// Only network connect has flags for custom templates.
-	o.server.template = templateFlags{resource: serverTemplates, name: networkingv1beta1.ServerTemplateDefault}
-	o.client = templateFlags{resource: clientTemplates, name: networkingv1beta1.ClientTemplateDefault}
-}
-
-func (o *networkOptions) validate() error {
-	if err := o.server.validate(connectServerFlags); err != nil {
-		return err
-	}
-	if err := o.dialed.validate(); err != nil {
-		return err
-	}
-	return validateMTU(o.mtu)
-}
-
-// dialed holds the user's flags for the endpoint that the gateway client connects to. Empty parts are those of the server's Service.
-type dialed struct {
-	clientAddress string
-	clientPort    int32
-	// changed reports whether the user set a flag, also to an empty value. nil means that only flags with a value are set.
-	changed func(name string) bool
-}
-
-// removesEarlier says in the help of a flag how a value of an earlier command is removed.
-const removesEarlier = "; an empty value removes an earlier one"
-
-func (d *dialed) addDialed(flags *pflag.FlagSet, address, port string) {
-	d.changed = flags.Changed
-	flags.StringVar(&d.clientAddress, "gw-client-address", "", address)
-	flags.Int32Var(&d.clientPort, "gw-client-port", 0, port)
-}
-
-func (d *dialed) validate() error {
-	if d.clientAddress != "" {
-		if err := validateAddresses("gw-client-address", []string{d.clientAddress}); err != nil {
-			return err
-		}
-	}
-	if d.clientPort != 0 {
-		return validatePort("gw-client-port", d.clientPort)
-	}
-	return nil
-}
-
-// apply returns the field of a NetworkRequest after the user's flags. Each flag that the user set changes its part of the field. An empty value removes it.
-func (d *dialed) apply(before *networkingv1beta1.DialedEndpoint) *networkingv1beta1.DialedEndpoint {
-	out := networkingv1beta1.DialedEndpoint{}
-	if before != nil {
-		out = *before.DeepCopy()
-	}
-	set := func(name string) bool { return d.changed != nil && d.changed(name) }
-	if d.clientAddress != "" {
-		out.Addresses = []string{d.clientAddress}
-	} else if set("gw-client-address") {
-		out.Addresses = nil
-	}
-	if d.clientPort != 0 || set("gw-client-port") {
-		out.Port = d.clientPort
-	}
-	if len(out.Addresses) == 0 && out.Port == 0 {
-		return nil
-	}
-	return &out
-}
-
-// arguments returns the flags as text, for a command that another administrator runs.
-func (d *dialed) arguments() string { return dialArguments(d.apply(nil)) }
-
-// dialArguments returns the flags that enter an endpoint. It is empty for nil.
-func dialArguments(dial *networkingv1beta1.DialedEndpoint) (out string) {
-	if dial == nil {
-		return ""
-	}
-	if len(dial.Addresses) > 0 {
-		out += " --gw-client-address " + strings.Join(dial.Addresses, ",")
-	}
-	if dial.Port != 0 {
-		out += fmt.Sprintf(" --gw-client-port %d", dial.Port)
-	}
-	return out
-}
-
-// dialText describes spec.dial of a NetworkRequest in messages.
-func dialText(dial *networkingv1beta1.DialedEndpoint) string {
-	return cmp.Or(strings.TrimSpace(dialArguments(dial)), "empty (what the provider reports)")
-}
-
-// Values of the flag for where the gateway server of a peering runs.
-const (
-	locationProvider = "Provider"
-	locationConsumer = "Consumer"
-)
-
-// locate sets where the gateway server runs, from the value of the flag. The local cluster is the consumer.
-func (o *networkOptions) locate(location string) error {
-	o.located = o.given("gw-server-service-location")
-	switch location {
-	case locationConsumer:
-		o.serverHere = true
-	case locationProvider:
-	default:
-		return cmdline.OneOf("gw-server-service-location", location, locationProvider, locationConsumer)
-	}
-	return nil
-}
-
-// warnWithoutEffect warns about flags for a tunnel that this command does not create. It skips the flags in except.
-func warnWithoutEffect(p *session.Pair, o *networkOptions, except ...string) {
-	for _, name := range []string{
-		"gw-server-service-location", connectServerFlags.serviceType, connectServerFlags.port, connectServerFlags.nodePort, connectServerFlags.loadBalancerIP,
-		"gw-client-address", "gw-client-port", "mtu",
-	} {
-		if slices.Contains(except, name) {
-			continue
-		}
-		if o.given(name) {
-			p.Local.Warn("--%s has no effect: this command creates no gateways", name)
-		}
-	}
-}
 
 // gatewayTimeout is the default timeout of the commands for networks. The gateway may wait as long for a load balancer (value
 // networking.gatewayTemplates.server.service.loadBalancerTimeout) before it falls back to its node port: see withBalancerHint.
@@ -225,7 +76,7 @@ func networkCommand(a *session.Session) *cobra.Command {
 }
 
 func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
-	var o networkOptions
+	var o tunnel.Options
 	command := &cobra.Command{
 		Use:   "connect",
 		Short: "Create a tunnel between two clusters",
@@ -244,16 +95,16 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 	}
 	flags := command.Flags()
 	remote := session.RemoteFlags(flags)
-	o.add(command)
-	o.server.template.add(flags, "gw-server-", serverTemplates, networkingv1beta1.ServerTemplateDefault)
-	o.client.add(flags, "gw-client-", clientTemplates, networkingv1beta1.ClientTemplateDefault)
-	flags.BoolVar(&o.keysNotShared, "disable-sharing-keys", false, "Do not exchange the public keys of the gateways")
+	o.Add(command)
+	o.Server.Template.Add(flags, "gw-server-", tunnel.ServerTemplates, networkingv1beta1.ServerTemplateDefault)
+	o.Client.Add(flags, "gw-client-", tunnel.ClientTemplates, networkingv1beta1.ClientTemplateDefault)
+	flags.BoolVar(&o.KeysNotShared, "disable-sharing-keys", false, "Do not exchange the public keys of the gateways")
 	a.AddDryRun(flags)
 	connect := func(cmd *cobra.Command) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
 		defer cancel()
-		o.skipValidation = common.skipValidation
-		if err := o.validate(); err != nil {
+		o.SkipValidation = common.skipValidation
+		if err := o.Validate(); err != nil {
 			return err
 		}
 		p, err := a.Pair(ctx, remote)
@@ -261,13 +112,13 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 			return err
 		}
 		if isPeeringUser(p) {
-			warnWithoutEffect(p, &o, "gw-server-service-location")
+			tunnel.WarnWithoutEffect(p, &o, "gw-server-service-location")
 			return askForNetwork(ctx, p, common.wait)
 		}
-		if err := checkNetworks(ctx, p, o.skipValidation); err != nil {
+		if err := tunnel.Check(ctx, p, o.SkipValidation); err != nil {
 			return err
 		}
-		t, err := connectNetwork(ctx, p, &o)
+		t, err := tunnel.Connect(ctx, p, &o)
 		if err != nil {
 			return err
 		}
@@ -275,10 +126,10 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 			p.Local.Did("The tunnel is set up: liqoctl info peer %s shows when it is connected (--wait waits for that)", p.Remote.ID)
 			return nil
 		}
-		return t.connected(ctx)
+		return t.Connected(ctx)
 	}
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withBalancerHint(connect(cmd), cmd, nil, common.timeout, o.server.serviceType)
+		return withBalancerHint(connect(cmd), cmd, nil, common.timeout, o.Server.ServiceType)
 	}
 	return command
 }
@@ -316,18 +167,18 @@ func networkRemovalCommand(a *session.Session, common *networkCommonFlags, comma
 		if err != nil {
 			return err
 		}
-		requested, err := isNetworkRequested(ctx, p)
+		requested, err := tunnel.IsRequested(ctx, p)
 		if err != nil {
 			return err
 		}
 		if !requested && !isPeeringUser(p) {
 			reset := strings.Replace(strings.Join(sameClusters(cmd, nil), " "), " disconnect", " reset", 1)
-			return removeNetwork(ctx, a, p, question, configurations, common.wait, reset)
+			return tunnel.Remove(ctx, a, p, question, configurations, common.wait, reset)
 		}
 		if err := a.Confirm(fmt.Sprintf(question, p.Local.ID, p.Remote.ID)); err != nil {
 			return err
 		}
-		return withdrawRequest(ctx, p)
+		return tunnel.WithdrawRequest(ctx, p)
 	}
 	return command
 }
@@ -350,7 +201,7 @@ func networkRotateKeysCommand(a *session.Session, common *networkCommonFlags) *c
 		if err != nil {
 			return err
 		}
-		return rotateKeys(ctx, p)
+		return tunnel.RotateKeys(ctx, p)
 	})
 	return command
 }

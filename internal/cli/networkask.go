@@ -10,6 +10,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/pki"
 )
@@ -59,29 +60,9 @@ func askForNetwork(ctx context.Context, p *session.Pair, wait bool) error {
 	if client.IgnoreNotFound(err) != nil {
 		return p.Local.Err(fmt.Errorf("reading Identity %s in namespace %s: %w", identity.Name, namespace, err))
 	}
-	u := &use{Cluster: p.Local, provider: p.Remote.ID, namespace: namespace, options: &peerOptions{location: locationProvider}}
+	u := &use{Cluster: p.Local, provider: p.Remote.ID, namespace: namespace, options: &peerOptions{location: tunnel.LocationProvider}}
 	if err := u.requestNetwork(ctx); err != nil || !u.connected || !wait {
 		return err
 	}
 	return u.becomeHealthy(ctx)
-}
-
-// isNetworkRequested reports whether a NetworkRequest of the local cluster has created the network. The controllers of both clusters then keep it, so it is removed
-// by deleting the NetworkRequest.
-func isNetworkRequested(ctx context.Context, p *session.Pair) (bool, error) {
-	namespace, err := session.FindTenantNamespace(ctx, p.Local, p.Remote.ID)
-	if err != nil || namespace == "" {
-		return false, err
-	}
-	requests, err := networkRequests(ctx, p.Local, namespace)
-	return len(requestsTo(p.Remote.ID, requests)) > 0, err
-}
-
-// withdrawRequest deletes the NetworkRequest, if the network was requested by one: by a peering user or by a token.
-func withdrawRequest(ctx context.Context, p *session.Pair) error {
-	namespace, err := session.FindTenantNamespace(ctx, p.Local, p.Remote.ID)
-	if err != nil || namespace == "" {
-		return err
-	}
-	return withdrawNetwork(ctx, p.Local, namespace, p.Remote.ID)
 }

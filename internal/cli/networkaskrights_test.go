@@ -36,7 +36,7 @@ func TestInBandNeedsAnAdministrator(t *testing.T) {
 		"a peering user, in-band and an invite": {peering.PeeringUserPrefix + "rome-00", authFlags{inBand: true, invite: true}, true},
 		"an administrator, in-band":             {"ada", authFlags{inBand: true, invite: true}, false},
 	} {
-		p := &session.Pair{Local: fakeCluster("rome"), Remote: fakeCluster("milan")}
+		p := &session.Pair{Local: clitest.Cluster("rome"), Remote: clitest.Cluster("milan")}
 		p.Remote.Namespace = "liqo"
 		p.Remote.Config = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: clientCertificate(t, row.user)}}
 		err := checkNetworkRights(p, &peerOptions{auth: row.auth})

@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -31,7 +29,7 @@ func (u *use) requestNetwork(ctx context.Context) error {
 		u.Info("The networks are not connected (--networking-disabled): offloaded pods reach the pods of this cluster only if the infrastructure routes the traffic")
 		return nil
 	}
-	why, err := whyNoNetwork(ctx, u.Cluster)
+	why, err := tunnel.WhyNone(ctx, u.Cluster)
 	if err != nil {
 		return err
 	}
@@ -39,7 +37,7 @@ func (u *use) requestNetwork(ctx context.Context) error {
 		u.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", u.ID, why)
 		return nil
 	}
-	if u.connected, err = networkMade(ctx, u.Cluster, u.namespace, u.provider); err != nil || u.connected {
+	if u.connected, err = tunnel.MadeByAdministrator(ctx, u.Cluster, u.namespace, u.provider); err != nil || u.connected {
 		return err
 	}
 	u.connected, err = u.negotiate(ctx)
@@ -51,7 +49,7 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 	step := u.Start("Asking cluster %s for a network", u.provider)
 	defer step.End()
 	request := &networkingv1beta1.NetworkRequest{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.provider}}
-	wanted, serviceType := networkingv1beta1.ServerLocation(u.options.location), corev1.ServiceType(u.options.network.server.serviceType)
+	wanted, serviceType := networkingv1beta1.ServerLocation(u.options.location), corev1.ServiceType(u.options.network.Server.ServiceType)
 	existed := false
 	var notes []string
 	changed, err := u.Ensure(ctx, request, func() error {
@@ -61,10 +59,10 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 		}
 		notes = nil
 		if serviceType != "" && request.Spec.Server == networkingv1beta1.ServerAtConsumer {
-			change(&notes, "spec.serviceType", &request.Spec.ServiceType, serviceType)
+			tunnel.Change(&notes, "spec.serviceType", &request.Spec.ServiceType, serviceType)
 		}
-		if dial := u.options.network.apply(request.Spec.Dial); !equality.Semantic.DeepEqual(request.Spec.Dial, dial) {
-			notes = append(notes, fmt.Sprintf("spec.dial is %s, was %s", dialText(dial), dialText(request.Spec.Dial)))
+		if dial := u.options.network.Apply(request.Spec.Dial); !equality.Semantic.DeepEqual(request.Spec.Dial, dial) {
+			notes = append(notes, fmt.Sprintf("spec.dial is %s, was %s", tunnel.DialText(dial), tunnel.DialText(request.Spec.Dial)))
 			request.Spec.Dial = dial
 		}
 		return nil
@@ -76,7 +74,7 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 	case changed && !existed:
 		u.Did("NetworkRequest %s correctly ensured", request.Name)
 	case changed:
-		reportGateway(u.Cluster, request, existed, notes)
+		tunnel.ReportGateway(u.Cluster, request, existed, notes)
 	}
 	if existed {
 		if err := changeNegotiated(ctx, u.Cluster, request, u.options); err != nil {
@@ -103,89 +101,37 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 // changeNegotiated applies the user's flags to the gateway of an earlier NetworkRequest. The controller manager sets the type of the Service only
 // when it creates the GatewayServer, because an administrator may change it later.
 func changeNegotiated(ctx context.Context, c *session.Cluster, request *networkingv1beta1.NetworkRequest, o *peerOptions) error {
-	serviceType := corev1.ServiceType(o.network.server.serviceType)
-	located := o.location == locationConsumer || o.network.located
+	serviceType := corev1.ServiceType(o.network.Server.ServiceType)
+	located := o.location == tunnel.LocationConsumer || o.network.Located
 	if serviceType == "" && !located {
 		return nil
 	}
 	provider := request.Name
-	found, err := findGateways(ctx, c, request.Namespace, provider)
+	found, err := tunnel.FindGateways(ctx, c, request.Namespace, provider)
 	if err != nil {
 		return err
 	}
-	atConsumer := found.server != nil || (found.client == nil && request.Spec.Server == networkingv1beta1.ServerAtConsumer)
+	atConsumer := found.Server != nil || (found.Client == nil && request.Spec.Server == networkingv1beta1.ServerAtConsumer)
 	here := map[bool]string{true: c.ID, false: provider}
-	if located && atConsumer != (o.location == locationConsumer) {
+	if located && atConsumer != (o.location == tunnel.LocationConsumer) {
 		c.Warn("The existing NetworkRequest asks for a gateway server in %s and is not changed: to change it, unpeer and peer again", here[atConsumer])
 	}
-	server := found.server
+	server := found.Server
 	if serviceType == "" || server == nil {
 		return nil
 	}
 	var notes []string
 	if _, err := c.Ensure(ctx, server, func() error {
 		notes = nil
-		change(&notes, "spec.endpoint.serviceType", &server.Spec.Endpoint.ServiceType, serviceType)
+		tunnel.Change(&notes, "spec.endpoint.serviceType", &server.Spec.Endpoint.ServiceType, serviceType)
 		return nil
 	}); err != nil {
 		return err
 	}
 	if len(notes) > 0 {
-		reportGateway(c, server, true, notes)
+		tunnel.ReportGateway(c, server, true, notes)
 	}
 	return nil
-}
-
-// networkMade reports whether an administrator has connected the networks. No NetworkRequest is needed then, and that administrator also
-// has to disconnect them.
-func networkMade(ctx context.Context, c *session.Cluster, namespace, provider string) (bool, error) {
-	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}} {
-		if err := session.ListOfPeer(ctx, c, list, namespace, provider); err != nil {
-			return false, err
-		}
-		objects, err := kube.Items(list)
-		if err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !network.Negotiated(o) }) {
-			c.Info("The networks are connected already, and are not changed")
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// withdrawNetwork deletes the NetworkRequests to a provider. The controllers delete the network in both clusters, unless the other cluster
-// requested it too.
-func withdrawNetwork(ctx context.Context, c *session.Cluster, namespace, provider string) error {
-	requests, err := networkRequests(ctx, c, namespace)
-	if err != nil {
-		return err
-	}
-	ours := requestsTo(provider, requests)
-	shared := len(ours) < len(requests)
-	if len(ours) == 0 {
-		return nil
-	}
-	var made []client.Object
-	for _, list := range []client.ObjectList{&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}} {
-		if err := session.ListOfPeer(ctx, c, list, namespace, provider); err != nil {
-			return err
-		}
-		objects, err := kube.Items(list)
-		if err != nil {
-			return err
-		}
-		made = append(made, ownedByAny(objects, ours)...)
-	}
-	if err := c.DeleteAll(ctx, ours, true); err != nil {
-		return err
-	}
-	if shared {
-		c.Info("The network stays: cluster %s requested it too", provider)
-		return nil
-	}
-	return c.WaitAllGone(ctx, made, c.Verbose)
 }
 
 // networkStays reports whether the network with a provider has to stay, because the provider uses the local cluster through it and did not request it. It
@@ -195,41 +141,11 @@ func networkStays(ctx context.Context, c *session.Cluster, namespace, provider s
 	if err != nil || namespace == "" {
 		return false, err
 	}
-	requests, err := networkRequests(ctx, c, namespace)
+	requests, err := tunnel.Requests(ctx, c, namespace)
 	if err != nil || !peering.NetworkStays(used, requests) {
 		return false, err
 	}
 	c.Warn("The network and the identity in cluster %[1]s stay: %[1]s uses resources of %[2]s through the network, which only %[2]s requested. "+
 		"To delete them, run the command again when cluster %[1]s has ended that peering", provider, c.ID)
 	return true, nil
-}
-
-// networkRequests returns all NetworkRequests of a tenant namespace, those of the other cluster included.
-func networkRequests(ctx context.Context, c *session.Cluster, namespace string) ([]networkingv1beta1.NetworkRequest, error) {
-	var requests networkingv1beta1.NetworkRequestList
-	if err := c.List(ctx, &requests, client.InNamespace(namespace)); err != nil && !kube.Absent(err) {
-		return nil, c.Err(fmt.Errorf("listing NetworkRequests in namespace %s: %w", namespace, err))
-	}
-	return requests.Items, nil
-}
-
-// requestsTo returns the NetworkRequests to a provider.
-func requestsTo(provider string, requests []networkingv1beta1.NetworkRequest) (to []client.Object) {
-	for i := range requests {
-		if requests[i].Labels[api.LabelRemoteID] == provider {
-			to = append(to, &requests[i])
-		}
-	}
-	return to
-}
-
-// ownedByAny returns the objects with an owner reference to one of the owners.
-func ownedByAny(objects, owners []client.Object) []client.Object {
-	uids := map[types.UID]bool{}
-	for _, owner := range owners {
-		uids[owner.GetUID()] = true
-	}
-	return slices.DeleteFunc(objects, func(o client.Object) bool {
-		return !slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return uids[ref.UID] })
-	})
 }

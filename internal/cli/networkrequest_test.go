@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"reflect"
 	"strings"
@@ -10,13 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -25,45 +20,10 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
-
-// TestEveryNetworkRequestIsWithdrawn: all NetworkRequests to a provider are deleted, and the command waits for the deletion of the network of each.
-func TestEveryNetworkRequestIsWithdrawn(t *testing.T) {
-	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{
-			api.LabelRemoteID: "milan", api.LabelRemoteClusterID: "milan",
-		}}
-	}
-	first, second := &networkingv1beta1.NetworkRequest{ObjectMeta: meta("a")}, &networkingv1beta1.NetworkRequest{ObjectMeta: meta("b")}
-	gateway := &networkingv1beta1.GatewayClient{ObjectMeta: meta("of-b")}
-	gateway.OwnerReferences = []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "NetworkRequest", Name: "b", UID: second.UID}}
-	name := func(object client.Object) []string { return []string{object.GetName()} }
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	c := &session.Cluster{
-		Console: console.New(io.Discard, io.Discard, false), ID: "rome",
-		WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(first, second, gateway).
-			WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", name).WithIndex(&networkingv1beta1.GatewayClient{}, "metadata.name", name).
-			WithInterceptorFuncs(interceptor.Funcs{
-				// Only an object that still exists is watched, and no controller deletes the gateway here.
-				Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-					interrupt()
-					return nil, ctx.Err()
-				},
-			}).Build(),
-	}
-	want := "waiting for GatewayClient of-b in namespace tenant-of-milan to be gone"
-	if err := withdrawNetwork(ctx, c, "tenant-of-milan", "milan"); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the network of the second request is not waited for: %v", err)
-	}
-	for _, request := range []client.Object{first, second} {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); !apierrors.IsNotFound(err) {
-			t.Errorf("NetworkRequest %s is left: %v", request.GetName(), err)
-		}
-	}
-}
 
 // TestNetworkInUseStays: a network that only this cluster requested stays while the other cluster uses this one, and with it the identity.
 func TestNetworkInUseStays(t *testing.T) {
@@ -149,9 +109,9 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 	dialler := &networkingv1beta1.GatewayClient{ObjectMeta: negotiated}
 	dialing := requested(networkingv1beta1.ServerAtProvider)
 	dialing.Spec.Dial = &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.7"}, Port: 4000}
-	flags := func(args ...string) (d dialed) {
+	flags := func(args ...string) (d tunnel.Dialed) {
 		set := pflag.NewFlagSet("", pflag.ContinueOnError)
-		d.addDialed(set, "", "")
+		d.AddDialed(set, "", "")
 		if err := set.Parse(args); err != nil {
 			t.Fatal(err)
 		}
@@ -162,48 +122,48 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 		objects               []client.Object
 		want, served          corev1.ServiceType
 		says                  string
-		dialed                dialed
+		dialed                tunnel.Dialed
 		dials                 *networkingv1beta1.DialedEndpoint
 	}{
 		"before the gateway exists": {
-			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer)},
+			location: tunnel.LocationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer)},
 			want: "NodePort", says: "was changed: spec.serviceType is NodePort, was LoadBalancer",
 		},
 		"with a gateway server": {
-			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer), server},
+			location: tunnel.LocationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer), server},
 			want: "NodePort", served: "NodePort", says: "was changed: spec.endpoint.serviceType is NodePort, was LoadBalancer",
 		},
 		"without the flag": {
-			location: locationConsumer, objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer), server},
+			location: tunnel.LocationConsumer, objects: []client.Object{requested(networkingv1beta1.ServerAtConsumer), server},
 			want: "LoadBalancer", served: "LoadBalancer",
 		},
 		"with the server at the provider": {
-			location: locationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
+			location: tunnel.LocationConsumer, serviceType: "NodePort", objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
 			want: "LoadBalancer", says: "server in milan and is not changed",
 		},
 		"at another address": {
-			location: locationProvider, dialed: dialed{clientAddress: "100.64.0.7", clientPort: 4000}, objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
+			location: tunnel.LocationProvider, dialed: tunnel.Dialed{ClientAddress: "100.64.0.7", ClientPort: 4000}, objects: []client.Object{requested(networkingv1beta1.ServerAtProvider), dialler},
 			want: "LoadBalancer", says: "was changed: spec.dial is --gw-client-address 100.64.0.7 --gw-client-port 4000",
 			dials: &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.7"}, Port: 4000},
 		},
 		"an address without flags": {
-			location: locationProvider, objects: []client.Object{dialing}, want: "LoadBalancer", dials: dialing.Spec.Dial,
+			location: tunnel.LocationProvider, objects: []client.Object{dialing}, want: "LoadBalancer", dials: dialing.Spec.Dial,
 		},
 		"another address at the same port": {
-			location: locationProvider, dialed: flags("--gw-client-address", "100.64.0.8"), objects: []client.Object{dialing},
+			location: tunnel.LocationProvider, dialed: flags("--gw-client-address", "100.64.0.8"), objects: []client.Object{dialing},
 			want: "LoadBalancer", dials: &networkingv1beta1.DialedEndpoint{Addresses: []string{"100.64.0.8"}, Port: 4000},
 			says: "spec.dial is --gw-client-address 100.64.0.8 --gw-client-port 4000, was --gw-client-address 100.64.0.7 --gw-client-port 4000",
 		},
 		"an empty address": {
-			location: locationProvider, dialed: flags("--gw-client-address", ""), objects: []client.Object{dialing},
+			location: tunnel.LocationProvider, dialed: flags("--gw-client-address", ""), objects: []client.Object{dialing},
 			want: "LoadBalancer", dials: &networkingv1beta1.DialedEndpoint{Port: 4000}, says: "spec.dial is --gw-client-port 4000, was --gw-client-address 100.64.0.7",
 		},
 		"an empty address and no port": {
-			location: locationProvider, dialed: flags("--gw-client-address", "", "--gw-client-port", "0"), objects: []client.Object{dialing},
+			location: tunnel.LocationProvider, dialed: flags("--gw-client-address", "", "--gw-client-port", "0"), objects: []client.Object{dialing},
 			want: "LoadBalancer", says: "spec.dial is empty (what the provider reports), was --gw-client-address 100.64.0.7 --gw-client-port 4000",
 		},
 		"an empty address before there is a request": {
-			location: locationProvider, dialed: flags("--gw-client-address", ""), objects: []client.Object{requested(networkingv1beta1.ServerAtProvider)},
+			location: tunnel.LocationProvider, dialed: flags("--gw-client-address", ""), objects: []client.Object{requested(networkingv1beta1.ServerAtProvider)},
 			want: "LoadBalancer",
 		},
 	} {
@@ -220,7 +180,7 @@ func TestNetworkRequestTakesFlagsAgain(t *testing.T) {
 			c.WithWatch = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).
 				WithIndex(&networkingv1beta1.NetworkRequest{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
 			o := &peerOptions{location: row.location}
-			o.network.server.serviceType, o.network.dialed = row.serviceType, row.dialed
+			o.network.Server.ServiceType, o.network.Dialed = row.serviceType, row.dialed
 			u := &use{Cluster: c, provider: "milan", namespace: namespace, options: o}
 			if err := u.requestNetwork(t.Context()); err != nil || !u.connected {
 				t.Fatalf("connected: %v, %v: %s", u.connected, err, out.String())

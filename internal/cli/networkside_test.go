@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/test/clitest"
 )
 
@@ -114,7 +116,9 @@ func (s *side) gateway(ctx context.Context, object client.Object, role networkin
 	name := client.ObjectKey{Namespace: object.GetNamespace(), Name: "gw-" + object.GetName()}
 	var secret corev1.Secret
 	if err := s.Get(ctx, name, &secret); apierrors.IsNotFound(err) {
-		keys, err := newKeys()
+		var random [network.KeyLength]byte
+		_, _ = rand.Read(random[:])
+		keys, err := network.KeyPair(random)
 		if err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 
 // TestRepeatedNamesCountOnce: a namespace or peer that occurs twice on the command line counts once, in the order of the command line.
 func TestRepeatedNamesCountOnce(t *testing.T) {
-	c := fakeCluster("rome",
+	c := clitest.Cluster("rome",
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}})

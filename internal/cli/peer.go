@@ -15,6 +15,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -60,7 +61,7 @@ func (f *authFlags) validate() error {
 
 type peerOptions struct {
 	auth               authFlags
-	network            networkOptions
+	network            tunnel.Options
 	resources          cmdline.Resources
 	timeout            time.Duration
 	networkingDisabled bool
@@ -134,10 +135,10 @@ func (o *peerOptions) add(flags *pflag.FlagSet) {
 func (o *peerOptions) addBoth(command *cobra.Command) {
 	flags := command.Flags()
 	o.add(flags)
-	flags.BoolVar(&o.network.skipValidation, "skip-validation", false, "Skip the check whether the networks of both clusters can be connected")
-	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
-	session.CompleteOneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
-	o.network.add(command)
+	flags.BoolVar(&o.network.SkipValidation, "skip-validation", false, "Skip the check whether the networks of both clusters can be connected")
+	flags.StringVar(&o.location, "gw-server-service-location", tunnel.LocationProvider, "Where the gateway server runs: Provider or Consumer")
+	session.CompleteOneOf(command, "gw-server-service-location", tunnel.LocationProvider, tunnel.LocationConsumer)
+	o.network.Add(command)
 }
 
 func runPeer(ctx context.Context, a *session.Session, remote *genericclioptions.ConfigFlags, o *peerOptions) (*session.Pair, error) {
@@ -145,7 +146,7 @@ func runPeer(ctx context.Context, a *session.Session, remote *genericclioptions.
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.network.locate(o.location), o.auth.validate(), o.network.validate()); err != nil {
+	if err := errors.Join(o.network.Locate(o.location), o.auth.validate(), o.network.Validate()); err != nil {
 		return nil, err
 	}
 	if o.auth.inBand && o.networkingDisabled {
@@ -155,7 +156,7 @@ func runPeer(ctx context.Context, a *session.Session, remote *genericclioptions.
 	if err != nil {
 		return nil, err
 	}
-	return p, explainPair(p, peerPair(ctx, p, o, resources))
+	return p, session.ExplainPair(p, peerPair(ctx, p, o, resources))
 }
 
 // peerPair runs the steps of a peering between two connected clusters. A comment says what a step waits for.
@@ -191,10 +192,10 @@ func (r *peerRun) check(ctx context.Context) error { return checkPeer(ctx, r.Pai
 // warnOfFlags warns about flags for a tunnel that the control planes create, not this command.
 func (r *peerRun) warnOfFlags(context.Context) error {
 	except := []string{"gw-server-service-location"}
-	if r.use.options.location == locationConsumer {
-		except = append(except, connectServerFlags.serviceType)
+	if r.use.options.location == tunnel.LocationConsumer {
+		except = append(except, tunnel.ConnectServerFlags.ServiceType)
 	}
-	warnWithoutEffect(r.Pair, &r.use.options.network, except...)
+	tunnel.WarnWithoutEffect(r.Pair, &r.use.options.network, except...)
 	return nil
 }
 

@@ -110,7 +110,7 @@ func peerInvited(ctx context.Context, a *session.Session, name string, o *peerOp
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.network.locate(o.location), o.network.validate()); err != nil {
+	if err := errors.Join(o.network.Locate(o.location), o.network.Validate()); err != nil {
 		return err
 	}
 	if err := o.checkRequest(); err != nil {
@@ -130,7 +130,7 @@ func peerInvited(ctx context.Context, a *session.Session, name string, o *peerOp
 		}
 	}
 	u := &use{Cluster: c, provider: id, namespace: namespace, nodeName: id, options: o, resources: resources}
-	return explainUnreached(c, id, session.InOrder(ctx, u.acceptInvitation, u.run))
+	return session.ExplainUnreached(c, id, session.InOrder(ctx, u.acceptInvitation, u.run))
 }
 
 // acceptInvitation enrolls the local cluster at the authentication service that an Invitation names, unless it is enrolled already.

@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/pki"
@@ -25,7 +26,7 @@ type peerCommandOptions struct {
 	// certificate is the path of the certificate that consumers see at the URL, if it is not that of the authentication service.
 	certificate string
 	// dialed is how the consumer's gateway reaches that of this cluster.
-	dialed
+	tunnel.Dialed
 }
 
 func generatePeerCommandCommand(a *session.Session) *cobra.Command {
@@ -63,7 +64,7 @@ func generatePeerCommandCommand(a *session.Session) *cobra.Command {
 	flags.BoolVar(&o.trusted, "trusted-certificate", false, "The certificate of that URL is signed by a public authority, for example that of an Ingress")
 	flags.StringVar(&o.certificate, "auth-certificate", "", "File with the certificate (PEM) served at that URL, for example that of an Ingress; the consumer accepts no other key")
 	command.MarkFlagsMutuallyExclusive("trusted-certificate", "auth-certificate")
-	o.addDialed(flags, "Address at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)",
+	o.AddDialed(flags, "Address at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)",
 		"Port at which the consumer reaches the gateway of the local cluster (default: what the gateway's Service reports)")
 	a.AddDryRun(flags)
 	return command
@@ -71,7 +72,7 @@ func generatePeerCommandCommand(a *session.Session) *cobra.Command {
 
 // check validates the flags.
 func (o *peerCommandOptions) check() error {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	switch {
@@ -133,7 +134,7 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 		}
 		c.Info("Run this command on %s to use resources of %s there, until %s:", who, c.ID, token.Expires.UTC().Format(time.RFC3339))
 	}
-	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s%s\n", c.ID, url, c.ID, text, o.arguments())
+	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s%s\n", c.ID, url, c.ID, text, o.Arguments())
 	return err
 }
 

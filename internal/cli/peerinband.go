@@ -46,9 +46,9 @@ func peerInBandCommand(a *session.Session) *cobra.Command {
 			return err
 		}
 		// The reverse peering uses the same tunnel, so the gateway server stays in its cluster.
-		o.network.located, o.bidirectional, o.auth.invite = false, false, false
+		o.network.Located, o.bidirectional, o.auth.invite = false, false, false
 		back := p.Reversed()
-		return explainPair(back, peerPair(ctx, back, &o, resources))
+		return session.ExplainPair(back, peerPair(ctx, back, &o, resources))
 	})
 	return command
 }

@@ -54,8 +54,8 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &session.Pair{
-				Local:  fakeCluster("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
-				Remote: fakeCluster("milan", row.remote...),
+				Local:  clitest.Cluster("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
+				Remote: clitest.Cluster("milan", row.remote...),
 			}
 			var said bytes.Buffer
 			out := console.New(&said, &said, false)
@@ -66,9 +66,9 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 				forbid(p.Remote)
 			}
 			o := &peerOptions{networkingDisabled: row.disabled}
-			o.network.given = func(string) bool { return false }
-			if tunnel, err := peerNetwork(t.Context(), p, o); err != nil || tunnel != nil {
-				t.Fatalf("%v, %v", tunnel, err)
+			o.network.Given = func(string) bool { return false }
+			if made, err := peerNetwork(t.Context(), p, o); err != nil || made != nil {
+				t.Fatalf("%v, %v", made, err)
 			}
 			if !strings.Contains(said.String(), row.want) || row.not != "" && strings.Contains(said.String(), row.not) {
 				t.Errorf("said %q, want %q", said.String(), row.want)

@@ -19,6 +19,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -67,12 +68,12 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 	}
 	o.add(flags)
 	a.AddDryRun(flags)
-	flags.StringVar(&o.location, "gw-server-service-location", locationProvider, "Where the gateway server runs: Provider or Consumer")
-	session.CompleteOneOf(command, "gw-server-service-location", locationProvider, locationConsumer)
-	flags.StringVar(&o.network.server.serviceType, connectServerFlags.serviceType, "",
+	flags.StringVar(&o.location, "gw-server-service-location", tunnel.LocationProvider, "Where the gateway server runs: Provider or Consumer")
+	session.CompleteOneOf(command, "gw-server-service-location", tunnel.LocationProvider, tunnel.LocationConsumer)
+	flags.StringVar(&o.network.Server.ServiceType, tunnel.ConnectServerFlags.ServiceType, "",
 		"Type of the gateway server's Service if it runs in this cluster: LoadBalancer, NodePort or ClusterIP (default: that of the installation)")
-	session.CompleteOneOf(command, connectServerFlags.serviceType, cmdline.ServiceTypes...)
-	o.network.addDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)"+removesEarlier,
+	session.CompleteOneOf(command, tunnel.ConnectServerFlags.ServiceType, cmdline.ServiceTypes...)
+	o.network.AddDialed(flags, "Address at which the gateway client connects to the provider (default: what the provider reports)"+tunnel.RemovesEarlier,
 		"Port at which the gateway client connects to the provider (default: what the provider reports); 0 removes an earlier one")
 	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		i.name = args[0]
@@ -105,26 +106,26 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 
 // checkRequest validates the flags about the network that a NetworkRequest passes on.
 func (o *peerOptions) checkRequest() error {
-	if err := cmdline.OneOf("gw-server-service-location", o.location, locationProvider, locationConsumer); err != nil {
+	if err := cmdline.OneOf("gw-server-service-location", o.location, tunnel.LocationProvider, tunnel.LocationConsumer); err != nil {
 		return err
 	}
-	if err := o.network.dialed.validate(); err != nil {
+	if err := o.network.Dialed.Validate(); err != nil {
 		return err
 	}
-	if flags := strings.TrimSpace(o.network.arguments()); flags != "" && o.location == locationConsumer {
+	if flags := strings.TrimSpace(o.network.Arguments()); flags != "" && o.location == tunnel.LocationConsumer {
 		return fmt.Errorf("%s is for a gateway server in the provider (--gw-server-service-location Provider): addresses of a server in this cluster are chart value "+
 			"networking.gatewayTemplates.server.service.addresses", flags)
 	}
-	kind := o.network.server.serviceType
+	kind := o.network.Server.ServiceType
 	if kind == "" {
 		return nil
 	}
-	if err := cmdline.OneOf(connectServerFlags.serviceType, kind, cmdline.ServiceTypes...); err != nil {
+	if err := cmdline.OneOf(tunnel.ConnectServerFlags.ServiceType, kind, cmdline.ServiceTypes...); err != nil {
 		return err
 	}
-	if o.location != locationConsumer {
+	if o.location != tunnel.LocationConsumer {
 		return fmt.Errorf("--%s %s is for a gateway server in this cluster (--gw-server-service-location Consumer): the administrator of the provider sets the type of its own, "+
-			"with liqoctl install --service-type", connectServerFlags.serviceType, kind)
+			"with liqoctl install --service-type", tunnel.ConnectServerFlags.ServiceType, kind)
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func peerOutOfBand(ctx context.Context, c *session.Cluster, i *invitation, o *pe
 		return err
 	}
 	u := &use{Cluster: c, provider: i.id, namespace: namespace, nodeName: i.name, options: o, resources: resources}
-	return explainUnreached(c, i.id, u.run(ctx))
+	return session.ExplainUnreached(c, i.id, u.run(ctx))
 }
 
 // enroll enrolls the local cluster at the provider's authentication service, and waits until it has an identity there. It deletes the

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -10,80 +9,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/network"
 )
-
-// publicKey returns the PublicKey of a peer's gateway.
-func publicKey(namespace, name, peer string, key []byte) *networkingv1beta1.PublicKey {
-	out := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	fillPublicKey(out, peer, key)
-	return out
-}
-
-func fillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte) {
-	kube.AddLabels(object, map[string]string{api.LabelRemoteClusterID: peer, networkingv1beta1.LabelGatewayResource: api.True})
-	object.Spec.PublicKey = key
-}
-
-// keysGoal waits until the Secret of a gateway has its public key.
-func keysGoal(c *session.Cluster, secret *corev1.Secret, gateway *gateways) *session.Goal {
-	return &session.Goal{
-		Object: secret, Doing: "Waiting for the keys of " + gateway.describe(),
-		Met: func() session.Verdict {
-			switch key := secret.Data[networkingv1beta1.SecretPublicKey]; len(key) {
-			case network.KeyLength:
-				return session.Yes()
-			case 0:
-				return session.NotYet("the controller manager has not written data.%s", networkingv1beta1.SecretPublicKey)
-			default:
-				return session.Never("data.%s has %d bytes, a key has %d: delete the Secret, a new pair is made",
-					networkingv1beta1.SecretPublicKey, len(key), network.KeyLength)
-			}
-		},
-		Answer: func() {
-			secret.Data = map[string][]byte{networkingv1beta1.SecretPublicKey: make([]byte, network.KeyLength)}
-		},
-		Trouble: func() string { return gatewayTrouble(c, secret.Namespace, gateway) },
-	}
-}
-
-// ensureKey stores the public key of the peer's gateway in this cluster, in the PublicKey that the gateway uses, if there is one. It replaces a
-// different key, because the peer's gateway cannot connect while that is stored. The argument replaced is the message for this case.
-func ensureKey(ctx context.Context, c *session.Cluster, namespace, peer string, key []byte, replaced string) error {
-	var keys networkingv1beta1.PublicKeyList
-	if err := session.ListOfPeer(ctx, c, &keys, namespace, peer); err != nil {
-		return err
-	}
-	object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-	if counts := network.PublicKeyInUse(keys.Items, namespace, peer); counts != nil {
-		object.Name = counts.Name
-	}
-	var before []byte
-	changed, err := c.Ensure(ctx, object, func() error {
-		before = bytes.Clone(object.Spec.PublicKey)
-		fillPublicKey(object, peer, key)
-		return nil
-	})
-	switch {
-	case err != nil:
-		return err
-	case len(before) > 0 && !bytes.Equal(before, key):
-		c.Did("PublicKey %s %s", object.Name, replaced)
-	case changed:
-		c.Did("PublicKey %s correctly ensured", object.Name)
-	default:
-		c.Verbose("PublicKey %s is there already", object.Name)
-	}
-	return nil
-}
 
 func createPublicKeyCommand(a *session.Session) *cobra.Command {
 	var peer, text string
@@ -106,14 +40,14 @@ func createPublicKeyCommand(a *session.Session) *cobra.Command {
 			return cmp.Or(output.Validate(), err)
 		}, func(ctx context.Context, local *session.Cluster, _ []string) error {
 			if output.Format != "" {
-				return session.PrintObject(local, publicKey(api.TenantNamespace(peer), peer, peer, key), output.Format)
+				return session.PrintObject(local, tunnel.PublicKey(api.TenantNamespace(peer), peer, peer, key), output.Format)
 			}
 			namespace, err := session.EnsureTenantNamespace(ctx, local, peer)
 			if err != nil {
 				return err
 			}
 			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-			return createOrUpdate(ctx, local, object, func() { fillPublicKey(object, peer, key) })
+			return createOrUpdate(ctx, local, object, func() { tunnel.FillPublicKey(object, peer, key) })
 		}),
 	}
 	addPeerFlag(command, &peer)
@@ -155,18 +89,18 @@ func generatePublicKeyCommand(a *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			gateway := &gateways{}
+			gateway := &tunnel.Gateways{}
 			switch object := object.(type) {
 			case *networkingv1beta1.GatewayServer:
-				gateway.server = object
+				gateway.Server = object
 			case *networkingv1beta1.GatewayClient:
-				gateway.client = object
+				gateway.Client = object
 			}
-			keys := gateway.keys(object.GetNamespace())
-			if err := local.Reach(ctx, keysGoal(local, keys, gateway)); err != nil {
+			keys := gateway.Keys(object.GetNamespace())
+			if err := local.Reach(ctx, tunnel.KeysGoal(local, keys, gateway)); err != nil {
 				return err
 			}
-			return session.PrintObject(local, publicKey(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, keys.Data[networkingv1beta1.SecretPublicKey]), output.Format)
+			return session.PrintObject(local, tunnel.PublicKey(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, keys.Data[networkingv1beta1.SecretPublicKey]), output.Format)
 		}),
 	}
 	flags := command.Flags()

@@ -3,13 +3,11 @@ package cli
 import (
 	"bytes"
 	"crypto/ecdh"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/cli/session"
 )
 
 // rotateKeys: new keys.
@@ -33,14 +31,4 @@ func (n networks) rotateKeys() {
 		t.Errorf("the keys are no pair: %v", err)
 	}
 	n.same("with new keys")
-}
-
-// TestNoGatewaysWithoutATenantNamespace: a cluster without a tenant namespace for the other one has no gateways for it. No gateways of other
-// namespaces are taken for them, and a user who may not read these gets no error.
-func TestNoGatewaysWithoutATenantNamespace(t *testing.T) {
-	p := &session.Pair{Local: &session.Cluster{ID: "rome"}, Remote: &session.Cluster{ID: "milan"}} // without clients: any request would panic
-	tunnel, err := tunnelBetween(t.Context(), p, &networkOptions{})
-	if err != nil || tunnel.client.gateways.name() != "" || tunnel.server.gateways.name() != "" {
-		t.Errorf("%+v, %v", tunnel, err)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 )
 
 // component is a workload of the installation or of a tenant namespace.
@@ -83,7 +84,7 @@ func gatherStatus(ctx context.Context, c *session.Cluster) (*statusInfo, error) 
 	if url, err := enrollmentURL(ctx, c, true); err == nil {
 		out.AuthenticationURL = url
 	}
-	reserved, err := ownNetworks(ctx, c, ipamv1alpha1.NetworkTypeReserved)
+	reserved, err := tunnel.OwnNetworks(ctx, c, ipamv1alpha1.NetworkTypeReserved)
 	for i := range reserved {
 		out.ReservedSubnets = append(out.ReservedSubnets, cmp.Or(reserved[i].Status.CIDR, reserved[i].Spec.CIDR))
 	}

@@ -16,6 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -101,7 +102,7 @@ func runUnpeer(ctx context.Context, p *session.Pair, wait, deleteNamespaces bool
 		}
 	}
 	// The controllers of both clusters would create a network that was requested again. The withdrawal needs the identity, which unauthenticate deletes.
-	if err := withdrawRequest(ctx, p); err != nil {
+	if err := tunnel.WithdrawRequest(ctx, p); err != nil {
 		return err
 	}
 	if err := endAuthentication(ctx, p, wait); err != nil {
@@ -126,18 +127,18 @@ func unpeerNetwork(ctx context.Context, p *session.Pair, wait bool) error {
 	if err != nil {
 		return err
 	}
-	local, remote, err := remainsOfNetwork(ctx, p, false)
+	local, remote, err := tunnel.RemainsOfBoth(ctx, p, false)
 	if err != nil {
 		return err
 	}
-	if len(local.inOrder())+len(remote.inOrder()) == 0 {
+	if len(local.InOrder())+len(remote.InOrder()) == 0 {
 		return nil
 	}
 	if shared {
 		p.Local.Info("The network stays: cluster %s uses resources of %s too", p.Remote.ID, p.Local.ID)
 		return nil
 	}
-	return takeDownNetwork(ctx, local, remote, wait)
+	return tunnel.TakeDown(ctx, local, remote, wait)
 }
 
 // requireOneWay fails if the remote cluster is also a consumer of the local one, because both peerings share the tenant namespaces.
@@ -222,11 +223,11 @@ func forgetIdentity(ctx context.Context, c *session.Cluster, provider, namespace
 		return c.Err(fmt.Errorf("ResourceSlice %s in namespace %s still uses resources of cluster %s: delete it first, or run liqoctl unpeer",
 			slices.Items[0].Name, namespace, provider))
 	}
-	requests, err := networkRequests(ctx, c, namespace)
+	requests, err := tunnel.Requests(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
-	if ours := requestsTo(provider, requests); len(ours) > 0 {
+	if ours := tunnel.RequestsTo(provider, requests); len(ours) > 0 {
 		return c.Err(fmt.Errorf("%s still requests a network from cluster %s, which would delete its side of the network without this identity: run liqoctl unpeer, which withdraws the request first",
 			c.Name(ours[0]), provider))
 	}

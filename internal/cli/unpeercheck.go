@@ -18,6 +18,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -47,7 +48,7 @@ func checkUnpeer(ctx context.Context, c *session.Cluster, provider, namespace st
 			return err
 		}
 	}
-	lost, exists := unreachableSince(foreign), foreign.ResourceVersion != ""
+	lost, exists := session.UnreachableSince(foreign), foreign.ResourceVersion != ""
 	if lost == nil && exists && !c.Unmanaged {
 		return nil
 	}
@@ -111,7 +112,7 @@ func explainHalfDone(c *session.Cluster, provider string, err error) error {
 	if waiting := (*session.WaitError)(nil); !errors.As(err, &waiting) {
 		return err
 	}
-	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", explainUnreached(c, provider, err), provider, provider)
+	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", session.ExplainUnreached(c, provider, err), provider, provider)
 }
 
 // describeLeft describes the remaining objects of a peering: the tenant namespace and its network objects. It is empty if there are none. If they
@@ -126,13 +127,13 @@ func describeLeft(ctx context.Context, c *session.Cluster, peer string) string {
 		return ""
 	}
 	text := "namespace " + namespace
-	network, err := remainsOf(ctx, c, peer, false)
+	network, err := tunnel.RemainsOf(ctx, c, peer, false)
 	if err != nil {
 		c.Warn("Reading the remaining objects of the network with %s failed: %v", peer, err)
 		return text
 	}
 	var names []string
-	for _, object := range network.inOrder() {
+	for _, object := range network.InOrder() {
 		name, _, _ := strings.Cut(c.Name(object), " in namespace ")
 		names = append(names, name)
 	}

@@ -19,6 +19,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -164,7 +165,7 @@ func returnResources(ctx context.Context, c *session.Cluster, provider, namespac
 	if stays, err := networkStays(ctx, c, namespace, provider); err != nil || stays {
 		return err
 	}
-	if err := withdrawNetwork(ctx, c, namespace, provider); err != nil {
+	if err := tunnel.Withdraw(ctx, c, namespace, provider); err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(provider))}}

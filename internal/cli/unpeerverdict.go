@@ -27,7 +27,7 @@ var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
 func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.ForeignCluster) error {
 	left := judgedWithin - time.Since(c.Began)
-	if unreachableSince(foreign) != nil || left <= 0 {
+	if session.UnreachableSince(foreign) != nil || left <= 0 {
 		return nil
 	}
 	if c.IsDryRun() {
@@ -47,7 +47,7 @@ func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.
 	defer step.End()
 	waiting, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	err := c.Follow(waiting, foreign, func(exists bool) (bool, error) { return exists && unreachableSince(foreign) != nil, nil })
+	err := c.Follow(waiting, foreign, func(exists bool) (bool, error) { return exists && session.UnreachableSince(foreign) != nil, nil })
 	if waiting.Err() != nil && ctx.Err() == nil {
 		return nil
 	}

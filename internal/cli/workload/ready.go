@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -60,4 +61,17 @@ func CRDEstablished(crd *apiextensionsv1.CustomResourceDefinition) session.Verdi
 		}
 	}
 	return session.NotYet("condition Established is not true")
+}
+
+// Unhealthy says why a pod is not ready. It is empty if the pod is ready, has succeeded, or is being deleted.
+func Unhealthy(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+		return ""
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return cmp.Or(Trouble(pod), "not ready, phase "+string(pod.Status.Phase))
 }

@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// change sets a field to the value that the user passed, and adds a note if the value differs.
-func change[T comparable](notes *[]string, field string, at *T, want T) {
+// Change sets a field to the value that the user passed, and adds a note if the value differs.
+func Change[T comparable](notes *[]string, field string, at *T, want T) {
 	if *at != want {
 		*notes = append(*notes, fmt.Sprintf("%s is %v, was %v", field, want, *at))
 		*at = want
 	}
 }
 
-// reportGateway prints whether a gateway was created, changed or left as it was.
-func reportGateway(c *session.Cluster, object client.Object, existed bool, notes []string) {
+// ReportGateway prints whether a gateway was created, changed or left as it was.
+func ReportGateway(c *session.Cluster, object client.Object, existed bool, notes []string) {
 	switch {
 	case !existed:
 		c.Did("%s correctly ensured", c.Name(object))
@@ -36,20 +36,20 @@ func reportGateway(c *session.Cluster, object client.Object, existed bool, notes
 }
 
 // ensureServer creates the GatewayServer, or changes what the user's flags name, and waits until it has an address.
-func (t *tunnel) ensureServer(ctx context.Context) error {
-	e, o := t.server, t.options
-	object := e.gateways.server
+func (t *Tunnel) ensureServer(ctx context.Context) error {
+	e, o := t.Server, t.options
+	object := e.Gateways.Server
 	existed := object != nil
 	if !existed {
-		object = &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.peer}}
+		object = &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: e.TenantNamespace, Name: e.Peer}}
 	}
-	template, err := e.templateOf(ctx, existed, "gw-server-", &o.server.template, o, &networkingv1beta1.WgGatewayServerTemplate{})
+	template, err := e.templateOf(ctx, existed, "gw-server-", &o.Server.Template, o, &networkingv1beta1.WgGatewayServerTemplate{})
 	if err != nil {
 		return err
 	}
 	var kind corev1.ServiceType
 	if !existed {
-		if kind, err = o.server.choose(ctx, e.Cluster, template); err != nil {
+		if kind, err = o.Server.Choose(ctx, e.Cluster, template); err != nil {
 			return err
 		}
 	}
@@ -57,51 +57,51 @@ func (t *tunnel) ensureServer(ctx context.Context) error {
 	_, err = e.Ensure(ctx, object, func() error {
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
-			o.server.fill(object, template, kind, e.peer, o.mtu)
+			o.Server.Fill(object, template, kind, e.Peer, o.mtu)
 			return nil
 		}
 		to := &object.Spec.Endpoint
-		if o.given("gw-server-service-type") {
-			change(&notes, "spec.endpoint.serviceType", &to.ServiceType, corev1.ServiceType(o.server.serviceType))
+		if o.Given("gw-server-service-type") {
+			Change(&notes, "spec.endpoint.serviceType", &to.ServiceType, corev1.ServiceType(o.Server.ServiceType))
 		}
-		if o.given("gw-server-service-port") {
-			change(&notes, "spec.endpoint.port", &to.Port, o.server.port)
+		if o.Given("gw-server-service-port") {
+			Change(&notes, "spec.endpoint.port", &to.Port, o.Server.port)
 			to.Ports = nil
 		}
-		if o.given("gw-server-service-nodeport") {
-			change(&notes, "spec.endpoint.nodePort", &to.NodePort, o.server.nodePort)
+		if o.Given("gw-server-service-nodeport") {
+			Change(&notes, "spec.endpoint.nodePort", &to.NodePort, o.Server.NodePort)
 			to.NodePorts = nil
 		}
-		if o.given("gw-server-service-loadbalancerip") {
-			change(&notes, "spec.endpoint.loadBalancerIP", &to.LoadBalancerIP, o.server.loadBalancerIP)
+		if o.Given("gw-server-service-loadbalancerip") {
+			Change(&notes, "spec.endpoint.loadBalancerIP", &to.LoadBalancerIP, o.Server.LoadBalancerIP)
 		}
-		if o.given("mtu") {
-			change(&notes, "spec.mtu", &object.Spec.MTU, o.mtu)
+		if o.Given("mtu") {
+			Change(&notes, "spec.mtu", &object.Spec.MTU, o.mtu)
 		}
 		if template.Name != "" {
-			change(&notes, "spec.serverTemplateRef", &object.Spec.ServerTemplateRef, template)
+			Change(&notes, "spec.serverTemplateRef", &object.Spec.ServerTemplateRef, template)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	e.gateways.server = object
-	reportGateway(e.Cluster, object, existed, notes)
+	e.Gateways.Server = object
+	ReportGateway(e.Cluster, object, existed, notes)
 	t.at, err = t.endpoint(ctx, o)
 	return err
 }
 
 // templateOf returns the reference to the template of a gateway. It is empty for a gateway that exists, unless the user's flags name a template.
 // The flags start with the prefix. It fails if a template of Liqo's own kinds does not exist, unless the user skips this check.
-func (e *end) templateOf(
-	ctx context.Context, existed bool, prefix string, flags *templateFlags, o *networkOptions, template client.Object,
+func (e *End) templateOf(
+	ctx context.Context, existed bool, prefix string, flags *TemplateFlags, o *Options, template client.Object,
 ) (corev1.ObjectReference, error) {
-	if existed && !o.given(prefix+"template-name") && !o.given(prefix+"template-namespace") && !o.given(prefix+"type") {
+	if existed && !o.Given(prefix+"template-name") && !o.Given(prefix+"template-namespace") && !o.Given(prefix+"type") {
 		return corev1.ObjectReference{}, nil
 	}
-	reference, err := flags.reference(e.Cluster)
-	if err != nil || o.skipValidation || !ownTemplate(reference) {
+	reference, err := flags.Reference(e.Cluster)
+	if err != nil || o.SkipValidation || !ownTemplate(reference) {
 		return reference, err
 	}
 	err = e.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, template)
@@ -116,15 +116,15 @@ func (e *end) templateOf(
 }
 
 // endpoint returns the endpoint that the client dials. The user's flags override the address and port that the server publishes.
-func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1beta1.Endpoint, error) {
-	out := networkingv1beta1.Endpoint{Port: o.clientPort, Protocol: corev1.ProtocolUDP}
-	if o.clientAddress != "" {
-		out.Addresses = []string{o.clientAddress}
+func (t *Tunnel) endpoint(ctx context.Context, o *Options) (networkingv1beta1.Endpoint, error) {
+	out := networkingv1beta1.Endpoint{Port: o.ClientPort, Protocol: corev1.ProtocolUDP}
+	if o.ClientAddress != "" {
+		out.Addresses = []string{o.ClientAddress}
 	}
 	if out.Port != 0 && len(out.Addresses) > 0 {
 		return out, nil
 	}
-	published, err := serverEndpoint(ctx, t.server.Cluster, t.server.gateways.server)
+	published, err := ServerEndpoint(ctx, t.Server.Cluster, t.Server.Gateways.Server)
 	if err != nil {
 		return out, err
 	}
@@ -138,12 +138,12 @@ func (t *tunnel) endpoint(ctx context.Context, o *networkOptions) (networkingv1b
 	return out, nil
 }
 
-// serverEndpoint waits until a GatewayServer has its endpoint in the status, and returns it.
-func serverEndpoint(ctx context.Context, c *session.Cluster, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
+// ServerEndpoint waits until a GatewayServer has its endpoint in the status, and returns it.
+func ServerEndpoint(ctx context.Context, c *session.Cluster, server *networkingv1beta1.GatewayServer) (*networkingv1beta1.Endpoint, error) {
 	if err := c.Reach(ctx, endpointGoal(c, server)); err != nil {
 		return nil, err
 	}
-	c.Did("GatewayServer %s is reached at %s", server.Name, endpointText(server.Status.Endpoint))
+	c.Did("GatewayServer %s is reached at %s", server.Name, EndpointText(server.Status.Endpoint))
 	warnOfNodePort(c, server)
 	return server.Status.Endpoint, nil
 }
@@ -163,7 +163,7 @@ func endpointGoal(c *session.Cluster, server *networkingv1beta1.GatewayServer) *
 			server.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{session.PlannedAddress}, Port: server.Spec.Endpoint.Port,
 				Protocol: corev1.ProtocolUDP}
 		},
-		Trouble: func() string { return gatewayTrouble(c, server.Namespace, &gateways{server: server}) },
+		Trouble: func() string { return GatewayTrouble(c, server.Namespace, &Gateways{Server: server}) },
 	}
 }
 
@@ -199,14 +199,14 @@ func balancerHint(server *networkingv1beta1.GatewayServer) string {
 }
 
 // ensureClient creates the GatewayClient, or changes what the user's flags name.
-func (t *tunnel) ensureClient(ctx context.Context) error {
-	e, o, at := t.client, t.options, t.at
-	object := e.gateways.client
+func (t *Tunnel) ensureClient(ctx context.Context) error {
+	e, o, at := t.Client, t.options, t.at
+	object := e.Gateways.Client
 	existed := object != nil
 	if !existed {
-		object = &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: e.peer}}
+		object = &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: e.TenantNamespace, Name: e.Peer}}
 	}
-	template, err := e.templateOf(ctx, existed, "gw-client-", &o.client, o, &networkingv1beta1.WgGatewayClientTemplate{})
+	template, err := e.templateOf(ctx, existed, "gw-client-", &o.Client, o, &networkingv1beta1.WgGatewayClientTemplate{})
 	if err != nil {
 		return err
 	}
@@ -214,35 +214,35 @@ func (t *tunnel) ensureClient(ctx context.Context) error {
 	_, err = e.Ensure(ctx, object, func() error {
 		notes = nil
 		if existed = object.ResourceVersion != ""; !existed {
-			fillClient(object, template, e.peer, at, o.mtu)
+			FillClient(object, template, e.Peer, at, o.mtu)
 			return nil
 		}
 		to := &object.Spec.Endpoint
-		if o.given("gw-client-address") && !slices.Equal(to.Addresses, at.Addresses) {
+		if o.Given("gw-client-address") && !slices.Equal(to.Addresses, at.Addresses) {
 			notes = append(notes, fmt.Sprintf("spec.endpoint.addresses is %v, was %v", at.Addresses, to.Addresses))
 			to.Addresses = at.Addresses
 		}
-		if o.given("gw-client-port") {
-			change(&notes, "spec.endpoint.port", &to.Port, at.Port)
+		if o.Given("gw-client-port") {
+			Change(&notes, "spec.endpoint.port", &to.Port, at.Port)
 			to.Ports = nil
 		}
-		if o.given("mtu") {
-			change(&notes, "spec.mtu", &object.Spec.MTU, o.mtu)
+		if o.Given("mtu") {
+			Change(&notes, "spec.mtu", &object.Spec.MTU, o.mtu)
 		}
 		if template.Name != "" {
-			change(&notes, "spec.clientTemplateRef", &object.Spec.ClientTemplateRef, template)
+			Change(&notes, "spec.clientTemplateRef", &object.Spec.ClientTemplateRef, template)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	e.gateways.client = object
-	reportGateway(e.Cluster, object, existed, notes)
-	if dials := endpointText(&object.Spec.Endpoint); dials != endpointText(&at) {
+	e.Gateways.Client = object
+	ReportGateway(e.Cluster, object, existed, notes)
+	if dials := EndpointText(&object.Spec.Endpoint); dials != EndpointText(&at) {
 		e.Warn("%s connects to %s, but the address of the server is %s. The client is not changed; --gw-client-address %s --gw-client-port %d changes it",
 			e.Name(object), dials,
-			endpointText(&at), at.Addresses[0], at.Port)
+			EndpointText(&at), at.Addresses[0], at.Port)
 	}
 	return nil
 }

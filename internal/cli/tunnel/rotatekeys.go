@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"context"
@@ -23,34 +23,34 @@ func newKeys() (map[string][]byte, error) {
 	return network.KeyPair(random)
 }
 
-// rotateKeys replaces the keys of the local gateway without interrupting the tunnel. The remote gateway accepts the new key in addition to
+// RotateKeys replaces the keys of the local gateway without interrupting the tunnel. The remote gateway accepts the new key in addition to
 // the old one before the local gateway uses it.
-func rotateKeys(ctx context.Context, p *session.Pair) error {
+func RotateKeys(ctx context.Context, p *session.Pair) error {
 	if err := p.FindNamespaces(ctx); err != nil {
 		return err
 	}
-	t, err := tunnelBetween(ctx, p, &networkOptions{})
+	t, err := Between(ctx, p, &Options{})
 	if err != nil {
 		return err
 	}
-	local, remote := t.client, t.server
+	local, remote := t.Client, t.Server
 	if local.Cluster != p.Local {
 		local, remote = remote, local
 	}
-	if local.gateways.name() == "" || remote.gateways.name() == "" {
+	if local.Gateways.Name() == "" || remote.Gateways.Name() == "" {
 		return fmt.Errorf("there is no tunnel between %s and %s: create one with liqoctl network connect", p.Local.ID, p.Remote.ID)
 	}
 	keys, err := newKeys()
 	if err != nil {
 		return err
 	}
-	if err := ensureKey(ctx, remote.Cluster, remote.namespace, remote.peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
+	if err := ensureKey(ctx, remote.Cluster, remote.TenantNamespace, remote.Peer, keys[networkingv1beta1.SecretPublicKey], "holds the new key too"); err != nil {
 		return err
 	}
-	secret := local.gateways.keys(local.namespace)
+	secret := local.Gateways.Keys(local.TenantNamespace)
 	if _, err := local.Ensure(ctx, secret, func() error {
 		if secret.ResourceVersion == "" {
-			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s: the controller manager creates it; run the command again in a moment", secret.Name, secret.Namespace, local.gateways.describe())
+			return fmt.Errorf("there is no Secret %s in namespace %s with the keys of %s: the controller manager creates it; run the command again in a moment", secret.Name, secret.Namespace, local.Gateways.describe())
 		}
 		secret.Data = keys
 		return nil
@@ -67,16 +67,16 @@ func rotateKeys(ctx context.Context, p *session.Pair) error {
 }
 
 // reconnectedGoal waits until the tunnel is connected and the gateway has measured a round trip after the Secret was written.
-func (e *end) reconnectedGoal(written *corev1.Secret) *session.Goal {
+func (e *End) reconnectedGoal(written *corev1.Secret) *session.Goal {
 	var since metav1.Time
 	for _, entry := range written.ManagedFields {
 		if entry.Time != nil && entry.Time.After(since.Time) {
 			since = *entry.Time
 		}
 	}
-	object := e.connection()
+	object := e.Connection()
 	return &session.Goal{
-		Object: object, Doing: "Waiting for the tunnel to cluster " + e.peer,
+		Object: object, Doing: "Waiting for the tunnel to cluster " + e.Peer,
 		Met: func() session.Verdict {
 			latency, connected := object.Status.Latency, connectedVerdict(object)
 			if connected.Done && (latency == nil || !latency.Timestamp.After(since.Add(handover))) {

@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"bytes"
@@ -14,19 +14,20 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/network"
 )
 
-// connection returns the Connection of the gateway, with its name only.
-func (e *end) connection() *networkingv1beta1.Connection {
-	return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: networkingv1beta1.GatewayChild(e.gateways.name())}}
+// Connection returns the Connection of the gateway, with its name only.
+func (e *End) Connection() *networkingv1beta1.Connection {
+	return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: e.TenantNamespace, Name: networkingv1beta1.GatewayChild(e.Gateways.Name())}}
 }
 
-// connectedGoal waits until the gateway reports the tunnel as connected.
-func (e *end) connectedGoal() *session.Goal {
-	object := e.connection()
+// ConnectedGoal waits until the gateway reports the tunnel as connected.
+func (e *End) ConnectedGoal() *session.Goal {
+	object := e.Connection()
 	return &session.Goal{
-		Object: object, Doing: "Waiting for the tunnel to cluster " + e.peer,
+		Object: object, Doing: "Waiting for the tunnel to cluster " + e.Peer,
 		Met: func() session.Verdict { return connectedVerdict(object) },
 	}
 }
@@ -80,7 +81,7 @@ func explainTunnel(server, client endFacts, dialed, reached string, waited time.
 	if len(out) == 0 && client.connection != networkingv1beta1.Connected {
 		note("Connection of cluster %s is %s for %s: no handshake with %s: is %s open from %s to %s?",
 			client.cluster, client.connection, waited.Round(time.Second), dialed,
-			openText(dialed), client.cluster, server.cluster)
+			OpenPort(dialed), client.cluster, server.cluster)
 		if reached != "" && reached != dialed {
 			note("%s of cluster %s says that it is reached at %s: if %s is not a way there, change it (--gw-client-address, --gw-client-port)",
 				server.gateway, server.cluster, reached, dialed)
@@ -93,8 +94,8 @@ func explainTunnel(server, client endFacts, dialed, reached string, waited time.
 	return strings.Join(out, "\n")
 }
 
-// openText converts 203.0.113.7:51840/UDP to the form for a firewall rule: UDP port 51840.
-func openText(endpoint string) string {
+// OpenPort converts 203.0.113.7:51840/UDP to the form for a firewall rule: UDP port 51840.
+func OpenPort(endpoint string) string {
 	first, _, _ := strings.Cut(endpoint, " or ")
 	address, protocol, _ := strings.Cut(first, "/")
 	return fmt.Sprintf("%s port %s", protocol, address[strings.LastIndex(address, ":")+1:])
@@ -102,50 +103,50 @@ func openText(endpoint string) string {
 
 // evidence gathers the facts about both ends after the command waited in vain for the tunnel. It has its own timeout, because that of the command has
 // expired.
-func (t *tunnel) evidence(waited time.Duration) string {
+func (t *Tunnel) evidence(waited time.Duration) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	server, client := t.server.facts(ctx, t.client), t.client.facts(ctx, t.server)
-	dialed := endpointText(&t.at)
-	if object := t.client.gateways.client; object != nil {
-		dialed = endpointText(&object.Spec.Endpoint)
+	server, client := t.Server.facts(ctx, t.Client), t.Client.facts(ctx, t.Server)
+	dialed := EndpointText(&t.at)
+	if object := t.Client.Gateways.Client; object != nil {
+		dialed = EndpointText(&object.Spec.Endpoint)
 	}
 	reached := ""
-	if object := t.server.gateways.server; object != nil && object.Status.Endpoint != nil {
-		reached = endpointText(object.Status.Endpoint)
+	if object := t.Server.Gateways.Server; object != nil && object.Status.Endpoint != nil {
+		reached = EndpointText(object.Status.Endpoint)
 	}
 	return explainTunnel(server, client, dialed, reached, waited)
 }
 
-func (e *end) facts(ctx context.Context, other *end) endFacts {
+func (e *End) facts(ctx context.Context, other *End) endFacts {
 	out := endFacts{cluster: e.ID}
-	if e.gateways.name() == "" {
+	if e.Gateways.Name() == "" {
 		return out
 	}
-	out.gateway = e.gateways.describe()
-	out.trouble = gatewayTrouble(e.Cluster, e.namespace, &e.gateways)
-	if connection := e.connection(); e.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil {
+	out.gateway = e.Gateways.describe()
+	out.trouble = GatewayTrouble(e.Cluster, e.TenantNamespace, &e.Gateways)
+	if connection := e.Connection(); e.Get(ctx, client.ObjectKeyFromObject(connection), connection) == nil {
 		out.connection = cmp.Or(connection.Status.Value, "without a status")
 	}
-	if own := e.gateways.keys(e.namespace); e.Get(ctx, client.ObjectKeyFromObject(own), own) == nil {
+	if own := e.Gateways.Keys(e.TenantNamespace); e.Get(ctx, client.ObjectKeyFromObject(own), own) == nil {
 		out.key = own.Data[networkingv1beta1.SecretPublicKey]
 	}
 	var keys networkingv1beta1.PublicKeyList
-	if session.ListOfPeer(ctx, other.Cluster, &keys, other.namespace, other.peer) == nil {
-		if stored := network.PublicKeyInUse(keys.Items, other.namespace, other.peer); stored != nil {
+	if session.ListOfPeer(ctx, other.Cluster, &keys, other.TenantNamespace, other.Peer) == nil {
+		if stored := network.PublicKeyInUse(keys.Items, other.TenantNamespace, other.Peer); stored != nil {
 			out.stored, out.storedBy = stored.Spec.PublicKey, stored.Name
 		}
 	}
 	return out
 }
 
-// gatewayTrouble says why the pods of a gateway are not running. It is empty if the pods show no reason.
-func gatewayTrouble(c *session.Cluster, namespace string, gateway *gateways) string {
+// GatewayTrouble says why the pods of a gateway are not running. It is empty if the pods show no reason.
+func GatewayTrouble(c *session.Cluster, namespace string, gateway *Gateways) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var pods corev1.PodList
 	err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{
-		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: gateway.name(),
+		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: gateway.Name(),
 	})
 	if err != nil {
 		return ""
@@ -158,7 +159,7 @@ func gatewayTrouble(c *session.Cluster, namespace string, gateway *gateways) str
 		if pods.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		if why := unhealthy(&pods.Items[i]); why != "" {
+		if why := workload.Unhealthy(&pods.Items[i]); why != "" {
 			return why
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// remains holds the objects of a network in one cluster, in the order of their deletion.
-type remains struct {
+// Remains holds the objects of a network in one cluster, in the order of their deletion.
+type Remains struct {
 	*session.Cluster
 	clients, servers, keys, configurations []client.Object
 }
 
-// remainsOf returns the objects of the network with a peer. It returns none if there is no tenant namespace. If the user may not list the
+// RemainsOf returns the objects of the network with a peer. It returns none if there is no tenant namespace. If the user may not list the
 // objects, it fails if insist is true, and otherwise warns and returns none.
-func remainsOf(ctx context.Context, c *session.Cluster, peer string, insist bool) (*remains, error) {
-	out := &remains{Cluster: c}
+func RemainsOf(ctx context.Context, c *session.Cluster, peer string, insist bool) (*Remains, error) {
+	out := &Remains{Cluster: c}
 	namespace, err := session.FindTenantNamespace(ctx, c, peer)
 	if err != nil || namespace == "" {
 		return out, err
@@ -38,7 +38,7 @@ func remainsOf(ctx context.Context, c *session.Cluster, peer string, insist bool
 		err := session.ListOfPeer(ctx, c, list, namespace, peer)
 		if apierrors.IsForbidden(err) && !insist { // a user with the permission to peer only
 			c.Warn("The user of the kubeconfig may not read the network with %s: if there is one, it is not deleted", peer)
-			return &remains{Cluster: c}, nil
+			return &Remains{Cluster: c}, nil
 		}
 		if err != nil {
 			return nil, err
@@ -50,23 +50,23 @@ func remainsOf(ctx context.Context, c *session.Cluster, peer string, insist bool
 	return out, nil
 }
 
-// removeNetwork asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address ranges.
+// Remove asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address ranges.
 // Otherwise it prints their names and the command that removes them, reset.
-func removeNetwork(ctx context.Context, a *session.Session, p *session.Pair, question string, configurations, wait bool, reset string) error {
-	local, remote, err := remainsOfNetwork(ctx, p, true)
+func Remove(ctx context.Context, a *session.Session, p *session.Pair, question string, configurations, wait bool, reset string) error {
+	local, remote, err := RemainsOfBoth(ctx, p, true)
 	if err != nil {
 		return err
 	}
 	objects := 0
 	var left []string
-	for _, r := range []*remains{local, remote} {
+	for _, r := range []*Remains{local, remote} {
 		if !configurations {
 			for _, object := range r.configurations {
 				left = append(left, r.Name(object)+" (cluster "+r.ID+")")
 			}
 			r.configurations = nil
 		}
-		objects += len(r.inOrder())
+		objects += len(r.InOrder())
 	}
 	if objects == 0 {
 		p.Local.Info("There is no network between %s and %s: nothing to delete", p.Local.ID, p.Remote.ID)
@@ -75,7 +75,7 @@ func removeNetwork(ctx context.Context, a *session.Session, p *session.Pair, que
 	if err := a.Confirm(fmt.Sprintf(question, p.Local.ID, p.Remote.ID)); err != nil {
 		return err
 	}
-	if err := takeDownNetwork(ctx, local, remote, wait); err != nil {
+	if err := TakeDown(ctx, local, remote, wait); err != nil {
 		return err
 	}
 	if len(left) > 0 {
@@ -85,7 +85,7 @@ func removeNetwork(ctx context.Context, a *session.Session, p *session.Pair, que
 	return nil
 }
 
-func (r *remains) inOrder() []client.Object {
+func (r *Remains) InOrder() []client.Object {
 	var out []client.Object
 	for _, part := range [][]client.Object{r.clients, r.servers, r.keys, r.configurations} {
 		out = append(out, part...)
@@ -93,21 +93,21 @@ func (r *remains) inOrder() []client.Object {
 	return out
 }
 
-func remainsOfNetwork(ctx context.Context, p *session.Pair, insist bool) (local, remote *remains, err error) {
+func RemainsOfBoth(ctx context.Context, p *session.Pair, insist bool) (local, remote *Remains, err error) {
 	err = session.Both(
-		func() (err error) { local, err = remainsOf(ctx, p.Local, p.Remote.ID, insist); return },
-		func() (err error) { remote, err = remainsOf(ctx, p.Remote, p.Local.ID, insist); return },
+		func() (err error) { local, err = RemainsOf(ctx, p.Local, p.Remote.ID, insist); return },
+		func() (err error) { remote, err = RemainsOf(ctx, p.Remote, p.Local.ID, insist); return },
 	)
 	return local, remote, err
 }
 
-// takeDownNetwork deletes the remaining objects: the clients first, then the servers, then the keys and Configurations.
-func takeDownNetwork(ctx context.Context, local, remote *remains, wait bool) error {
-	for _, part := range []func(*remains) []client.Object{
-		func(r *remains) []client.Object { return r.clients }, func(r *remains) []client.Object { return r.servers },
-		func(r *remains) []client.Object { return append(r.keys, r.configurations...) },
+// TakeDown deletes the remaining objects: the clients first, then the servers, then the keys and Configurations.
+func TakeDown(ctx context.Context, local, remote *Remains, wait bool) error {
+	for _, part := range []func(*Remains) []client.Object{
+		func(r *Remains) []client.Object { return r.clients }, func(r *Remains) []client.Object { return r.servers },
+		func(r *Remains) []client.Object { return append(r.keys, r.configurations...) },
 	} {
-		remove := func(r *remains) error {
+		remove := func(r *Remains) error {
 			var made []client.Object
 			for _, object := range part(r) {
 				of, err := r.made(ctx, object)
@@ -135,7 +135,7 @@ func takeDownNetwork(ctx context.Context, local, remote *remains, wait bool) err
 }
 
 // made returns the objects that controllers created for the owner. Kubernetes' garbage collection deletes them after the owner.
-func (r *remains) made(ctx context.Context, owner client.Object) ([]client.Object, error) {
+func (r *Remains) made(ctx context.Context, owner client.Object) ([]client.Object, error) {
 	var out []client.Object
 	for _, list := range []client.ObjectList{
 		&appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.PodList{}, &networkingv1beta1.ConnectionList{}, &ipamv1alpha1.NetworkList{},

@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"bytes"
@@ -66,11 +66,11 @@ func TestEndpointText(t *testing.T) {
 		"a.b:5/UDP or 1.2.3.4:5/UDP": {Addresses: []string{"a.b", "1.2.3.4"}, Port: 5},
 		"a:1/UDP or a:2/UDP":         {Addresses: []string{"a"}, Ports: []int32{1, 2}},
 	} {
-		if got := endpointText(endpoint); got != want {
+		if got := EndpointText(endpoint); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := openText("[fd00::1]:5/TCP or x:6/TCP"); got != "TCP port 5" {
+	if got := OpenPort("[fd00::1]:5/TCP or x:6/TCP"); got != "TCP port 5" {
 		t.Error(got)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestKeyInUse: if a cluster has several PublicKeys of one peer, the explanation of a broken tunnel names the one that the gateway uses, and that
@@ -17,17 +18,17 @@ func TestKeyInUse(t *testing.T) {
 	const namespace = "tenant"
 	whole := func(fill byte) []byte { return bytes.Repeat([]byte{fill}, network.KeyLength) }
 	key := func(name string, age int64, data []byte) *networkingv1beta1.PublicKey {
-		object := publicKey(namespace, name, "rome", data)
+		object := PublicKey(namespace, name, "rome", data)
 		object.CreationTimestamp = metav1.Unix(age, 0)
 		return object
 	}
-	milan := fakeCluster("milan", key("a-young", 9, whole(2)), key("z-old", 5, whole(1)), key("b-broken", 1, []byte{3}))
-	rome := fakeCluster("rome", &corev1.Secret{
+	milan := clitest.Cluster("milan", key("a-young", 9, whole(2)), key("z-old", 5, whole(1)), key("b-broken", 1, []byte{3}))
+	rome := clitest.Cluster("rome", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keys"}, Data: map[string][]byte{networkingv1beta1.SecretPublicKey: whole(4)},
 	})
-	server := &end{Cluster: milan, peer: "rome", namespace: namespace}
-	client := &end{Cluster: rome, peer: "milan", namespace: namespace}
-	client.gateways.client = &networkingv1beta1.GatewayClient{
+	server := &End{Cluster: milan, Peer: "rome", TenantNamespace: namespace}
+	client := &End{Cluster: rome, Peer: "milan", TenantNamespace: namespace}
+	client.Gateways.Client = &networkingv1beta1.GatewayClient{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"},
 		Spec:       networkingv1beta1.GatewayClientSpec{SecretRef: &corev1.LocalObjectReference{Name: "keys"}},
 	}

@@ -1,4 +1,4 @@
-package cli
+package tunnel
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public or huge ranges that only the peer reported, and names the cure. It marks those
@@ -22,10 +23,10 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranges := networkingv1beta1.CIDRs{Pod: []string{test.pod}, External: []string{test.external}}
-			e := &end{Cluster: fakeCluster("rome"), peer: "milan", namespace: "liqo-tenant-milan"}
+			e := &End{Cluster: clitest.Cluster("rome"), Peer: "milan", TenantNamespace: "liqo-tenant-milan"}
 			_, err := e.ensureConfiguration(t.Context(), ranges)
 			var list networkingv1beta1.ConfigurationList
-			if listErr := e.List(t.Context(), &list, client.InNamespace(e.namespace)); listErr != nil {
+			if listErr := e.List(t.Context(), &list, client.InNamespace(e.TenantNamespace)); listErr != nil {
 				t.Fatal(listErr)
 			}
 			if test.refused == "" {
@@ -37,7 +38,7 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 			if err == nil || len(list.Items) != 0 || !strings.Contains(err.Error(), test.refused) || !strings.Contains(err.Error(), "liqoctl create configuration") {
 				t.Errorf("%d Configurations, error %v", len(list.Items), err)
 			}
-			e = &end{Cluster: fakeCluster("rome", configuration("liqo-tenant-milan", "milan", "milan", ranges)), peer: "milan", namespace: "liqo-tenant-milan"}
+			e = &End{Cluster: clitest.Cluster("rome", Configuration("liqo-tenant-milan", "milan", "milan", ranges)), Peer: "milan", TenantNamespace: "liqo-tenant-milan"}
 			if _, err := e.ensureConfiguration(t.Context(), ranges); err != nil {
 				t.Errorf("what an administrator made: %v", err)
 			}
