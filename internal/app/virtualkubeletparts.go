@@ -116,6 +116,7 @@ func (v *virtualKubelet) nodeOptions() node.Options {
 		ExtraLabels: v.opts.nodeExtraLabels, ExtraAnnotations: v.opts.nodeExtraAnnotations,
 		RefusedSince:        func() time.Time { return v.engine.RefusedSince() },
 		Drained:             func() bool { return v.engine.Drained() },
+		Readable:            func() bool { return v.engine.Readable() },
 		AvailabilityChanged: func() { v.engine.Resync(reflection.PodKind) },
 		Event: func(ctx context.Context, node *corev1.Node, kind, reason, message string) {
 			v.recorder.Record(ctx, node, kind, reason, message)

@@ -81,6 +81,9 @@ func authenticated(f *Facts, now metav1.Time) corev1beta1.Module {
 		var t tally
 		t.add(identityTrouble(f.Identity, f.APIServer, now))
 		condition := t.condition(corev1beta1.AuthIdentityControlPlaneStatus, reasons.CountedIdentity)
+		if t.trouble != "" && f.APIServer != nil && f.APIServer.Refused != "" {
+			condition.Reason = reasons.AccessRevoked // virtual kubelets without remote namespaces depend on it
+		}
 		if late := renewalTrouble(f.Identity, now); late != "" && t.trouble == "" {
 			condition.Message += ": " + late
 		}

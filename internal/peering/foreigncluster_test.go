@@ -134,7 +134,7 @@ func TestForeignClusters(t *testing.T) {
 		"a provider that took our rights back": {Facts{Identity: ready, APIServer: &Probe{Up: true, Refused: "forbidden"}},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
-				"AuthIdentityControlPlaneStatus=NotReady (IdentityNotReady: Identity tnm/controlplane-milan grants nothing: forbidden. The other cluster drained or removed our " +
+				"AuthIdentityControlPlaneStatus=NotReady (AccessRevoked: Identity tnm/controlplane-milan grants nothing: forbidden. The other cluster drained or removed our " +
 				"Tenant: its administrator activates it again with liqoctl activate tenant, liqoctl authenticate creates another one, or liqoctl peer out-of-band with a new token, liqoctl unpeer ends the peering)\n"},
 		"a provider that revoked our token": {Facts{Identity: revoked, APIServer: unknown},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Error |\n" +

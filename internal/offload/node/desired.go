@@ -47,7 +47,7 @@ type facts struct {
 	version string
 	// problem is why the provider can't run pods, nil if it can.
 	problem error
-	// revoked means that the provider refuses access to every remote namespace, or reports a drain.
+	// revoked means that the provider refuses access to every remote namespace, or without one to the control plane of this cluster, or reports a drain.
 	revoked bool
 	// networkChecked means that the network affects readiness, networkUp that the network works.
 	networkChecked, networkUp bool
@@ -228,7 +228,7 @@ func readiness(f facts) corev1.NodeCondition {
 		c.Message = "the remote cluster does not answer: " + f.problem.Error()
 	case f.revoked:
 		c.Reason = reasons.AccessRevoked
-		c.Message = "the remote cluster refuses access to the namespaces offloaded to it: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
+		c.Message = "the remote cluster refuses this cluster all access: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
 	case f.networkChecked && !f.networkUp:
 		c.Message = networkDown
 	default:

@@ -20,6 +20,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/remote"
@@ -262,6 +263,45 @@ func TestAReportedDrainNeedsNoTime(t *testing.T) {
 		"refused and drained": {now, true, true, 0},
 	} {
 		n := &Node{opts: Options{RefusedSince: func() time.Time { return row.since }, Drained: func() bool { return row.drained }}}
+		if revoked, in := n.revoked(now); revoked != row.revoked || in != row.in {
+			t.Errorf("%s: revoked %t, decided in %s, want %t, %s", what, revoked, in, row.revoked, row.in)
+		}
+	}
+}
+
+// TestARevocationWithoutRemoteNamespaces: a virtual node without a readable remote namespace shows that access is revoked if the provider denies the control plane
+// of this cluster all access, with the same timeout. A readable remote namespace proves that the provider grants access.
+func TestARevocationWithoutRemoteNamespaces(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for what, row := range map[string]struct {
+		reason   string
+		since    time.Time
+		readable bool
+		revoked  bool
+		in       time.Duration
+	}{
+		"granted":                     {"IdentityReady", now.Add(-time.Hour), false, false, 0},
+		"not ready for other reasons": {"IdentityNotReady", now.Add(-time.Hour), false, false, 0},
+		"refused":                     {"AccessRevoked", now.Add(-time.Second), false, false, revokedTimeout - time.Second},
+		"refused for long":            {"AccessRevoked", now.Add(-revokedTimeout), false, true, 0},
+		"refused, and readable":       {"AccessRevoked", now.Add(-revokedTimeout), true, false, 0},
+	} {
+		fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan", ResourceVersion: "1"}}
+		fc.Status.Modules.Authentication.Conditions = []corev1beta1.Condition{
+			{Type: corev1beta1.AuthTenantStatus, Reason: "AccessRevoked", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}, // of the other direction
+			{Type: corev1beta1.AuthIdentityControlPlaneStatus, Reason: row.reason, LastTransitionTime: metav1.NewTime(row.since)},
+		}
+		n, err := New(Options{
+			ForeignCluster: "milan", Listen: "127.0.0.1:10250",
+			RefusedSince: func() time.Time { return time.Time{} }, Drained: func() bool { return false }, Readable: func() bool { return row.readable },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if revoked, in := n.revoked(now); revoked || in != 0 {
+			t.Errorf("%s: revoked %t, decided in %s, before the ForeignCluster was read", what, revoked, in)
+		}
+		n.clusters.Wrote(fc)
 		if revoked, in := n.revoked(now); revoked != row.revoked || in != row.in {
 			t.Errorf("%s: revoked %t, decided in %s, want %t, %s", what, revoked, in, row.revoked, row.in)
 		}

@@ -19,6 +19,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/reflection"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // Options configure a Node.
@@ -43,6 +44,9 @@ type Options struct {
 	RefusedSince func() time.Time
 	// Drained reports whether the provider reports that it drained the tenant, while it refuses access; may be nil.
 	Drained func() bool
+	// Readable reports whether the provider allows reads of at least one remote namespace. While it does not, the Node also depends on whether the provider
+	// denies the control plane of this cluster all access. If Readable is nil, the Node does not.
+	Readable func() bool
 	// ExtraLabels and ExtraAnnotations are added to the Node.
 	ExtraLabels, ExtraAnnotations map[string]string
 	// AvailabilityChanged is called from Run when Unavailable changes; may be nil.
@@ -239,7 +243,7 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 	return again, n.update(ctx, have, want)
 }
 
-// revokedTimeout is how long the provider must refuse access to all remote namespaces before the Node becomes NotReady, if the provider reports no
+// revokedTimeout is how long the provider must refuse access before the Node becomes NotReady, if the provider reports no
 // drain. An API server that is starting refuses access, too.
 const revokedTimeout = time.Minute
 
@@ -250,6 +254,9 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 		return false, 0
 	}
 	since := n.opts.RefusedSince()
+	if since.IsZero() && n.opts.Readable != nil && !n.opts.Readable() {
+		since = n.controlPlaneRefusedSince()
+	}
 	if since.IsZero() {
 		return false, 0
 	}
@@ -260,7 +267,23 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	return rest <= 0, min(max(rest, 0), revokedTimeout)
 }
 
-// Check triggers a reconciliation of the Node. Call it when the result of RefusedSince or Drained may have changed.
+// controlPlaneRefusedSince returns the time since which the provider has denied the control plane of this cluster all access, zero if it does not. Without remote
+// namespaces, a virtual kubelet can observe a revocation only so: every authenticated user may send the requests that it may send then. A provider that drains
+// or removes a tenant revokes the permissions of its control plane and of its virtual kubelets together.
+func (n *Node) controlPlaneRefusedSince() time.Time {
+	cluster, _ := n.clusters.Get("", n.opts.ForeignCluster).(*corev1beta1.ForeignCluster)
+	if cluster == nil {
+		return time.Time{}
+	}
+	for _, c := range cluster.Status.Modules.Authentication.Conditions {
+		if c.Type == corev1beta1.AuthIdentityControlPlaneStatus && c.Reason == reasons.AccessRevoked {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// Check triggers a reconciliation of the Node. Call it when the result of RefusedSince, Drained or Readable may have changed.
 func (n *Node) Check() {
 	select {
 	case n.wake <- struct{}{}:

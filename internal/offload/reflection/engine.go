@@ -148,7 +148,7 @@ type Options struct {
 	// decides nothing. When it returns false again, the caller must call Resync. May be nil.
 	Stale func() bool
 	// AccessChanged is called when the result of RefusedSince or Drained may have changed: the provider starts or stops refusing access to a remote
-	// namespace, it reports a drain, or such a namespace is no longer watched. May be nil.
+	// namespace, it reports a drain, or such a namespace is no longer watched. It is also called when the result of Readable may have changed. May be nil.
 	AccessChanged func()
 	// RequestTimeout limits the duration of each read, each write and each call of Kind.BeforeWrite, not their sum, so that one slow request does not
 	// use up the time of later ones. Watches are not limited. Zero means 15 s.
@@ -385,6 +385,19 @@ func (e *Engine) mapping(namespace string) (offload.Mapping, *watchedNamespace) 
 // RefusedSince returns the time since which the provider has refused access to every remote namespace: it drained or removed the tenant. RefusedSince
 // returns the zero time as long as at least one such namespace is readable, because a single refused namespace proves nothing.
 func (e *Engine) RefusedSince() time.Time {
+	since, _ := e.access()
+	return since
+}
+
+// Readable reports whether at least one remote namespace is readable. It is false also while there is none: then no request of the engine shows whether the
+// provider grants access.
+func (e *Engine) Readable() bool {
+	_, readable := e.access()
+	return readable
+}
+
+// access returns whether at least one remote namespace is readable, and otherwise the time of the first refusal, zero if there is none.
+func (e *Engine) access() (refusedSince time.Time, readable bool) {
 	e.mu.Lock()
 	namespaces := maps.Clone(e.namespaces)
 	e.mu.Unlock()
@@ -397,13 +410,13 @@ func (e *Engine) RefusedSince() time.Time {
 			s := t.stores[r][0]
 			switch at := s.refusedAt(); {
 			case at.IsZero() && s.hasSynced(): // the next probe confirms it
-				return time.Time{}
+				return time.Time{}, true
 			case !at.IsZero() && (since.IsZero() || at.Before(since)):
 				since = at
 			}
 		}
 	}
-	return since
+	return since, false
 }
 
 // Drained reports whether the provider reports a drain in a remote namespace that it refuses to read.

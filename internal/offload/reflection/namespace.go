@@ -128,6 +128,9 @@ func (e *Engine) newWatchedNamespace(local, namespace string) *watchedNamespace 
 				resource.Index = bySubject(r.About)
 			}
 			s := newStore(resource, changed, complete)
+			if i == 0 && r.Revoked {
+				s.complete = func() { complete(); e.opts.AccessChanged() } // the namespace is readable
+			}
 			if i == 0 {
 				if r.TracksFirstSeen {
 					s.now = e.opts.Clock.Now
