@@ -23,6 +23,13 @@ func Underlay(ip netip.Addr, except ...string) (mtu int, addresses []netip.Addr,
 	if err != nil {
 		return 0, nil, fmt.Errorf("listing addresses: %w", err)
 	}
+	return underlay(ip, links, found, func(link netlink.Link) ([]netlink.Route, error) { return netlink.RouteList(link, unix.AF_INET) }, except...)
+}
+
+// underlay is Underlay for links, their addresses, and the routes of each link.
+func underlay(
+	ip netip.Addr, links []netlink.Link, found []netlink.Addr, routesOf func(netlink.Link) ([]netlink.Route, error), except ...string,
+) (mtu int, addresses []netip.Addr, err error) {
 	for _, a := range found {
 		addr, ok := netip.AddrFromSlice(a.IP.To4())
 		i := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Index == a.LinkIndex })
@@ -31,7 +38,7 @@ func Underlay(ip netip.Addr, except ...string) (mtu int, addresses []netip.Addr,
 		}
 		addresses = append(addresses, addr)
 		if addr == ip {
-			routes, err := netlink.RouteList(links[i], unix.AF_INET)
+			routes, err := routesOf(links[i])
 			if err != nil {
 				return 0, nil, fmt.Errorf("listing routes of link %s: %w", links[i].Attrs().Name, err)
 			}

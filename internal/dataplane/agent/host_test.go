@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -29,6 +30,40 @@ func TestDefaultRouteLimitsTheMTU(t *testing.T) {
 		if got := routedMTU(1500, c.routes); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// TestUnderlayIsTheLinkOfTheAddress: the MTU is that of the link with the address, and of its default route. The addresses are those of all links but the excluded
+// ones, each once.
+func TestUnderlayIsTheLinkOfTheAddress(t *testing.T) {
+	link := func(index, mtu int, name string) netlink.Link {
+		return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index, MTU: mtu, Name: name}}
+	}
+	address := func(index int, text string) netlink.Addr {
+		return netlink.Addr{LinkIndex: index, IPNet: &net.IPNet{IP: netip.MustParseAddr(text).AsSlice(), Mask: net.CIDRMask(24, 32)}}
+	}
+	links := []netlink.Link{link(1, 65536, "lo"), link(2, 9000, "eth0"), link(3, 1500, "eth1"), link(4, 1400, "ours")}
+	found := []netlink.Addr{
+		address(3, "192.0.2.3"), address(1, "127.0.0.1"), address(2, "192.0.2.2"), address(3, "192.0.2.2"), address(4, "192.0.2.4"), address(9, "192.0.2.9"),
+	}
+	routesOf := func(l netlink.Link) ([]netlink.Route, error) {
+		switch l.Attrs().Name {
+		case "eth0":
+			return []netlink.Route{{MTU: 1450}}, nil
+		case "lo":
+			return nil, errors.New("no routes")
+		}
+		return []netlink.Route{{}}, nil
+	}
+	want := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}
+	for ip, mtu := range map[string]int{"192.0.2.3": 1500, "192.0.2.4": 0, "192.0.2.9": 0, "127.0.0.1": 0} {
+		got, addresses, err := underlay(netip.MustParseAddr(ip), links, found, routesOf, "ours")
+		if got != mtu || (err == nil) != (mtu > 0) || err == nil && !slices.Equal(addresses, want) {
+			t.Errorf("%s: MTU %d, addresses %v, %v, want %d, %v", ip, got, addresses, err, mtu, want)
+		}
+	}
+	if got, _, err := underlay(netip.MustParseAddr("192.0.2.2"), links, found[2:3], routesOf); got != 1450 || err != nil {
+		t.Errorf("a link whose default route has a lower MTU: %d, %v, want 1450", got, err)
 	}
 }
 
