@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ type pod struct {
 	facts   *network.Facts
 	key     *dataplane.PrivateKey
 	reports []gateway.Observation
+	last    gateway.Observation // the last report, also of a replica that is not active
 }
 
 var (
@@ -116,6 +118,7 @@ func (p *pod) privateKey(context.Context) (dataplane.PrivateKey, error) {
 // Report records the report that a real Reporter would send to the API server.
 func (p *pod) Report(_ context.Context, seen gateway.Observation, active bool, _ *network.Peer) {
 	p.set(func() {
+		p.last = seen
 		if active {
 			p.reports = append(p.reports, seen)
 		}
@@ -243,6 +246,27 @@ func TestLifeOfATunnel(t *testing.T) {
 	if again := p.Tunnel().Takeovers; again <= takeovers {
 		t.Errorf("this replica became active again, and %d takeovers are counted, before that %d", again, takeovers)
 	}
+}
+
+// TestARefusedAddressIsReported: the agent dials the addresses of the peer except a refused one, and reports that one as long as the peer has it.
+func TestARefusedAddressIsReported(t *testing.T) {
+	p := start(t)
+	with := told(milanKey)
+	with.Peers[0].Endpoints = append([]string{"127.0.0.1"}, with.Peers[0].Endpoints...)
+	p.set(func() { p.facts, p.key = with, &dataplane.PrivateKey{9} })
+	p.News()
+	refused := func() string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.last.Refused
+	}
+	p.eventually("the tunnel, and the refused address in a report", func() bool {
+		peers := p.tunnel().Peers
+		return len(peers) == 1 && peers[0].Endpoint == endpoint && strings.Contains(refused(), "127.0.0.1")
+	})
+	p.set(func() { p.facts = told(milanKey) })
+	p.News()
+	p.eventually("a report without a refused address", func() bool { return refused() == "" })
 }
 
 // TestNoTunnelWithoutKeys: the agent waits for missing keys, and the pod is not ready meanwhile.
