@@ -15,7 +15,7 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // mayNotGet makes the API server refuse to read single objects.
@@ -30,7 +30,7 @@ func mayNotGet(c *session.Cluster) {
 // TestVirtualNodeSecretMustBeReadable: a VirtualNode is not created with a Secret that cannot be checked, and the error names the Secret and the
 // cure.
 func TestVirtualNodeSecretMustBeReadable(t *testing.T) {
-	c := clitest.Cluster("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
+	c := fakecluster.New("rome", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-milan", Name: "kubeconfig-x"}})
 	refused := func(name, want string) {
 		t.Helper()
 		if err := checkKubeconfigSecret(t.Context(), c, "tenant-of-milan", name); err == nil || !strings.Contains(session.Cured(err).Error(), want) {
@@ -68,7 +68,7 @@ func TestCreateVirtualNodeNamesIgnoredFlags(t *testing.T) {
 
 // TestDoctorNamesUnreadableObjects: the doctor names a single object that it may not read, as it names lists.
 func TestDoctorNamesUnreadableObjects(t *testing.T) {
-	c := clitest.Cluster("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
+	c := fakecluster.New("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
 	c.Namespace = "liqo"
 	mayNotGet(c)
 	unread := strings.Join(doctorFacts(t.Context(), c, false).Unread, "\n")

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // clientCertificate returns a certificate of a user with this name, in PEM.
@@ -36,7 +37,7 @@ func TestInBandNeedsAnAdministrator(t *testing.T) {
 		"a peering user, in-band and an invite": {peering.PeeringUserPrefix + "rome-00", authFlags{inBand: true, invite: true}, true},
 		"an administrator, in-band":             {"ada", authFlags{inBand: true, invite: true}, false},
 	} {
-		p := &session.Pair{Local: clitest.Cluster("rome"), Remote: clitest.Cluster("milan")}
+		p := &session.Pair{Local: fakecluster.New("rome"), Remote: fakecluster.New("milan")}
 		p.Remote.Namespace = "liqo"
 		p.Remote.Config = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: clientCertificate(t, row.user)}}
 		err := checkNetworkRights(p, &peerOptions{auth: row.auth})

@@ -16,6 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry
@@ -137,7 +138,7 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 
 // TestRepeatedNamesCountOnce: a namespace or peer that occurs twice on the command line counts once, in the order of the command line.
 func TestRepeatedNamesCountOnce(t *testing.T) {
-	c := clitest.Cluster("rome",
+	c := fakecluster.New("rome",
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}})

@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 func rangeObject(kind, cidr string) *ipamv1alpha1.Network {
@@ -54,8 +55,8 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &session.Pair{
-				Local:  clitest.Cluster("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
-				Remote: clitest.Cluster("milan", row.remote...),
+				Local:  fakecluster.New("rome", pods.DeepCopy(), external.DeepCopy(), template.DeepCopy()),
+				Remote: fakecluster.New("milan", row.remote...),
 			}
 			var said bytes.Buffer
 			out := console.New(&said, &said, false)

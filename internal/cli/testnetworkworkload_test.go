@@ -27,7 +27,7 @@ import (
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/offload/kinds"
-	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 func testedNodeObject(name, address string, labels map[string]string) *corev1.Node {
@@ -66,11 +66,11 @@ func TestTestedWorld(t *testing.T) {
 	replica := func(of string) map[string]string { return map[string]string{testLabel: testName, testClusterLabel: of} }
 	host := map[string]string{testLabel: testHosts}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testName}}
-	rome := clitest.Cluster("rome",
+	rome := fakecluster.New("rome",
 		testedNodeObject("rome-1", "172.16.0.1", map[string]string{taintControlPlane: ""}), testedNodeObject("milan", "10.0.0.9", map[string]string{api.LabelRemoteClusterID: "milan"}),
 		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
 		service.DeepCopy(), testedSlice("r=10.1.0.1", "m=10.71.0.1"))
-	milan := clitest.Cluster("milan", testedNodeObject("milan-1", "172.16.0.1", nil))
+	milan := fakecluster.New("milan", testedNodeObject("milan-1", "172.16.0.1", nil))
 	run := &networkTest{options: &testNetworkOptions{}, consumer: rome, providers: []*session.Cluster{milan}}
 	missing := func(want string) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestTestedWorld(t *testing.T) {
 
 // TestTestedWorkload: one server for each node of each cluster, which the nodes of its own cluster report. A second pass changes nothing.
 func TestTestedWorkload(t *testing.T) {
-	rome := clitest.Cluster("rome")
+	rome := fakecluster.New("rome")
 	for range 2 {
 		for id, here := range map[string]bool{"rome": true, "milan": false} {
 			if err := ensureReplicas(t.Context(), rome, testNamespaceOf("rome"), id, here, 2, "image:1"); err != nil {
@@ -169,7 +169,7 @@ func TestTestServersSettle(t *testing.T) {
 	replica := map[string]string{testLabel: testName, testClusterLabel: "rome"}
 	world := func(options *testNetworkOptions, objects ...client.Object) (*networkTest, *bytes.Buffer) {
 		said := &bytes.Buffer{}
-		rome := clitest.Cluster("rome", append(objects, testedNodeObject("rome-1", "172.16.0.1", nil), testedPodObject("h", true, map[string]string{testLabel: testHosts}),
+		rome := fakecluster.New("rome", append(objects, testedNodeObject("rome-1", "172.16.0.1", nil), testedPodObject("h", true, map[string]string{testLabel: testHosts}),
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testName}}, testedSlice("r=10.1.0.1"))...)
 		rome.Console = console.New(io.Discard, said, false)
 		return &networkTest{options: options, consumer: rome}, said
@@ -249,7 +249,7 @@ func TestOutsideThroughIPs(t *testing.T) {
 		"not mapped yet": {[]client.Object{configuration("")}, []client.Object{outside("10.70.0.9")}, "the ranges of cluster milan are not mapped", "", nil},
 		"no IP":          {[]client.Object{configuration("10.71.0.0/16")}, nil, "", "reading IP " + testOutsideAddress, nil},
 	} {
-		rome, milan := clitest.Cluster("rome", row.rome...), clitest.Cluster("milan", row.milan...)
+		rome, milan := fakecluster.New("rome", row.rome...), fakecluster.New("milan", row.milan...)
 		run, into := &networkTest{options: &testNetworkOptions{ip: true}, consumer: rome, providers: []*session.Cluster{milan}}, testedCluster{}
 		why, err := run.gatherOutside(t.Context(), rome, &into)
 		var have []string

@@ -1,30 +1,19 @@
 package clitest
 
 import (
-	"io"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/console"
-	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
 )
-
-// Cluster returns a connection to an API server in memory that has these objects.
-func Cluster(id string, objects ...client.Object) *session.Cluster {
-	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
-	return &session.Cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), ID: id}
-}
 
 // Create creates the objects, and then writes the status of ForeignClusters and ResourceSlices.
 func Create(t *testing.T, c client.Client, objects ...client.Object) {

@@ -85,6 +85,7 @@ func Remove(ctx context.Context, a *session.Session, p *session.Pair, question s
 	return nil
 }
 
+// InOrder returns all these objects in the order of their deletion.
 func (r *Remains) InOrder() []client.Object {
 	var out []client.Object
 	for _, part := range [][]client.Object{r.clients, r.servers, r.keys, r.configurations} {
@@ -93,6 +94,7 @@ func (r *Remains) InOrder() []client.Object {
 	return out
 }
 
+// RemainsOfBoth returns what RemainsOf returns, for both clusters.
 func RemainsOfBoth(ctx context.Context, p *session.Pair, insist bool) (local, remote *Remains, err error) {
 	err = session.Both(
 		func() (err error) { local, err = RemainsOf(ctx, p.Local, p.Remote.ID, insist); return },

@@ -78,6 +78,7 @@ type ServerFlagNames struct {
 	ServiceType, Port, NodePort, LoadBalancerIP string
 }
 
+// Add registers the flags.
 func (f *ServerFlags) Add(flags *pflag.FlagSet, names ServerFlagNames) {
 	flags.StringVar(&f.ServiceType, names.ServiceType, "", serviceTypeUsage)
 	flags.Int32Var(&f.port, names.Port, networkingv1beta1.GatewayPort, "Port of the gateway server's Service")
@@ -85,6 +86,7 @@ func (f *ServerFlags) Add(flags *pflag.FlagSet, names ServerFlagNames) {
 	flags.StringVar(&f.LoadBalancerIP, names.LoadBalancerIP, "", "Load-balancer address of the gateway server's Service")
 }
 
+// Validate returns an error that names the first flag with a wrong value.
 func (f *ServerFlags) Validate(names ServerFlagNames) error {
 	if f.ServiceType != "" {
 		if err := cmdline.OneOf(names.ServiceType, f.ServiceType, cmdline.ServiceTypes...); err != nil {
@@ -113,6 +115,7 @@ func (f *ServerFlags) Validate(names ServerFlagNames) error {
 	return nil
 }
 
+// ValidatePort returns an error that names the flag, unless the value is a port.
 func ValidatePort(flag string, port int32) error {
 	if len(validation.IsValidPortNum(int(port))) > 0 {
 		return fmt.Errorf("--%s %d: want a port, 1 to 65535", flag, port)
@@ -120,6 +123,7 @@ func ValidatePort(flag string, port int32) error {
 	return nil
 }
 
+// ValidateMTU returns an error unless the value of --mtu is possible.
 func ValidateMTU(mtu int) error {
 	// 576 bytes is the smallest packet that every IPv4 host must accept (RFC 791). 65535 bytes is the largest IPv4 packet.
 	if mtu != 0 && (mtu < 576 || mtu > 65535) {
@@ -178,6 +182,7 @@ type ClientFlags struct {
 	Protocol  string
 }
 
+// ValidateAddresses returns an error that names the flag and the first value that is neither an address nor a host name.
 func ValidateAddresses(flag string, addresses []string) error {
 	for _, address := range addresses {
 		if _, err := netip.ParseAddr(address); err != nil && len(validation.IsDNS1123Subdomain(address)) > 0 {
@@ -187,6 +192,7 @@ func ValidateAddresses(flag string, addresses []string) error {
 	return nil
 }
 
+// ValidateProtocol returns an error unless the value of --protocol is UDP.
 func ValidateProtocol(protocol string) error {
 	if protocol != string(corev1.ProtocolUDP) {
 		return cmdline.DidYouMean(fmt.Errorf("--protocol %s: want UDP, the only protocol of WireGuard: firewalls must let it pass to the peer's gateway", protocol),

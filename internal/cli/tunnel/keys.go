@@ -21,6 +21,7 @@ func PublicKey(namespace, name, peer string, key []byte) *networkingv1beta1.Publ
 	return out
 }
 
+// FillPublicKey sets the fields of the PublicKey of a peer's gateway.
 func FillPublicKey(object *networkingv1beta1.PublicKey, peer string, key []byte) {
 	kube.AddLabels(object, map[string]string{api.LabelRemoteClusterID: peer, networkingv1beta1.LabelGatewayResource: api.True})
 	object.Spec.PublicKey = key

@@ -9,7 +9,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
-	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // TestKeyInUse: if a cluster has several PublicKeys of one peer, the explanation of a broken tunnel names the one that the gateway uses, and that
@@ -22,8 +22,8 @@ func TestKeyInUse(t *testing.T) {
 		object.CreationTimestamp = metav1.Unix(age, 0)
 		return object
 	}
-	milan := clitest.Cluster("milan", key("a-young", 9, whole(2)), key("z-old", 5, whole(1)), key("b-broken", 1, []byte{3}))
-	rome := clitest.Cluster("rome", &corev1.Secret{
+	milan := fakecluster.New("milan", key("a-young", 9, whole(2)), key("z-old", 5, whole(1)), key("b-broken", 1, []byte{3}))
+	rome := fakecluster.New("rome", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keys"}, Data: map[string][]byte{networkingv1beta1.SecretPublicKey: whole(4)},
 	})
 	server := &End{Cluster: milan, Peer: "rome", TenantNamespace: namespace}

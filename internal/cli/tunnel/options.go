@@ -28,6 +28,7 @@ type Options struct {
 	Given func(name string) bool
 }
 
+// ConnectServerFlags holds the names of the flags for the gateway server in the commands that connect two clusters.
 var ConnectServerFlags = ServerFlagNames{
 	"gw-server-service-type", "gw-server-service-port", "gw-server-service-nodeport", "gw-server-service-loadbalancerip",
 }
@@ -46,6 +47,7 @@ func (o *Options) Add(command *cobra.Command) {
 	o.Client = TemplateFlags{resource: ClientTemplates, name: networkingv1beta1.ClientTemplateDefault}
 }
 
+// Validate returns an error that names the first flag with a wrong value.
 func (o *Options) Validate() error {
 	if err := o.Server.Validate(ConnectServerFlags); err != nil {
 		return err
@@ -67,12 +69,14 @@ type Dialed struct {
 // RemovesEarlier says in the help of a flag how a value of an earlier command is removed.
 const RemovesEarlier = "; an empty value removes an earlier one"
 
+// AddDialed registers the flags, with these help texts.
 func (d *Dialed) AddDialed(flags *pflag.FlagSet, address, port string) {
 	d.changed = flags.Changed
 	flags.StringVar(&d.ClientAddress, "gw-client-address", "", address)
 	flags.Int32Var(&d.ClientPort, "gw-client-port", 0, port)
 }
 
+// Validate returns an error that names the first flag with a wrong value.
 func (d *Dialed) Validate() error {
 	if d.ClientAddress != "" {
 		if err := ValidateAddresses("gw-client-address", []string{d.ClientAddress}); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
-	"liqo.io/liqo/test/clitest"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // TestPublicRangesNeedAnAdministrator: liqoctl creates no Configuration with public or huge ranges that only the peer reported, and names the cure. It marks those
@@ -23,7 +23,7 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranges := networkingv1beta1.CIDRs{Pod: []string{test.pod}, External: []string{test.external}}
-			e := &End{Cluster: clitest.Cluster("rome"), Peer: "milan", TenantNamespace: "liqo-tenant-milan"}
+			e := &End{Cluster: fakecluster.New("rome"), Peer: "milan", TenantNamespace: "liqo-tenant-milan"}
 			_, err := e.ensureConfiguration(t.Context(), ranges)
 			var list networkingv1beta1.ConfigurationList
 			if listErr := e.List(t.Context(), &list, client.InNamespace(e.TenantNamespace)); listErr != nil {
@@ -38,7 +38,7 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 			if err == nil || len(list.Items) != 0 || !strings.Contains(err.Error(), test.refused) || !strings.Contains(err.Error(), "liqoctl create configuration") {
 				t.Errorf("%d Configurations, error %v", len(list.Items), err)
 			}
-			e = &End{Cluster: clitest.Cluster("rome", Configuration("liqo-tenant-milan", "milan", "milan", ranges)), Peer: "milan", TenantNamespace: "liqo-tenant-milan"}
+			e = &End{Cluster: fakecluster.New("rome", Configuration("liqo-tenant-milan", "milan", "milan", ranges)), Peer: "milan", TenantNamespace: "liqo-tenant-milan"}
 			if _, err := e.ensureConfiguration(t.Context(), ranges); err != nil {
 				t.Errorf("what an administrator made: %v", err)
 			}
