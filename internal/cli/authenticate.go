@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -61,7 +62,7 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 	}
 	remote := session.RemoteFlags(command.Flags())
 	a.AddDryRun(command.Flags())
-	addDeleteVolumes(a, command.Flags())
+	deletevolumes.AddFlag(a, command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -13,11 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -306,36 +304,6 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if code, out, _ := run(t, "completion", shell); code != 0 || len(out) < 1000 {
 			t.Errorf("completion %s: code %d, %d bytes", shell, code, len(out))
-		}
-	}
-}
-
-func TestNodeSelectorTerms(t *testing.T) {
-	in, notIn, exists := corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists
-	got, err := nodeSelectorTerms([]string{"region in (b,a),gpu", "provider=kind,zone!=z"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []corev1.NodeSelectorTerm{
-		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "gpu", Operator: exists}, {Key: "region", Operator: in, Values: []string{"a", "b"}}}},
-		{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "provider", Operator: in, Values: []string{"kind"}}, {Key: "zone", Operator: notIn, Values: []string{"z"}}}},
-	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b []string) bool { return strings.Join(a, ",") == strings.Join(b, ",") })); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestStricter(t *testing.T) {
-	local, remote, both := offloadingv1beta1.PodsLocal, offloadingv1beta1.PodsRemote, offloadingv1beta1.PodsLocalAndRemote
-	for _, test := range []struct {
-		before, after offloadingv1beta1.PodOffloadingStrategy
-		want          bool
-	}{
-		{"", local, false}, {both, local, true}, {both, remote, true}, {local, remote, true}, {remote, local, true},
-		{local, both, false}, {remote, both, false}, {both, both, false}, {remote, remote, false},
-	} {
-		if got := stricter(test.before, test.after); got != test.want {
-			t.Errorf("%q to %q: %v", test.before, test.after, got)
 		}
 	}
 }

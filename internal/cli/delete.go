@@ -15,6 +15,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -64,7 +65,7 @@ func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 					return err
 				}
 				node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
-				if err := giveUp(ctx, local, node); err != nil { // the VirtualNode of a ResourceSlice has the name of the ResourceSlice
+				if err := deletevolumes.Allow(ctx, local, node); err != nil { // the VirtualNode of a ResourceSlice has the name of the ResourceSlice
 					return err
 				}
 			}
@@ -80,7 +81,7 @@ func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 	}
 	a.AddDryRun(command.Flags())
 	if kind.Name == session.KindVirtualNode.Name || kind.Name == session.KindSlice.Name {
-		addDeleteVolumes(a, command.Flags())
+		deletevolumes.AddFlag(a, command.Flags())
 	}
 	addIgnoreNotFound(command.Flags(), &ignore)
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until the resource is deleted")

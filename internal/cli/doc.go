@@ -2,5 +2,6 @@
 // also apply the objects of a command themselves. A command applies them in the right order and reports the conditions for which it waits. Users
 // can run it again at any point.
 //
-// Commands with a package of their own are moving and setup; the others are here. They share cmdline, console, preview, session, tunnel and workload.
+// Commands with a package of their own are moving, nettest, offloading and setup; the others are here. They share cmdline, console, deletevolumes,
+// loss, preview, session, tunnel and workload.
 package cli

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/loss"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
@@ -72,7 +73,7 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 			if len(abandoned) > 0 {
 				c.Warn("This command abandons the data of these volumes, even if cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
 			}
-			if err := checkClaimsOf(cmd.Context(), c, namespace); err != nil {
+			if err := deletevolumes.CheckConsumer(cmd.Context(), c, namespace); err != nil {
 				return err
 			}
 			if err := a.Confirm(giveUpQuestion(args[0], foreign)); err != nil {
@@ -142,7 +143,7 @@ func forgetPeer(ctx context.Context, c *session.Cluster, peer, namespace string)
 			return err
 		}
 		tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-		if err := giveUp(ctx, c, tenant.DeepCopy()); err != nil {
+		if err := deletevolumes.Allow(ctx, c, tenant.DeepCopy()); err != nil {
 			return err
 		}
 		if err := c.DeleteAll(ctx, []client.Object{tenant}, true); err != nil {

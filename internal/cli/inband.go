@@ -4,18 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
-	"liqo.io/liqo/internal/network"
 )
 
 // proxyService is the name of the Service of the API server proxy.
@@ -81,27 +78,9 @@ func throughTunnel(ctx context.Context, p *session.Pair, ip, name, what string) 
 	if configuration == nil {
 		return netip.AddrPort{}, p.Local.Err(fmt.Errorf("--in-band needs the network of cluster %s: liqoctl network connect", p.Remote.ID))
 	}
-	address, err := viewOf(configuration, exposed.Status.IP)
+	address, err := tunnel.ViewOf(configuration, exposed.Status.IP)
 	if err != nil {
 		return netip.AddrPort{}, p.Local.Err(fmt.Errorf("finding the address of %s of cluster %s: %w", what, p.Remote.ID, err))
 	}
 	return netip.AddrPortFrom(address, uint16(service.Spec.Ports[0].Port)), nil
-}
-
-// viewOf maps an address in a peer to the address at which this cluster reaches it, according to the Configuration.
-func viewOf(configuration *networkingv1beta1.Configuration, text string) (netip.Addr, error) {
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("reading an address of the peer: %w", err)
-	}
-	peer := configuration.Labels[api.LabelRemoteClusterID]
-	translation, problems, ok := network.GatherTranslation(&network.Objects{Configurations: []networkingv1beta1.Configuration{*configuration}}, peer)
-	if !ok {
-		texts := make([]string, len(problems))
-		for i, problem := range problems {
-			texts[i] = problem.String()
-		}
-		return netip.Addr{}, fmt.Errorf("the ranges of cluster %s are not mapped in this cluster yet: %s", peer, strings.Join(texts, "; "))
-	}
-	return translation.ToView(address)
 }

@@ -118,19 +118,6 @@ func TestUninstalledByHelm(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfTests: consumers of one provider do not share the namespace of test network, even with long cluster IDs.
-func TestNamespacesOfTests(t *testing.T) {
-	long := strings.Repeat("a", 62)
-	seen := map[string]string{}
-	for _, id := range []string{"rome", "turin", long + "1", long + "2"} {
-		name := testNamespaceOf(id)
-		if other, taken := seen[name]; taken || len(name) > 63 {
-			t.Errorf("the namespace of %s is %s, as that of %q", id, name, other)
-		}
-		seen[name] = id
-	}
-}
-
 // TestWaitComparesUIDs: the command does not wait for the deletion of another object of the same name.
 func TestWaitComparesUIDs(t *testing.T) {
 	w := installedWorld(t)

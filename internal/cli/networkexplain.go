@@ -104,7 +104,7 @@ func localAndRemotes(ctx context.Context, a *session.Session, remotes []string, 
 	}
 	all := []*session.Cluster{local}
 	for _, path := range remotes {
-		remote, err := connectProvider(ctx, a, "--remote-kubeconfig", path)
+		remote, err := session.ConnectProvider(ctx, a, "--remote-kubeconfig", path)
 		if err != nil {
 			if skip(err) {
 				continue

@@ -136,17 +136,12 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 	}
 }
 
-// TestRepeatedNamesCountOnce: a namespace or peer that occurs twice on the command line counts once, in the order of the command line.
-func TestRepeatedNamesCountOnce(t *testing.T) {
+// TestRepeatedPeersCountOnce: a peer that occurs twice on the command line counts once, in the order of the command line.
+func TestRepeatedPeersCountOnce(t *testing.T) {
 	c := fakecluster.New("rome",
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}})
 	c.Namespace = "liqo"
-	names, err := (&namespaceChoice{}).resolve(t.Context(), c, []string{"shop", "blog", "shop"})
-	if want := []string{"shop", "blog"}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("namespaces %v, want %v: %v", names, want, err)
-	}
 	peers, err := gatherPeers(t.Context(), c, []string{"turin", "milan", "turin"})
 	if ids := session.NamesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
 		t.Errorf("peers %v: %v", ids, err)

@@ -16,6 +16,8 @@ import (
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/moving"
+	"liqo.io/liqo/internal/cli/nettest"
+	"liqo.io/liqo/internal/cli/offloading"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/setup"
 )
@@ -109,10 +111,10 @@ func newRoot(a *session.Session) *cobra.Command {
 	}
 	add(groupInstall, setup.InstallCommand(a), setup.UninstallCommand(a), setup.VersionCommand(a), infoCommand(a), statusCommand(a), doctorCommand(a),
 		dashboardCommand(a),
-		testCommand(a))
+		nettest.Command(a))
 	add(groupPeer, peerCommand(a), unpeerCommand(a), networkCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),
 		discoverCommand(a))
-	add(groupOffload, offloadCommand(a), unoffloadCommand(a), moving.Command(a))
+	add(groupOffload, offloading.Command(a), offloading.UnoffloadCommand(a), moving.Command(a))
 	add(groupAdmission, cordonCommand(a), uncordonCommand(a), drainCommand(a), activateCommand(a))
 	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(), optionsCommand(a))
 	completeFlags(a, root)

@@ -15,6 +15,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
@@ -49,7 +50,7 @@ func unpeerCommand(a *session.Session) *cobra.Command {
 	flags := command.Flags()
 	remote := session.RemoteFlags(flags)
 	a.AddDryRun(flags)
-	addDeleteVolumes(a, flags)
+	deletevolumes.AddFlag(a, flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
@@ -160,7 +161,7 @@ func releaseResources(ctx context.Context, c *session.Cluster, provider, namespa
 	if err := replaceWish(ctx, c, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
 		return err
 	}
-	if err := giveUpNodes(ctx, c, provider, namespace); err != nil {
+	if err := deletevolumes.AllowOfNodes(ctx, c, provider, namespace); err != nil {
 		return err
 	}
 	// A ResourceSlice is gone as soon as its VirtualNode is being deleted. The pods have left the provider only when the VirtualNode is
@@ -204,7 +205,7 @@ func endAuthentication(ctx context.Context, p *session.Pair, wait bool) error {
 	}
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Local.ID}}
 	if !isPeeringUser(p) { // only an administrator of the remote cluster decides about data that it still has of this cluster
-		if err := giveUp(ctx, p.Remote, tenant.DeepCopy()); err != nil {
+		if err := deletevolumes.Allow(ctx, p.Remote, tenant.DeepCopy()); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
@@ -39,7 +40,7 @@ func checkUnpeer(ctx context.Context, c *session.Cluster, provider, namespace st
 	if err != nil || uses == 0 {
 		return err
 	}
-	err = checkVolumes(ctx, c, func(_, there string) bool { return there == provider })
+	err = deletevolumes.Check(ctx, c, func(_, there string) bool { return there == provider })
 	if err != nil {
 		return c.Err(err)
 	}

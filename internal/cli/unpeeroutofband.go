@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
@@ -55,7 +56,7 @@ func unpeerOutOfBandCommand(a *session.Session) *cobra.Command {
 	}
 	flags := command.Flags()
 	a.AddDryRun(flags)
-	addDeleteVolumes(a, flags)
+	deletevolumes.AddFlag(a, flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
@@ -79,7 +80,7 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 	flags := command.Flags()
 	remote := session.RemoteFlags(flags)
 	a.AddDryRun(flags)
-	addDeleteVolumes(a, flags)
+	deletevolumes.AddFlag(a, flags)
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")

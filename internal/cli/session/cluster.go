@@ -401,3 +401,22 @@ func ApplicationNamespace(s *Session) (string, error) {
 	}
 	return namespace, nil
 }
+
+// ConnectProvider connects to the cluster of a kubeconfig from the given flag. It fails if Liqo is not installed there.
+func ConnectProvider(ctx context.Context, a *Session, flag, kubeconfig string) (*Cluster, error) {
+	flags := ConnectionFlags()
+	*flags.KubeConfig = kubeconfig
+	*flags.Namespace = *a.Kubeconfig.Namespace
+	c, err := a.Connect(flags, "remote")
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
+	}
+	if err := c.RequireInstallation(ctx); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
+	}
+	c.Console = a.Scoped(c.ID)
+	if c.IsDryRun() {
+		c.Plan.PrintTo(c.Console)
+	}
+	return c, nil
+}

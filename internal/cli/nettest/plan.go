@@ -1,4 +1,4 @@
-package cli
+package nettest
 
 import (
 	"encoding/json"
@@ -142,7 +142,7 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 		// kube-proxy chooses the replica for each request. Sending as many requests as there are replicas most likely reaches several
 		// clusters.
 		for range w.replicas {
-			service = append(service, whoami(testName+"."+testNamespaceOf(w.clusters[0].id), 80))
+			service = append(service, whoami(testName+"."+namespaceOf(w.clusters[0].id), 80))
 		}
 		for _, n := range c.nodes {
 			for range w.replicas { // each node chooses too, for callers of its node port

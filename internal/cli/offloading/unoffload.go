@@ -1,4 +1,4 @@
-package cli
+package offloading
 
 import (
 	"context"
@@ -13,11 +13,13 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 )
 
-func unoffloadCommand(a *session.Session) *cobra.Command {
+// UnoffloadCommand returns the command unoffload.
+func UnoffloadCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "unoffload",
 		Short: "Stop offloading namespaces",
@@ -61,7 +63,7 @@ func unoffloadNamespaceCommand(a *session.Session) *cobra.Command {
 			if err != nil || len(names) == 0 {
 				return err
 			}
-			if err := checkVolumesOf(cmd.Context(), local, names); err != nil {
+			if err := deletevolumes.CheckNamespaces(cmd.Context(), local, names); err != nil {
 				return err
 			}
 			if err := a.Confirm(fmt.Sprintf("Stop offloading %s? Its remote namespaces are deleted with everything in them.",
@@ -76,7 +78,7 @@ func unoffloadNamespaceCommand(a *session.Session) *cobra.Command {
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	choice.add(command)
 	a.AddDryRun(command.Flags())
-	addDeleteVolumes(a, command.Flags())
+	deletevolumes.AddFlag(a, command.Flags())
 	return command
 }
 
@@ -106,7 +108,7 @@ func unoffload(ctx context.Context, c *session.Cluster, names []string) error {
 		objects[i] = &offloadingv1beta1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName},
 		}
-		if err := giveUp(ctx, c, objects[i]); err != nil {
+		if err := deletevolumes.Allow(ctx, c, objects[i]); err != nil {
 			return err
 		}
 		if err := kube.Delete(ctx, c, objects[i]); err != nil {

@@ -1,4 +1,4 @@
-package cli
+package deletevolumes
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// addDeleteVolumes registers --delete-volumes with a command that deletes remote namespaces, and with them all claims there.
-func addDeleteVolumes(a *session.Session, flags *pflag.FlagSet) {
+// AddFlag registers --delete-volumes with a command that deletes remote namespaces, and with them all claims there.
+func AddFlag(a *session.Session, flags *pflag.FlagSet) {
 	flags.BoolVar(&a.DeleteVolumes, "delete-volumes", false, "Also delete the volumes of Liqo in the remote cluster, with their data")
 }
 
-// checkVolumes fails if data in a provider would be lost, unless the user gave --delete-volumes. lost reports whether the data of a namespace in a
+// Check fails if data in a provider would be lost, unless the user gave --delete-volumes. lost reports whether the data of a namespace in a
 // provider would be lost. The error names all claims.
-func checkVolumes(ctx context.Context, c *session.Cluster, lost func(namespace, provider string) bool) error {
+func Check(ctx context.Context, c *session.Cluster, lost func(namespace, provider string) bool) error {
 	if c.DeleteVolumes {
 		return nil
 	}
@@ -34,8 +34,8 @@ func checkVolumes(ctx context.Context, c *session.Cluster, lost func(namespace, 
 	return lossOf(lines)
 }
 
-// checkVolumesOf fails if data of claims in these namespaces would be lost, unless the user gave --delete-volumes.
-func checkVolumesOf(ctx context.Context, c *session.Cluster, namespaces []string) error {
+// CheckNamespaces fails if data of claims in these namespaces would be lost, unless the user gave --delete-volumes.
+func CheckNamespaces(ctx context.Context, c *session.Cluster, namespaces []string) error {
 	if c.DeleteVolumes {
 		return nil
 	}
@@ -46,8 +46,8 @@ func checkVolumesOf(ctx context.Context, c *session.Cluster, namespaces []string
 	return lossOf(lines)
 }
 
-// checkClaimsOf fails if a consumer has data in this cluster, unless the user gave --delete-volumes. The data would be lost with the consumer's Tenant.
-func checkClaimsOf(ctx context.Context, c *session.Cluster, tenantNamespace string) error {
+// CheckConsumer fails if a consumer has data in this cluster, unless the user gave --delete-volumes. The data would be lost with the consumer's Tenant.
+func CheckConsumer(ctx context.Context, c *session.Cluster, tenantNamespace string) error {
 	if c.DeleteVolumes || tenantNamespace == "" {
 		return nil
 	}
@@ -74,9 +74,9 @@ func checkClaimsOf(ctx context.Context, c *session.Cluster, tenantNamespace stri
 	return lossOf(lines)
 }
 
-// giveUp annotates objects so that their deletion may delete data of volumes in a provider, if the user gave --delete-volumes. It leaves out
+// Allow annotates objects so that their deletion may delete data of volumes in a provider, if the user gave --delete-volumes. It leaves out
 // objects that do not exist.
-func giveUp(ctx context.Context, c *session.Cluster, objects ...client.Object) error {
+func Allow(ctx context.Context, c *session.Cluster, objects ...client.Object) error {
 	for _, object := range objects {
 		if !c.DeleteVolumes || object.GetAnnotations()[api.AnnotationDeleteVolumes] == api.True {
 			continue
@@ -93,8 +93,8 @@ func giveUp(ctx context.Context, c *session.Cluster, objects ...client.Object) e
 	return nil
 }
 
-// giveUpNodes is giveUp for all VirtualNodes of a provider.
-func giveUpNodes(ctx context.Context, c *session.Cluster, provider, namespace string) error {
+// AllowOfNodes is Allow for all VirtualNodes of a provider.
+func AllowOfNodes(ctx context.Context, c *session.Cluster, provider, namespace string) error {
 	if !c.DeleteVolumes {
 		return nil
 	}
@@ -103,7 +103,7 @@ func giveUpNodes(ctx context.Context, c *session.Cluster, provider, namespace st
 		return err
 	}
 	for i := range nodes.Items {
-		if err := giveUp(ctx, c, &nodes.Items[i]); err != nil {
+		if err := Allow(ctx, c, &nodes.Items[i]); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package nettest
 
 import (
 	"cmp"
@@ -26,6 +26,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
@@ -52,9 +53,9 @@ const (
 	testOutsideAddress  = "outside"
 )
 
-// testNamespaceOf returns the namespace for the test of one consumer. Its providers use the same name, and may also have namespaces of
+// namespaceOf returns the namespace for the test of one consumer. Its providers use the same name, and may also have namespaces of
 // other consumers.
-func testNamespaceOf(consumer string) string {
+func namespaceOf(consumer string) string {
 	name := testNamespacePrefix + "-" + consumer
 	if len(name) <= validation.DNS1123LabelMaxLength {
 		return name
@@ -65,7 +66,7 @@ func testNamespaceOf(consumer string) string {
 }
 
 // namespace returns the namespace of the test, which is the same in all clusters.
-func (t *networkTest) namespace() string { return testNamespaceOf(t.consumer.ID) }
+func (t *networkTest) namespace() string { return namespaceOf(t.consumer.ID) }
 
 // services returns the Services that the selected checks need.
 func (t *networkTest) services() map[string]corev1.ServiceType {
@@ -86,8 +87,8 @@ func (t *networkTest) deploy(ctx context.Context) error {
 	if _, err := c.Ensure(ctx, namespace, func() error { return nil }); err != nil {
 		return err
 	}
-	if err := offloadNamespace(ctx, c, within, &offloadOptions{
-		pods: string(offloadingv1beta1.PodsLocalAndRemote), mapping: string(offloadingv1beta1.EnforceSameName),
+	if err := workload.OffloadNamespace(ctx, c, within, func(object *offloadingv1beta1.NamespaceOffloading) {
+		object.Spec.PodOffloadingStrategy, object.Spec.NamespaceMappingStrategy = offloadingv1beta1.PodsLocalAndRemote, offloadingv1beta1.EnforceSameName
 	}); err != nil {
 		return err
 	}
@@ -434,7 +435,7 @@ func (t *networkTest) gatherOutside(ctx context.Context, c *session.Cluster, int
 		if err := other.Get(ctx, client.ObjectKey{Namespace: t.namespace(), Name: testOutsideAddress}, &object); err != nil {
 			return "", other.Err(fmt.Errorf("reading IP %s: %w", testOutsideAddress, err))
 		}
-		address, err := viewOf(configuration, object.Status.IP)
+		address, err := tunnel.ViewOf(configuration, object.Status.IP)
 		if err != nil {
 			return fmt.Sprintf("IP %s of cluster %s has no address in cluster %s: %v", testOutsideAddress, other.ID, c.ID, err), nil
 		}

@@ -1,4 +1,4 @@
-package cli
+package nettest
 
 import (
 	"context"
@@ -35,7 +35,8 @@ type testNetworkOptions struct {
 	outsideAddress netip.Addr
 }
 
-func testCommand(a *session.Session) *cobra.Command {
+// Command returns the command test, whose only subcommand is network.
+func Command(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "test",
 		Short: "Run end-to-end checks",
@@ -140,7 +141,7 @@ func testNetwork(ctx context.Context, a *session.Session, o *testNetworkOptions)
 		}
 	}
 	for _, path := range o.remotes {
-		provider, err := connectProvider(ctx, a, "--remote-kubeconfigs", path)
+		provider, err := session.ConnectProvider(ctx, a, "--remote-kubeconfigs", path)
 		if err != nil {
 			return err
 		}
@@ -196,25 +197,6 @@ func (t *networkTest) clusters() []*session.Cluster {
 func (t *networkTest) cluster(id string) *session.Cluster {
 	all := t.clusters()
 	return all[slices.IndexFunc(all, func(c *session.Cluster) bool { return c.ID == id })]
-}
-
-// connectProvider connects to the cluster of a kubeconfig from the given flag. It fails if Liqo is not installed there.
-func connectProvider(ctx context.Context, a *session.Session, flag, kubeconfig string) (*session.Cluster, error) {
-	flags := session.ConnectionFlags()
-	*flags.KubeConfig = kubeconfig
-	*flags.Namespace = *a.Kubeconfig.Namespace
-	c, err := a.Connect(flags, "remote")
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
-	}
-	if err := c.RequireInstallation(ctx); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, kubeconfig, err)
-	}
-	c.Console = a.Scoped(c.ID)
-	if c.IsDryRun() {
-		c.Plan.PrintTo(c.Console)
-	}
-	return c, nil
 }
 
 // remove deletes everything that the test created, and waits until it is gone.

@@ -1,4 +1,4 @@
-package cli
+package nettest
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func testedPodObject(name string, ready bool, labels map[string]string) *corev1.
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf("rome"), Name: name, Labels: labels},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: status, Reason: "Probe", Message: "it does not answer"},
 		}},
@@ -52,7 +52,7 @@ func testedPodObject(name string, ready bool, labels map[string]string) *corev1.
 
 func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
-		Namespace: testNamespaceOf("rome"), Name: "slice", Labels: map[string]string{discoveryv1.LabelServiceName: testName},
+		Namespace: namespaceOf("rome"), Name: "slice", Labels: map[string]string{discoveryv1.LabelServiceName: testName},
 	}}
 	for _, pod := range pods {
 		name, address, _ := strings.Cut(pod, "=")
@@ -65,7 +65,7 @@ func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 func TestTestedWorld(t *testing.T) {
 	replica := func(of string) map[string]string { return map[string]string{testLabel: testName, testClusterLabel: of} }
 	host := map[string]string{testLabel: testHosts}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testName}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf("rome"), Name: testName}}
 	rome := fakecluster.New("rome",
 		testedNodeObject("rome-1", "172.16.0.1", map[string]string{taintControlPlane: ""}), testedNodeObject("milan", "10.0.0.9", map[string]string{api.LabelRemoteClusterID: "milan"}),
 		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
@@ -139,17 +139,17 @@ func TestTestedWorkload(t *testing.T) {
 	rome := fakecluster.New("rome")
 	for range 2 {
 		for id, here := range map[string]bool{"rome": true, "milan": false} {
-			if err := ensureReplicas(t.Context(), rome, testNamespaceOf("rome"), id, here, 2, "image:1"); err != nil {
+			if err := ensureReplicas(t.Context(), rome, namespaceOf("rome"), id, here, 2, "image:1"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := ensureHosts(t.Context(), rome, testNamespaceOf("rome"), "image:1"); err != nil {
+		if err := ensureHosts(t.Context(), rome, namespaceOf("rome"), "image:1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for id, operator := range map[string]corev1.NodeSelectorOperator{"rome": corev1.NodeSelectorOpDoesNotExist, "milan": corev1.NodeSelectorOpIn} {
 		var deployment appsv1.Deployment
-		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: testNamespaceOf("rome"), Name: testName + "-" + id}, &deployment); err != nil {
+		if err := rome.Get(t.Context(), client.ObjectKey{Namespace: namespaceOf("rome"), Name: testName + "-" + id}, &deployment); err != nil {
 			t.Fatal(err)
 		}
 		pod := deployment.Spec.Template.Spec
@@ -170,7 +170,7 @@ func TestTestServersSettle(t *testing.T) {
 	world := func(options *testNetworkOptions, objects ...client.Object) (*networkTest, *bytes.Buffer) {
 		said := &bytes.Buffer{}
 		rome := fakecluster.New("rome", append(objects, testedNodeObject("rome-1", "172.16.0.1", nil), testedPodObject("h", true, map[string]string{testLabel: testHosts}),
-			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testName}}, testedSlice("r=10.1.0.1"))...)
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf("rome"), Name: testName}}, testedSlice("r=10.1.0.1"))...)
 		rome.Console = console.New(io.Discard, said, false)
 		return &networkTest{options: options, consumer: rome}, said
 	}
@@ -217,7 +217,7 @@ func TestTestServersSettle(t *testing.T) {
 func TestOutsideThroughIPs(t *testing.T) {
 	outside := func(address string) *ipamv1alpha1.IP {
 		return &ipamv1alpha1.IP{
-			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespaceOf("rome"), Name: testOutsideAddress}, Status: ipamv1alpha1.IPStatus{IP: address},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf("rome"), Name: testOutsideAddress}, Status: ipamv1alpha1.IPStatus{IP: address},
 		}
 	}
 	configuration := func(remapped string) *networkingv1beta1.Configuration {

@@ -1,0 +1,2 @@
+// Package offloading has the commands that offload namespaces to other clusters, and end that.
+package offloading
