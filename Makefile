@@ -160,7 +160,7 @@ test: lint unit api datapath presubmit ## What each change must pass: the checks
 
 # The shards of test-long need nothing from each other. Each takes about 20 minutes.
 .PHONY: test-long
-test-long: test-offloading test-network test-peering test-documents ## What a release must pass besides make test: all stories, in four shards that can also run alone.
+test-long: test-offloading test-network test-peering test-volumes test-documents ## What a release must pass besides make test: all stories, in five shards that can also run alone.
 
 .PHONY: test-offloading
 test-offloading: scenario ## Shard: pods, namespaces, copies, quotas, storage, faults of the control plane.
@@ -169,7 +169,10 @@ test-offloading: scenario ## Shard: pods, namespaces, copies, quotas, storage, f
 test-network: network-scenario ## Shard: the network between clusters, and its faults.
 
 .PHONY: test-peering
-test-peering: doors moves ## Shard: ways to peer and to install, releases, volumes that move.
+test-peering: doors ## Shard: ways to peer and to install, releases.
+
+.PHONY: test-volumes
+test-volumes: moves ## Shard: volumes that move, and the data of a database from its installation to another one.
 
 .PHONY: test-documents
 test-documents: browser playground-test examples monitoring ## Shard: the tutorials as they are written, the dashboard, boards and alerts, the playground.
