@@ -143,6 +143,14 @@ func TestCauses(t *testing.T) {
 			denyResources(rome)
 			denied(rome)
 		}, first: "fail rome, access: controlplane-milan may not do in cluster milan", cure: "in cluster milan: liqoctl activate tenant rome", consequences: 5},
+		"the provider rejects our identity, and our ResourceSlice says so": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Accesses[0].Failure, rome.Accesses[0].Refused = "Unauthorized", true
+			for i := range rome.Slices[0].Status.Conditions {
+				c := &rome.Slices[0].Status.Conditions[i]
+				c.Status, c.Reason = authv1beta1.ResourceSliceDenied, "AccessRevoked"
+			}
+			unhealthy(rome, authentication, corev1beta1.AuthIdentityControlPlaneStatus)
+		}, first: "fail rome, access: the API server of milan refuses controlplane-milan", cure: "liqoctl authenticate", consequences: 3},
 		"we drained a consumer": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Tenants[0].Spec.TenantCondition = authv1beta1.TenantDrained
 			unhealthy(rome, authentication, corev1beta1.AuthTenantStatus)

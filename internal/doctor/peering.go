@@ -143,7 +143,10 @@ func resources(r *report) {
 				}
 				found = true
 				if condition.Status != authv1beta1.ResourceSliceAccepted {
-					r.fail(cure, "%s: %s is %s, %s: %s", name, of, condition.Status, condition.Reason, condition.Message)
+					finding := r.fail(cure, "%s: %s is %s, %s: %s", name, of, condition.Status, condition.Reason, condition.Message)
+					if condition.Reason == reasons.AccessRevoked { // this cluster has written it, not the provider
+						finding.Cure, finding.unanswered = "kubectl describe foreignclusters "+slice.Labels[api.LabelRemoteClusterID], true
+					}
 				}
 			}
 			if !found {

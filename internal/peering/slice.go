@@ -6,9 +6,12 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // Offer is what a provider grants to a ResourceSlice of the default class, apart from its share of resources.
@@ -130,6 +133,22 @@ func deny(status *authv1beta1.ResourceSliceStatus, reason, message string, now m
 	setCondition(status, authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceDenied, Reason: reason, Message: message,
 	}, now)
+}
+
+// WithAccessDenied returns a ResourceSlice of this cluster whose conditions show that its provider denies this cluster all access. It returns nil if they already
+// do, or if the provider has not decided yet. Everything else in the status stays: what the provider granted is valid again when it grants access.
+func WithAccessDenied(slice *authv1beta1.ResourceSlice, now metav1.Time) *authv1beta1.ResourceSlice {
+	denied := slice.DeepCopy()
+	for _, c := range slice.Status.Conditions {
+		c.Status, c.Reason = authv1beta1.ResourceSliceDenied, reasons.AccessRevoked
+		c.Message = fmt.Sprintf("cluster %s denies cluster %s all access: condition %s of ForeignCluster %[1]s says why, and what to do",
+			slice.Spec.ProviderClusterID, slice.Spec.ConsumerClusterID, corev1beta1.AuthIdentityControlPlaneStatus)
+		setCondition(&denied.Status, c, now)
+	}
+	if equality.Semantic.DeepEqual(slice.Status, denied.Status) {
+		return nil
+	}
+	return denied
 }
 
 // withdraw removes the verdict on the resources if its reason is reason, or whatever its reason if reason is empty.

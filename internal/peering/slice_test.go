@@ -115,6 +115,38 @@ func TestResourceVerdicts(t *testing.T) {
 	}
 }
 
+// TestDeniedAccessEndsTheVerdicts: a ResourceSlice of a provider that denies all access is not accepted. Its other status stays, a second write changes nothing, and a
+// ResourceSlice without a verdict gets none.
+func TestDeniedAccessEndsTheVerdicts(t *testing.T) {
+	slice := sliceAsking(nil, "")
+	if got := WithAccessDenied(slice, at(0)); got != nil {
+		t.Errorf("without a verdict: %+v", got.Status)
+	}
+	slice.Status = authv1beta1.ResourceSliceStatus{Resources: list("cpu", "2")}
+	SetAuthentication(&slice.Status, &authv1beta1.AuthParams{APIServer: "https://milan"}, nil, at(0))
+	accept(&slice.Status, "", at(0))
+	before := slice.DeepCopy()
+	denied := WithAccessDenied(slice, at(time.Hour))
+	if diff := cmp.Diff(before, slice); diff != "" {
+		t.Errorf("the argument has changed:\n%s", diff)
+	}
+	if denied == nil || accepted(denied) {
+		t.Fatalf("after denied access: %+v", denied)
+	}
+	const message = "cluster milan denies cluster rome all access: condition AuthIdentityControlPlaneStatus of ForeignCluster milan says why, and what to do"
+	want := before.Status.DeepCopy()
+	for i := range want.Conditions {
+		c := &want.Conditions[i]
+		c.Status, c.Reason, c.Message, c.LastTransitionTime = "Denied", "AccessRevoked", message, at(time.Hour)
+	}
+	if diff := cmp.Diff(*want, denied.Status); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if again := WithAccessDenied(denied, at(2*time.Hour)); again != nil {
+		t.Errorf("denied again: %+v", again.Status)
+	}
+}
+
 // TestDenialEndsWithItsReason: a denial by this cluster ends with its reason, for ResourceSlices of every class. The controller of another class then
 // finds no verdict, and its own verdicts stay.
 func TestDenialEndsWithItsReason(t *testing.T) {

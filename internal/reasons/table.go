@@ -295,8 +295,9 @@ func virtualNodes() []Reason {
 		{string(offloadingv1beta1.VirtualNodeDraining), "ResourceSlice, VirtualNode", logged, "The pods on the virtual node have to terminate first."},
 		{KubeletReady, "Node", ready, "The provider responds."},
 		{KubeletNotReady, "Node", ready, "The provider does not respond, or the network to it does not work. The message says which."},
-		{AccessRevoked, "Node, ForeignCluster", ready + " of the Node, condition AuthIdentityControlPlaneStatus of the ForeignCluster, Event",
-			"The provider denies all access, or (Node and Event) rejects the identity. The message says what to do: its administrator admits a drained consumer again with liqoctl activate tenant."},
+		{AccessRevoked, "Node, ForeignCluster, ResourceSlice",
+			ready + " of the Node, condition AuthIdentityControlPlaneStatus of the ForeignCluster, all conditions of the ResourceSlice, Event",
+			"The provider denies all access, or (Node, ResourceSlice and Event) rejects the identity. The message says what to do: its administrator admits a drained consumer again with liqoctl activate tenant."},
 		{NodesInterrupted, "Node", "condition ProviderNodesInterrupted, Event",
 			"Nodes of the provider, for example spot instances, are about to be terminated or do not work. The message names them. Their pods may end, and the " +
 				"virtual node has less capacity until other nodes replace them."},

@@ -127,8 +127,8 @@ func (k *link) run(ctx context.Context) {
 				stop()
 				k.forget(ctx)
 				stop = k.startWatching(ctx)
-				k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 			}
+			k.all.resync.announce(types.NamespacedName{Name: k.namespace})
 		case <-changed:
 			state := k.health.State()
 			k.logReachable(state)
@@ -174,6 +174,11 @@ func (k *link) isRefused() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.refused != ""
+}
+
+// deniesAccess reports whether the provider refuses this cluster all requests, or rejects its identity.
+func (k *link) deniesAccess() bool {
+	return k.isRefused() || errors.Is(k.health.State().Err, remote.ErrUnauthorized)
 }
 
 // doubt triggers a check of the rights now, because the provider refused a request.

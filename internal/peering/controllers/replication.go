@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -118,7 +119,14 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	k := r.links.get(source.GetNamespace())
-	if k == nil || k.clusterID != provider || !k.up() {
+	if k == nil || k.clusterID != provider {
+		return reconcile.Result{}, nil
+	}
+	if slice, ok := source.(*authv1beta1.ResourceSlice); ok && !leaving && k.deniesAccess() {
+		// The provider can't report that its decisions no longer hold. When it grants access again, its copy replaces this status, or the status of a new copy.
+		return r.withdraw(ctx, slice)
+	}
+	if !k.up() {
 		return reconcile.Result{}, nil // the link announces when it is up
 	}
 	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
@@ -157,6 +165,21 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		result.RequeueAfter = wait
 	}
 	return result, err
+}
+
+// withdraw shows in the status of a ResourceSlice that its provider denies this cluster all access.
+func (r *replicator) withdraw(ctx context.Context, slice *authv1beta1.ResourceSlice) (reconcile.Result, error) {
+	denied := peering.WithAccessDenied(slice, metav1.Now())
+	if denied == nil {
+		return reconcile.Result{}, nil
+	}
+	if wait := r.statuses.Take(client.ObjectKeyFromObject(slice), time.Now()); wait > 0 { // the provider grants and denies access too often
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := r.client.Status().Patch(ctx, denied, client.MergeFrom(slice)); client.IgnoreNotFound(err) != nil {
+		return outcome(fmt.Errorf("recording in ResourceSlice %s/%s that cluster %s denies access: %w", slice.Namespace, slice.Name, slice.Spec.ProviderClusterID, err))
+	}
+	return reconcile.Result{}, nil
 }
 
 // secret returns the control-plane kubeconfig Secret for a provider; nil when there is none.

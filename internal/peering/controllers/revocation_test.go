@@ -118,7 +118,8 @@ func revoked(t *testing.T, rome, milan *cluster) {
 	report := client.ObjectKey{Namespace: thief.remoteNamespace, Name: offloadingv1beta1.DrainedRoleBinding}
 	apitest.Eventually(t, within, "a drained consumer to recognize the drain", func() error { return thief.slice.Get(t.Context(), report, &rbacv1.RoleBinding{}) })
 	eventually(t, rome, fc, "told that it is drained", func(fc *corev1beta1.ForeignCluster) bool {
-		return fc.Status.Modules.Authentication.Conditions[0].Status == corev1beta1.StatusNotReady
+		c := fc.Status.Modules.Authentication.Conditions[0]
+		return c.Status == corev1beta1.StatusNotReady && c.Reason == reasons.AccessRevoked
 	})
 	apitest.Eventually(t, within, "an Event about the lost access", func() error {
 		found := &eventsv1.EventList{}
@@ -131,6 +132,14 @@ func revoked(t *testing.T, rome, milan *cluster) {
 			}
 		}
 		return fmt.Errorf("it is none of %d Events", len(found.Items))
+	})
+	eventually(t, rome, &authv1beta1.ResourceSlice{ObjectMeta: rome.meta(milan, "milan")}, "no longer accepted", func(slice *authv1beta1.ResourceSlice) bool {
+		for _, c := range slice.Status.Conditions {
+			if c.Status != authv1beta1.ResourceSliceDenied || c.Reason != reasons.AccessRevoked {
+				return false
+			}
+		}
+		return slice.Status.AuthParams != nil && len(slice.Status.Conditions) == 2
 	})
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Spec.TenantCondition = authv1beta1.TenantActive })
 	settled(t, rome, milan)
