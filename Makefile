@@ -57,7 +57,7 @@ binaries: bin/playground
 
 .PHONY: terraform-provider
 terraform-provider: ## The Terraform provider into bin/terraform, a mirror for Terraform: see docs/guide/terraform.md.
-	@cd cmd/terraform-provider-liqo && $(GOBUILD) -o $(BIN)/terraform/registry.terraform.io/liqotech/liqo/$(firstword $(subst -, ,$(VERSION:v%=%)))/$$(go env GOOS)_$$(go env GOARCH)/ .
+	@cd cmd/terraform-provider-liqo && $(GOBUILD) -o $(BIN)/terraform/liqo.internal/liqotech/liqo/$(firstword $(subst -, ,$(VERSION:v%=%)))/$$(go env GOOS)_$$(go env GOARCH)/ .
 
 .PHONY: bin/playground
 bin/playground:

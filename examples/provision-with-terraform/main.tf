@@ -3,7 +3,7 @@
 terraform {
   required_providers {
     liqo = {
-      source = "liqotech/liqo"
+      source = "liqo.internal/liqotech/liqo" # a host of no registry: see docs/guide/terraform.md
     }
     helm = {
       source  = "hashicorp/helm"

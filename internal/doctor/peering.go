@@ -144,7 +144,7 @@ func resources(r *report) {
 				found = true
 				if condition.Status != authv1beta1.ResourceSliceAccepted {
 					finding := r.fail(cure, "%s: %s is %s, %s: %s", name, of, condition.Status, condition.Reason, condition.Message)
-					if condition.Reason == reasons.AccessRevoked { // this cluster has written it, not the provider
+					if condition.Reason == reasons.AccessRevoked && deniesAccess(r.Peers, slice.Labels[api.LabelRemoteClusterID]) { // this cluster has written it, not the provider
 						finding.Cure, finding.unanswered = "kubectl describe foreignclusters "+slice.Labels[api.LabelRemoteClusterID], true
 					}
 				}
@@ -228,6 +228,15 @@ func formerPeers(r *report) {
 			r.add(OK, "", "the peering was undone; what is left is %s", left)
 		}
 	}
+}
+
+// deniesAccess reports whether the ForeignCluster of a provider says that the identity of this cluster has no access there.
+func deniesAccess(peers []corev1beta1.ForeignCluster, provider string) bool {
+	return slices.ContainsFunc(peers, func(p corev1beta1.ForeignCluster) bool {
+		return p.Spec.ClusterID == provider && slices.ContainsFunc(p.Status.Modules.Authentication.Conditions, func(c corev1beta1.Condition) bool {
+			return c.Type == corev1beta1.AuthIdentityControlPlaneStatus && c.Status != corev1beta1.StatusReady
+		})
+	})
 }
 
 // peerings checks the conditions of the ForeignClusters.

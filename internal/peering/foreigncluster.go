@@ -10,6 +10,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // Facts holds everything about one remote cluster that its ForeignCluster shows.
@@ -148,12 +149,14 @@ func role(f *Facts) corev1beta1.Role {
 	}
 }
 
-// stamp sets each condition's last transition time: the previous one if the status is unchanged, else now.
+// stamp sets each condition's last transition time: the previous one if the status is unchanged, else now. Revoked access is a state of its own: virtual nodes count its
+// time, whatever was the reason before.
 func stamp(conditions, previous []corev1beta1.Condition, now metav1.Time) {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now
 		for j := range previous {
-			if previous[j].Type == conditions[i].Type && previous[j].Status == conditions[i].Status {
+			if previous[j].Type == conditions[i].Type && previous[j].Status == conditions[i].Status &&
+				(previous[j].Reason == reasons.AccessRevoked) == (conditions[i].Reason == reasons.AccessRevoked) {
 				conditions[i].LastTransitionTime = previous[j].LastTransitionTime
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/reasons"
 )
 
 // picture writes a status the way an operator would read it.
@@ -297,6 +298,30 @@ func TestLostAccessIsAnnouncedOnce(t *testing.T) {
 	} {
 		if got := AccessLost(row.before, row.after, row.probe); got != row.want {
 			t.Errorf("%s: %q, want %q", what, got, row.want)
+		}
+	}
+}
+
+// TestRevokedAccessHasItsOwnTime: the time of revoked access begins when access is revoked, also if the condition was NotReady for another reason before. Virtual nodes
+// wait for a minute from then on.
+func TestRevokedAccessHasItsOwnTime(t *testing.T) {
+	condition := func(reason string) []corev1beta1.Condition {
+		return []corev1beta1.Condition{{Type: corev1beta1.AuthIdentityControlPlaneStatus, Status: corev1beta1.StatusNotReady, Reason: reason}}
+	}
+	for name, test := range map[string]struct {
+		before, now string
+		kept        bool
+	}{
+		"another reason, then revoked": {reasons.IdentityNotReady, reasons.AccessRevoked, false},
+		"revoked, then another reason": {reasons.AccessRevoked, reasons.IdentityNotReady, false},
+		"revoked all the time":         {reasons.AccessRevoked, reasons.AccessRevoked, true},
+		"other reasons":                {"Some", reasons.IdentityNotReady, true},
+	} {
+		previous, conditions := condition(test.before), condition(test.now)
+		previous[0].LastTransitionTime = at(0)
+		stamp(conditions, previous, at(time.Hour))
+		if want := map[bool]metav1.Time{true: at(0), false: at(time.Hour)}[test.kept]; conditions[0].LastTransitionTime != want {
+			t.Errorf("%s: since %s, want %s", name, conditions[0].LastTransitionTime, want)
 		}
 	}
 }

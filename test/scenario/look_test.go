@@ -41,7 +41,7 @@ func lookOver(s *story.Story, transports ...story.Transport) {
 			pod := s.Pod(rome, ns, "talker")
 			// The kubelet serves the log of the previous container once the status has its end.
 			if !story.Ready(*pod) || story.Restarts(*pod) != 1 || pod.Status.ContainerStatuses[0].LastTerminationState.Terminated == nil {
-				return fmt.Errorf("status %+v", pod.Status.ContainerStatuses)
+				return fmt.Errorf("status %+v, in milan %+v", pod.Status.ContainerStatuses, s.Pod(s.Milan, story.Twin(ns), "talker").Status.ContainerStatuses)
 			}
 			return nil
 		})

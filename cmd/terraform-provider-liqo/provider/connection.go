@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,11 +14,12 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-log/tflog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/install/clusterid"
 	"liqo.io/liqo/internal/remote"
 )
@@ -37,6 +39,22 @@ type settings struct {
 	Insecure             types.Bool   `tfsdk:"insecure"`
 }
 
+// ofHost returns the first attribute that goes with host and is set, empty if there is none.
+func (s *settings) ofHost() string {
+	for _, a := range []struct {
+		name string
+		set  bool
+	}{
+		{"token", s.Token.ValueString() != ""}, {"client_certificate", s.ClientCertificate.ValueString() != ""}, {"client_key", s.ClientKey.ValueString() != ""},
+		{"cluster_ca_certificate", s.ClusterCACertificate.ValueString() != ""}, {"insecure", s.Insecure.ValueBool()},
+	} {
+		if a.set {
+			return a.name
+		}
+	}
+	return ""
+}
+
 // config returns the configuration of a client.
 func (s *settings) config() (*rest.Config, error) {
 	kubeconfig, host := s.ConfigPath.ValueString(), s.Host.ValueString()
@@ -44,6 +62,10 @@ func (s *settings) config() (*rest.Config, error) {
 	switch {
 	case kubeconfig != "" && host != "":
 		return nil, fmt.Errorf("kubernetes.config_path is %q and kubernetes.host is %q: set one of them", kubeconfig, host)
+	case kubeconfig != "" && s.ofHost() != "":
+		return nil, fmt.Errorf("kubernetes.%s goes with kubernetes.host, not with kubernetes.config_path %q, which has credentials", s.ofHost(), kubeconfig)
+	case host != "" && !strings.HasPrefix(host, "https://"):
+		return nil, fmt.Errorf("kubernetes.host is %q: want https://HOST[:PORT], so that credentials are encrypted", host)
 	case host != "":
 		config = &rest.Config{Host: host, BearerToken: s.Token.ValueString(), TLSClientConfig: rest.TLSClientConfig{
 			CertData: []byte(s.ClientCertificate.ValueString()), KeyData: []byte(s.ClientKey.ValueString()),
@@ -74,26 +96,47 @@ func (s *settings) config() (*rest.Config, error) {
 // connection is the cluster of an instance of the provider.
 type connection struct {
 	client.Client
-	host             string
+	host, namespace  string
 	interval, settle time.Duration
 }
 
-// installation returns the ID of the cluster and the namespace of the installation.
+// errNotInstalled means that Liqo is not installed where the provider looks for it.
+var errNotInstalled = errors.New("install it first (liqoctl install, or a helm_release that this resource depends on), or set attribute namespace of the provider")
+
+// installation returns the ID of the cluster and the namespace of the installation, which the user names. Whoever may write ConfigMaps in another namespace does not decide
+// where tokens are written and read.
 func (c *connection) installation(ctx context.Context) (id, namespace string, err error) {
-	id, namespace, err = clusterid.Find(ctx, c, api.Namespace)
-	if err == nil && id == "" {
-		err = fmt.Errorf("liqo is not installed in the cluster of %s: install it first (liqoctl install, or a helm_release that this resource depends on)", c.host)
+	id, found, err := clusterid.Find(ctx, c, c.namespace)
+	if err == nil && (id == "" || found != c.namespace) {
+		err = fmt.Errorf("liqo is not installed in namespace %s of the cluster of %s: %w", c.namespace, c.host, errNotInstalled)
 	}
-	return id, namespace, err
+	if err != nil {
+		return "", "", err
+	}
+	return id, found, nil
 }
 
-// wait calls check until nothing is left to wait for, check fails, or the timeout ends. check returns what it waits for, empty if it waits for nothing.
+// errTimeout means that what a resource waits for was not reached in time.
+var errTimeout = errors.New("not finished")
+
+// passes reports whether a request may succeed when it is sent again: no API server responded, or one that is busy or starting.
+func passes(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
+}
+
+// wait calls check until nothing is left to wait for, check fails, or the timeout ends. check returns what it waits for, empty if it waits for nothing. A failed request that may
+// succeed later does not end the wait.
 func (c *connection) wait(ctx context.Context, timeout time.Duration, check func(context.Context) (waiting string, err error)) error {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last := "no response of the API server"
 	for {
 		waiting, err := check(within)
+		if err != nil && within.Err() == nil && passes(err) {
+			waiting, err = err.Error(), nil
+		}
 		if err == nil && waiting == "" || err != nil && within.Err() == nil {
 			return err
 		}
@@ -106,7 +149,7 @@ func (c *connection) wait(ctx context.Context, timeout time.Duration, check func
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted while waiting: %s", last)
 			}
-			return fmt.Errorf("not finished within %s: %s", timeout, last)
+			return fmt.Errorf("%w within %s: %s", errTimeout, timeout, last)
 		case <-time.After(c.interval):
 		}
 	}

@@ -157,6 +157,9 @@ func (r *generateResource) Read(ctx context.Context, req resource.ReadRequest, r
 // observe reads the address, and reports whether the cluster knows the token.
 func (r *generateResource) observe(ctx context.Context, m *generateModel) (known bool, err error) {
 	id, namespace, err := r.c.installation(ctx)
+	if errors.Is(err, errNotInstalled) { // for example, a helm_release of the same configuration installs it again
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -171,9 +174,10 @@ func (r *generateResource) observe(ctx context.Context, m *generateModel) (known
 	if errors.Is(err, peering.ErrTokenForged) || id != m.ClusterID.ValueString() {
 		return false, nil
 	}
-	url, _, err := enrollment.URL(ctx, r.c, namespace)
-	m.AuthEP = types.StringValue(url)
-	return err == nil, err
+	if url, _, err := enrollment.URL(ctx, r.c, namespace); err == nil { // otherwise the last address stays
+		m.AuthEP = types.StringValue(url)
+	}
+	return true, nil
 }
 
 // Update is never called: a change of an argument replaces the token.

@@ -66,7 +66,7 @@ func TestGeneratedTokens(t *testing.T) {
 		t.Errorf("%v", state)
 	}
 	next, problems := tf.apply("liqo_generate", state, nil)
-	has(t, problems, "WARNING", "The token stays valid", "Secret auth-token")
+	contains(t, problems, "WARNING", "The token stays valid", "Secret auth-token")
 	if next != nil || tf.get(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}}) == false {
 		t.Error("a destroy revokes the tokens of other consumers, or leaves the resource in the state")
 	}
@@ -90,7 +90,7 @@ func TestTokensForOneConsumer(t *testing.T) {
 	}
 	for lifetime, consumer := range map[string]any{"2160h": nil, "9000h": "milan", "-1h": nil} {
 		problems := tf.validate("liqo_generate", attributes{"token_lifetime": lifetime, "consumer_cluster_id": consumer})
-		has(t, problems, "token_lifetime")
+		contains(t, problems, "token_lifetime")
 	}
 }
 
@@ -115,6 +115,16 @@ func TestRevokedTokensAreReplaced(t *testing.T) {
 	if expired = tf.refresh("liqo_generate", expired); expired != nil {
 		t.Error("a token of the former Secret stays in the state")
 	}
+	state = tf.applied("liqo_generate", nil, attributes{})
+	for _, object := range []client.Object{authentication(""), installation("rome")} {
+		if err := tf.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		next := tf.refresh("liqo_generate", state)
+		if _, installed := object.(*corev1.Service); installed != (next != nil) {
+			t.Errorf("after the deletion of %T: %v", object, next)
+		}
+	}
 }
 
 type zeros struct{}
@@ -126,10 +136,10 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestTokensThatCantBeUsed(t *testing.T) {
 	tf := configured(t)
 	_, problems := tf.apply("liqo_generate", nil, attributes{})
-	has(t, problems, "there is no Service liqo/liqo-auth", "auth.enabled=true")
+	contains(t, problems, "there is no Service liqo/liqo-auth", "auth.enabled=true")
 	tf = configured(t, authentication(""), node("192.0.2.10"))
 	state, problems := tf.apply("liqo_generate", nil, attributes{})
-	has(t, problems, "WARNING", "Service liqo/liqo-auth has no address from a load balancer yet")
+	contains(t, problems, "WARNING", "Service liqo/liqo-auth has no address from a load balancer yet")
 	if state["auth_ep"] != "https://192.0.2.10:30443" {
 		t.Errorf("%v", state)
 	}
@@ -138,5 +148,5 @@ func TestTokensThatCantBeUsed(t *testing.T) {
 		t.Fatal(problems)
 	}
 	_, problems = tf.apply("liqo_generate", nil, attributes{})
-	has(t, problems, "liqo is not installed in the cluster of https://192.0.2.1", "liqoctl install")
+	contains(t, problems, "liqo is not installed in namespace liqo of the cluster of https://192.0.2.1", "liqoctl install")
 }

@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -163,6 +164,12 @@ func (r *offloadResource) Schema(_ context.Context, _ resource.SchemaRequest, re
 // ValidateConfig checks the attributes that depend on each other.
 func (r *offloadResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var strategy, name types.String
+	var terms types.List
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cluster_selector_terms"), &terms)...)
+	if empty := emptyList(terms); empty != "" {
+		resp.Diagnostics.AddAttributeError(path.Root("cluster_selector_terms"), "Invalid cluster_selector_terms",
+			empty+" is empty, which would select all clusters: leave cluster_selector_terms out for that")
+	}
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("namespace_mapping_strategy"), &strategy)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("remote_namespace_name"), &name)...)
 	if resp.Diagnostics.HasError() || strategy.IsUnknown() || name.IsUnknown() {
@@ -173,6 +180,24 @@ func (r *offloadResource) ValidateConfig(ctx context.Context, req resource.Valid
 			fmt.Sprintf("remote_namespace_name is %q and namespace_mapping_strategy is %q: a name goes with strategy %s, and only with it",
 				name.ValueString(), cmp.Or(strategy.ValueString(), string(offloadingv1beta1.DefaultName)), offloadingv1beta1.SelectedName))
 	}
+}
+
+// emptyList returns the name of the first list in cluster_selector_terms that is known and empty. It returns "" if there is none.
+func emptyList(terms types.List) string {
+	if terms.IsNull() || terms.IsUnknown() {
+		return ""
+	}
+	for i, term := range terms.Elements() {
+		object, _ := term.(types.Object)
+		expressions, known := object.Attributes()["match_expressions"].(types.List)
+		if known && !expressions.IsUnknown() && len(expressions.Elements()) == 0 {
+			return fmt.Sprintf("cluster_selector_terms[%d].match_expressions", i)
+		}
+	}
+	if len(terms.Elements()) == 0 {
+		return "cluster_selector_terms"
+	}
+	return ""
 }
 
 // Create offloads the namespace, and waits until its remote namespaces are ready.
@@ -219,9 +244,10 @@ func (r *offloadResource) settle(ctx context.Context, m *offloadModel, d *diag.D
 		return fmt.Sprintf("NamespaceOffloading %s/%s is in phase %s%s", object.Namespace, object.Name, phase, offload.NotReady(object)), nil
 	})
 	switch {
+	case errors.Is(err, errTimeout): // an error would taint a new resource, and the next apply would delete its remote namespaces
+		d.AddWarning("Offloading namespace "+object.Namespace+" is not finished", err.Error()+"\nThe controllers go on")
 	case err != nil:
-		d.AddError("Offloading namespace "+object.Namespace+" is not finished", err.Error()+
-			"\nTerraform marks the resource as tainted. To keep it and wait on, run: terraform untaint")
+		d.AddError("Offloading namespace "+object.Namespace+" is not finished", err.Error())
 	case none:
 		d.AddAttributeWarning(path.Root("cluster_selector_terms"), "Namespace "+object.Namespace+" is offloaded to no cluster",
 			"No virtual node matches, or the cluster has no peer yet. A liqo_peer that this resource depends on comes first")
@@ -250,20 +276,24 @@ func (r *offloadResource) Read(ctx context.Context, req resource.ReadRequest, re
 
 // Update changes the strategy and the selector. It changes nothing if the new selector leaves out a cluster with data of claims.
 func (r *offloadResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var m, before offloadModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
-	if resp.Diagnostics.HasError() || !r.ready(&resp.Diagnostics) {
+	var m offloadModel
+	if resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...); resp.Diagnostics.HasError() || !r.ready(&resp.Diagnostics) {
 		return
 	}
 	object, spec := m.object(), m.spec()
-	if !apiequality.Semantic.DeepEqual(before.spec().ClusterSelector, spec.ClusterSelector) {
+	err := r.c.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if client.IgnoreNotFound(err) != nil {
+		resp.Diagnostics.AddError("Changing the offloading of namespace "+object.Namespace+" failed", fmt.Sprintf("reading NamespaceOffloading %s/%s: %v", object.Namespace, object.Name, err))
+		return
+	}
+	// Another user may have changed the selector since the plan was made, so it is compared with that of the object.
+	if err == nil && !apiequality.Semantic.DeepEqual(object.Spec.ClusterSelector, spec.ClusterSelector) {
 		if err := r.keepsData(ctx, object.Namespace, spec.ClusterSelector); err != nil {
 			resp.Diagnostics.AddAttributeError(path.Root("cluster_selector_terms"), "The offloading of namespace "+object.Namespace+" stays as it is", err.Error())
 			return
 		}
 	}
-	_, err := kube.Ensure(ctx, r.c, object, func() error {
+	_, err = kube.Ensure(ctx, r.c, object, func() error {
 		object.Spec = spec
 		return nil
 	})

@@ -1,10 +1,17 @@
 package provider
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -129,7 +136,7 @@ func TestOffloadedDataIsKept(t *testing.T) {
 		"destroy": nil, "selector": {"namespace": "shop", "cluster_selector_terms": terms("In", "kubeadm")},
 	} {
 		next, problems := tf.apply("liqo_offload", state, config)
-		has(t, problems, "data would be lost", "PersistentVolumeClaim orders in namespace shop has a volume of Liqo, 1Gi in cluster milan", "Nothing was changed. Copy the data")
+		contains(t, problems, "data would be lost", "PersistentVolumeClaim orders in namespace shop has a volume of Liqo, 1Gi in cluster milan", "Nothing was changed. Copy the data")
 		if object := shop(); !tf.get(object) || object.DeletionTimestamp != nil || object.Spec.ClusterSelector != nil || next == nil {
 			t.Errorf("%s: changed although it is refused: %+v", name, object)
 		}
@@ -137,6 +144,15 @@ func TestOffloadedDataIsKept(t *testing.T) {
 	if _, problems := tf.apply("liqo_offload", state, attributes{"namespace": "shop", "pod_offloading_strategy": "Remote"}); problems != "" {
 		t.Errorf("the strategy can't be changed: %s", problems)
 	}
+	plan := tf.plan("liqo_offload", state, attributes{"namespace": "shop", "pod_offloading_strategy": "Local"})
+	wider := shop()
+	tf.get(wider)
+	wider.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: corev1.NodeSelectorOpExists}}}}}
+	if err := tf.client.Update(t.Context(), wider); err != nil {
+		t.Fatal(err)
+	}
+	_, problems := tf.carryOut("liqo_offload", plan, state, attributes{"namespace": "shop", "pod_offloading_strategy": "Local"})
+	contains(t, problems, "data would be lost")
 	if err := tf.client.Delete(t.Context(), volume); err != nil {
 		t.Fatal(err)
 	}
@@ -149,17 +165,40 @@ func TestWaitsSayForWhat(t *testing.T) {
 	tf := configured(t)
 	tf.control = offloading(t, offloadingv1beta1.PhaseAllFailed)
 	state, problems := tf.apply("liqo_offload", nil, attributes{"namespace": "shop", "timeout": "50ms"})
-	has(t, problems, "not finished within 50ms", "NamespaceOffloading shop/offloading is in phase AllFailed", "cluster milan: CreationLoopBackOff: the name is taken", "untaint")
+	contains(t, problems, "not finished within 50ms", "NamespaceOffloading shop/offloading is in phase AllFailed", "cluster milan: CreationLoopBackOff: the name is taken", "WARNING")
 	if state == nil {
 		t.Error("the object is not in the state, so that no destroy deletes it")
 	}
 	tf = configured(t)
 	_, problems = tf.apply("liqo_offload", nil, attributes{"namespace": "shop", "timeout": "50ms"})
-	has(t, problems, "has not reconciled NamespaceOffloading shop/offloading yet")
+	contains(t, problems, "has not reconciled NamespaceOffloading shop/offloading yet")
 	tf = configured(t)
 	tf.control = offloading(t, offloadingv1beta1.PhaseNoClusterSelected)
 	_, problems = tf.apply("liqo_offload", nil, attributes{"namespace": "shop"})
-	has(t, problems, "WARNING", "No virtual node matches")
+	contains(t, problems, "WARNING", "No virtual node matches")
+}
+
+// TestFailedRequestsDoNotEndAWait: an API server that restarts ends no wait, and a forbidden request does.
+func TestFailedRequestsDoNotEndAWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		ends bool
+	}{
+		"busy":      {apierrors.NewServiceUnavailable("starting"), false},
+		"closed":    {&url.Error{Op: "Get", URL: "https://192.0.2.1", Err: io.ErrUnexpectedEOF}, false},
+		"forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "namespaceoffloadings"}, "offloading", nil), true},
+	} {
+		c, calls := &connection{interval: time.Millisecond}, 0
+		err := c.wait(t.Context(), time.Minute, func(context.Context) (string, error) {
+			if calls++; calls < 3 {
+				return "", fmt.Errorf("reading: %w", test.err)
+			}
+			return "", nil
+		})
+		if (err != nil) != test.ends {
+			t.Errorf("%s: %v after %d requests", name, err, calls)
+		}
+	}
 }
 
 // TestOffloadingsOfOthersAreNotTakenOver: a NamespaceOffloading that exists is imported on demand only.
@@ -168,7 +207,7 @@ func TestOffloadingsOfOthersAreNotTakenOver(t *testing.T) {
 	object.Spec.PodOffloadingStrategy = offloadingv1beta1.PodsRemote
 	tf := configured(t, object)
 	state, problems := tf.apply("liqo_offload", nil, attributes{"namespace": "shop"})
-	has(t, problems, "NamespaceOffloading shop/offloading exists", "terraform import liqo_offload.NAME shop")
+	contains(t, problems, "NamespaceOffloading shop/offloading exists", "terraform import liqo_offload.NAME shop")
 	if tf.get(object); object.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsRemote || state != nil {
 		t.Errorf("%+v, %v", object.Spec, state)
 	}
@@ -186,13 +225,15 @@ func TestInvalidOffloads(t *testing.T) {
 		{attributes{"namespace": "shop", "namespace_mapping_strategy": "SelectedName"}, []string{"remote_namespace_name", "goes with strategy SelectedName"}},
 		{attributes{"namespace": "shop", "remote_namespace_name": "x"}, []string{`remote_namespace_name is "x"`, `"DefaultName"`}},
 		{attributes{"namespace": "shop", "timeout": "soon"}, []string{"timeout", `"soon"`, "90s"}},
+		{attributes{"namespace": "shop", "cluster_selector_terms": []any{}}, []string{"cluster_selector_terms is empty", "leave cluster_selector_terms out"}},
+		{attributes{"namespace": "shop", "cluster_selector_terms": []any{attributes{"match_expressions": []any{}}}}, []string{"cluster_selector_terms[0].match_expressions is empty"}},
 		{attributes{"namespace": "shop", "cluster_selector_terms": terms("Is")}, []string{"operator", `"Is"`, "NotIn"}},
 	} {
 		problems := tf.validate("liqo_offload", test.config)
 		if problems == "" {
 			t.Errorf("%v passes", test.config)
 		}
-		has(t, problems, test.want...)
+		contains(t, problems, test.want...)
 	}
 	if problems := tf.validate("liqo_offload", attributes{"namespace": "shop", "namespace_mapping_strategy": "SelectedName", "remote_namespace_name": "x"}); problems != "" {
 		t.Error(problems)

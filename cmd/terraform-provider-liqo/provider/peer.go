@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -126,6 +127,30 @@ func ended(foreign *corev1beta1.ForeignCluster) bool {
 	return condition != nil && (condition.Status == corev1beta1.StatusNone || condition.Reason == reasons.NetworkInUse)
 }
 
+// ending returns an error if a peering is being ended, by another user for example: to request it again now would stop that without a question.
+func ending(foreign *corev1beta1.ForeignCluster) error {
+	if foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringNo || ended(foreign) {
+		return nil
+	}
+	return fmt.Errorf("ForeignCluster %[1]s says that the peering ends (spec.outgoingPeeringEnabled is %[2]s): apply again when it has ended, or, to keep the peering, run: "+
+		"kubectl patch foreigncluster %[1]s --type merge --patch '{\"spec\":{\"outgoingPeeringEnabled\":\"%[3]s\"}}'", foreign.Name, corev1beta1.PeeringNo, corev1beta1.PeeringYes)
+}
+
+// has reports whether the status of a ForeignCluster has a condition of its authentication.
+func has(foreign *corev1beta1.ForeignCluster, kind corev1beta1.ConditionType) bool {
+	return slices.ContainsFunc(foreign.Status.Modules.Authentication.Conditions, func(c corev1beta1.Condition) bool { return c.Type == kind })
+}
+
+// unreachable returns the condition about the API server of the provider if that does not respond, nil otherwise.
+func unreachable(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condition {
+	for i := range foreign.Status.Conditions {
+		if c := &foreign.Status.Conditions[i]; c.Type == corev1beta1.APIServerStatus && c.Status == corev1beta1.StatusError {
+			return c
+		}
+	}
+	return nil
+}
+
 // Create requests the peering, and waits until it is established.
 func (r *peerResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var m peerModel
@@ -139,10 +164,15 @@ func (r *peerResource) Create(ctx context.Context, req resource.CreateRequest, r
 		err = fmt.Errorf("ForeignCluster %s is being deleted since %s: apply again when it is gone", m.id(), foreign.DeletionTimestamp.UTC().Format(time.RFC3339))
 	case err == nil && foreign.Spec.OutgoingPeeringEnabled == corev1beta1.PeeringYes:
 		err = fmt.Errorf("ForeignCluster %s requests the peering already: import it, with terraform import liqo_peer.NAME %s", m.id(), m.id())
+	case err == nil && foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringNo && has(foreign, corev1beta1.AuthIdentityControlPlaneStatus):
+		err = fmt.Errorf("this cluster is peered with cluster %[1]s already, for example by liqoctl peer. To let Terraform manage the peering, run "+
+			"kubectl patch foreigncluster %[1]s --type merge --patch '{\"spec\":{\"outgoingPeeringEnabled\":\"%[2]s\"}}', and then terraform import liqo_peer.NAME %[1]s", m.id(), corev1beta1.PeeringYes)
 	case client.IgnoreNotFound(err) != nil:
 		err = fmt.Errorf("reading ForeignCluster %s: %w", m.id(), err)
 	default:
-		err = r.request(ctx, &m)
+		if err = ending(foreign); err == nil {
+			err = r.request(ctx, &m)
+		}
 	}
 	if err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("cluster_id"), "Peering with cluster "+m.id()+" failed", err.Error())
@@ -202,9 +232,12 @@ func (r *peerResource) established(ctx context.Context, m *peerModel, d *diag.Di
 		}
 		return condition.Message, nil
 	})
-	if err != nil {
-		d.AddAttributeError(path.Root("cluster_id"), "Peering with cluster "+m.id()+" is not finished", err.Error()+
-			"\nTerraform marks a new resource as tainted. To keep it and wait on, run: terraform untaint. For another token of a liqo_generate: terraform apply -replace and its address")
+	switch {
+	case errors.Is(err, errTimeout): // an error would taint a new resource, and the next apply would end the peering and need another token
+		d.AddAttributeWarning(path.Root("cluster_id"), "Peering with cluster "+m.id()+" is not finished", err.Error()+"\nThe controllers go on")
+	case err != nil:
+		d.AddAttributeError(path.Root("cluster_id"), "Peering with cluster "+m.id()+" failed", err.Error()+
+			"\nFor another token of a liqo_generate, run: terraform apply -replace and its address")
 	}
 }
 
@@ -215,7 +248,8 @@ func (r *peerResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 	if resp.Diagnostics.Append(req.State.Get(ctx, &m)...); resp.Diagnostics.HasError() || !r.ready(&resp.Diagnostics) {
 		return
 	}
-	requested, err := r.observe(ctx, &m)
+	foreign := m.foreign()
+	requested, err := r.observe(ctx, &m, foreign)
 	switch {
 	case err != nil:
 		resp.Diagnostics.AddError("Reading the peering with cluster "+m.id()+" failed", err.Error())
@@ -223,12 +257,14 @@ func (r *peerResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		resp.State.RemoveResource(ctx)
 	default:
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+		if err := ending(foreign); err != nil {
+			resp.Diagnostics.AddAttributeWarning(path.Root("cluster_id"), "The peering with cluster "+m.id()+" is being ended", err.Error())
+		}
 	}
 }
 
 // observe reads the objects, and reports whether they request the peering, or are still ending it.
-func (r *peerResource) observe(ctx context.Context, m *peerModel) (requested bool, err error) {
-	foreign := m.foreign()
+func (r *peerResource) observe(ctx context.Context, m *peerModel, foreign *corev1beta1.ForeignCluster) (requested bool, err error) {
 	err = r.c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)
 	switch wish := foreign.Spec.OutgoingPeeringEnabled; {
 	case kube.Absent(err):
@@ -263,7 +299,15 @@ func (r *peerResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	if resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...); resp.Diagnostics.HasError() || !r.ready(&resp.Diagnostics) {
 		return
 	}
-	if err := r.request(ctx, &m); err != nil {
+	foreign := m.foreign()
+	err := client.IgnoreNotFound(r.c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign))
+	if err == nil {
+		err = ending(foreign)
+	}
+	if err == nil {
+		err = r.request(ctx, &m)
+	}
+	if err != nil {
 		resp.Diagnostics.AddAttributeError(path.Root("cluster_id"), "Changing the peering with cluster "+m.id()+" failed", err.Error())
 		return
 	}
@@ -308,6 +352,11 @@ func (r *peerResource) end(ctx context.Context, m *peerModel) (stays string, err
 		return "", fmt.Errorf("reading ForeignCluster %s: %w", m.id(), err)
 	}
 	if err == nil && foreign.DeletionTimestamp == nil && foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringNo {
+		if lost := unreachable(foreign); lost != nil {
+			return "", fmt.Errorf("the API server of cluster %[1]s, %[2]s, does not respond since %[3]s: %[4]s\nNothing was changed: its pods can't be stopped now, and would run twice once they "+
+				"are replaced elsewhere. If cluster %[1]s is gone for good, run: liqoctl force unpeer %[1]s",
+				m.id(), foreign.Status.APIServerURL, lost.LastTransitionTime.UTC().Format(time.RFC3339), lost.Message)
+		}
 		before := foreign.DeepCopy()
 		foreign.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringNo
 		if err := r.c.Patch(ctx, foreign, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
@@ -330,6 +379,10 @@ func (r *peerResource) end(ctx context.Context, m *peerModel) (stays string, err
 		case ended(foreign):
 			if condition.Reason == reasons.NetworkInUse {
 				stays = condition.Message
+				return "", nil
+			}
+			if has(foreign, corev1beta1.AuthTenantStatus) {
+				stays = fmt.Sprintf("ForeignCluster %s stays, because cluster %s uses this cluster", foreign.Name, m.id())
 				return "", nil
 			}
 			return "", kube.Delete(ctx, r.c, foreign) // the record of a former peer

@@ -120,6 +120,14 @@ func TestEndedPeeringsAreRequestedAgain(t *testing.T) {
 	if tf.refresh("liqo_peer", state) == nil {
 		t.Error("a peering that is ending leaves the state")
 	}
+	longer := toMilan(t)
+	longer["timeout"] = "1m"
+	_, problems := tf.apply("liqo_peer", state, longer)
+	contains(t, problems, "ForeignCluster milan says that the peering ends", "to keep the peering, run: kubectl patch")
+	if tf.get(foreign); foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringNo {
+		t.Errorf("the end of the peering is stopped without a question: %+v", foreign.Spec)
+	}
+	tf.control = peeringWith(t, isPeered, notPeered)
 	state = tf.applied("liqo_peer", nil, toMilan(t))
 	if tf.get(foreign); foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes {
 		t.Errorf("%+v", foreign.Spec)
@@ -139,30 +147,68 @@ func TestDataInAProviderIsKept(t *testing.T) {
 	tf.control = peeringWith(t, isPeered, notPeered)
 	state := tf.applied("liqo_peer", nil, toMilan(t))
 	next, problems := tf.apply("liqo_peer", state, nil)
-	has(t, problems, "The peering with cluster milan stays", "data would be lost", "PersistentVolumeClaim orders in namespace shop has a volume of Liqo, 1Gi in cluster milan", "Nothing was changed. Copy the data")
+	contains(t, problems, "The peering with cluster milan stays", "data would be lost", "PersistentVolumeClaim orders in namespace shop has a volume of Liqo, 1Gi in cluster milan", "Nothing was changed. Copy the data")
 	if foreign := milan(); !tf.get(foreign) || foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes || !tf.get(tokenSecret()) || next == nil {
 		t.Errorf("changed although it is refused: %+v", foreign)
 	}
 }
 
-// TestUnreachableProvidersAreWaitedFor: the end of a peering deletes no ForeignCluster while the provider is unreachable, and says what it waits for.
-func TestUnreachableProvidersAreWaitedFor(t *testing.T) {
+// TestPeeringsOfUnreachableProvidersStay: the end of a peering with a provider that is unreachable changes nothing. If the provider gets unreachable later, no
+// ForeignCluster is deleted, and the error says what the resource waits for.
+func TestPeeringsOfUnreachableProvidersStay(t *testing.T) {
 	tf := configured(t)
-	tf.control = peeringWith(t, isPeered, corev1beta1.Condition{Status: corev1beta1.StatusDisconnecting, Reason: reasons.ProviderUnreachable, Message: "waiting for the API server of cluster milan"})
+	waiting := corev1beta1.Condition{Status: corev1beta1.StatusDisconnecting, Reason: reasons.ProviderUnreachable, Message: "waiting for the API server of cluster milan"}
+	control := peeringWith(t, isPeered, waiting)
+	tf.control = control
 	config := toMilan(t)
 	config["timeout"] = "50ms"
 	state := tf.applied("liqo_peer", nil, config)
+	tf.control = func(c client.Client, object client.Object) {
+		control(c, object)
+		foreign := milan()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+			t.Error(err)
+		}
+		foreign.Status.Conditions = append(foreign.Status.Conditions, corev1beta1.Condition{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusError, Message: "no route to host"})
+		if err := c.Status().Update(t.Context(), foreign); err != nil {
+			t.Error(err)
+		}
+	}
 	next, problems := tf.apply("liqo_peer", state, nil)
-	has(t, problems, "not finished within 50ms: waiting for the API server of cluster milan", "terraform destroy again")
+	contains(t, problems, "the API server of cluster milan", "no route to host", "Nothing was changed", "liqoctl force unpeer milan")
+	if foreign := milan(); !tf.get(foreign) || foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringYes || !tf.get(tokenSecret()) || next == nil {
+		t.Errorf("changed although it is refused: %+v", foreign.Spec)
+	}
+	tf.control = control
+	next, problems = tf.apply("liqo_peer", state, nil)
+	contains(t, problems, "not finished within 50ms: waiting for the API server of cluster milan", "terraform destroy again")
 	if foreign := milan(); !tf.get(foreign) || next == nil {
 		t.Error("the ForeignCluster or the state is gone")
 	}
 	stays := "The network and the Identity stay as long as cluster milan uses resources of this cluster"
 	tf.control = peeringWith(t, isPeered, corev1beta1.Condition{Status: corev1beta1.StatusDisconnecting, Reason: reasons.NetworkInUse, Message: stays})
 	next, problems = tf.apply("liqo_peer", state, nil)
-	has(t, problems, "WARNING", stays)
+	contains(t, problems, "WARNING", stays)
 	if !tf.get(milan()) || next != nil {
 		t.Error("the peering of the other direction has no ForeignCluster any more, or the resource stays in the state")
+	}
+}
+
+// TestThePeeringOfTheOtherDirectionKeepsItsForeignCluster: the end of a peering does not delete the ForeignCluster of a cluster that uses this one.
+func TestThePeeringOfTheOtherDirectionKeepsItsForeignCluster(t *testing.T) {
+	tf := configured(t)
+	tf.control = peeringWith(t, isPeered, notPeered)
+	state := tf.applied("liqo_peer", nil, toMilan(t))
+	foreign := milan()
+	tf.get(foreign)
+	foreign.Status.Modules.Authentication.Conditions = []corev1beta1.Condition{{Type: corev1beta1.AuthTenantStatus, Status: corev1beta1.StatusReady}}
+	if err := tf.client.Status().Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	next, problems := tf.apply("liqo_peer", state, nil)
+	contains(t, problems, "WARNING", "ForeignCluster milan stays, because cluster milan uses this cluster")
+	if next != nil || !tf.get(milan()) {
+		t.Error("the ForeignCluster is gone, or the resource stays in the state")
 	}
 }
 
@@ -177,7 +223,8 @@ func TestPeeringsThatFail(t *testing.T) {
 		config := toMilan(t)
 		config["timeout"] = timeout
 		state, problems := tf.apply("liqo_peer", nil, config)
-		has(t, problems, "Peering with cluster milan is not finished", condition.Message, "untaint")
+		want := map[string]string{"1h": "ERROR: Peering with cluster milan failed", "60ms": "WARNING: Peering with cluster milan is not finished"}[timeout]
+		contains(t, problems, want, condition.Message)
 		if state == nil {
 			t.Error("the ForeignCluster is not in the state, so that no destroy ends the peering")
 		}
@@ -186,7 +233,7 @@ func TestPeeringsThatFail(t *testing.T) {
 	config := toMilan(t)
 	config["timeout"] = "20ms"
 	_, problems := tf.apply("liqo_peer", nil, config)
-	has(t, problems, "has not reconciled ForeignCluster milan yet")
+	contains(t, problems, "WARNING", "has not reconciled ForeignCluster milan yet")
 }
 
 // TestPeeringsOfOthersAreNotTakenOver: a ForeignCluster that requests the peering already is imported on demand only. One that does not, of a discovered cluster
@@ -196,7 +243,7 @@ func TestPeeringsOfOthersAreNotTakenOver(t *testing.T) {
 	requested.Spec = corev1beta1.ForeignClusterSpec{ClusterID: "milan", OutgoingPeeringEnabled: corev1beta1.PeeringYes}
 	tf := configured(t, requested)
 	state, problems := tf.apply("liqo_peer", nil, toMilan(t))
-	has(t, problems, "ForeignCluster milan requests the peering already", "terraform import liqo_peer.NAME milan")
+	contains(t, problems, "ForeignCluster milan requests the peering already", "terraform import liqo_peer.NAME milan")
 	if state != nil || tf.get(tokenSecret()) {
 		t.Error("taken over")
 	}
@@ -204,6 +251,15 @@ func TestPeeringsOfOthersAreNotTakenOver(t *testing.T) {
 	tf = configured(t, requested)
 	tf.control = peeringWith(t, isPeered, notPeered)
 	tf.applied("liqo_peer", nil, toMilan(t))
+
+	requested.ResourceVersion = ""
+	requested.Status.Modules.Authentication.Conditions = []corev1beta1.Condition{{Type: corev1beta1.AuthIdentityControlPlaneStatus, Status: corev1beta1.StatusReady}}
+	tf = configured(t, requested)
+	state, problems = tf.apply("liqo_peer", nil, toMilan(t))
+	contains(t, problems, "this cluster is peered with cluster milan already", "kubectl patch foreigncluster milan", "terraform import liqo_peer.NAME milan")
+	if state != nil || tf.get(tokenSecret()) {
+		t.Error("a peering of liqoctl is taken over")
+	}
 }
 
 // TestInvalidPeers: invalid attributes fail before anything is changed, with the attribute and the cure. No error contains a token.
@@ -221,7 +277,7 @@ func TestInvalidPeers(t *testing.T) {
 		config := toMilan(t)
 		config[attribute] = test.value
 		problems := tf.validate("liqo_peer", config)
-		has(t, problems, test.want...)
+		contains(t, problems, test.want...)
 		if strings.Contains(problems, "secret") {
 			t.Errorf("the token is in the error: %s", problems)
 		}

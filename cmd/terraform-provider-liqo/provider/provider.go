@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -74,6 +76,7 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Joins Kubernetes clusters with Liqo. Each instance of the provider uses one cluster, where Liqo is installed.",
 		Attributes: map[string]schema.Attribute{
+			"namespace": text("Namespace of the installation. By default `" + api.Namespace + "`."),
 			"kubernetes": schema.SingleNestedAttribute{
 				Required: true, MarkdownDescription: "How to reach the API server of the cluster: `config_path`, or `host` and credentials.",
 				Attributes: map[string]schema.Attribute{
@@ -95,7 +98,10 @@ func (p *Provider) Schema(_ context.Context, _ provider.SchemaRequest, resp *pro
 // the provider again when the values are known.
 func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var object types.Object
-	if resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("kubernetes"), &object)...); resp.Diagnostics.HasError() || object.IsUnknown() {
+	var namespace types.String
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("kubernetes"), &object)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("namespace"), &namespace)...)
+	if resp.Diagnostics.HasError() || object.IsUnknown() || namespace.IsUnknown() {
 		return
 	}
 	for _, value := range object.Attributes() {
@@ -117,7 +123,7 @@ func (p *Provider) Configure(ctx context.Context, req provider.ConfigureRequest,
 		resp.Diagnostics.AddAttributeError(path.Root("kubernetes"), "Provider liqo can't connect", "connecting to "+config.Host+": "+err.Error())
 		return
 	}
-	resp.ResourceData = &connection{Client: connected, host: config.Host, interval: p.interval, settle: p.settle}
+	resp.ResourceData = &connection{Client: connected, host: config.Host, namespace: cmp.Or(namespace.ValueString(), api.Namespace), interval: p.interval, settle: p.settle}
 }
 
 // Resources returns the kinds of resources.

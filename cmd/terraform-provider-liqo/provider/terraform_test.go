@@ -229,6 +229,12 @@ func (tf *terraform) apply(kind string, state, config attributes) (next attribut
 	if plan.replaces && state != nil {
 		tf.Fatalf("%s: a change replaces the object", kind)
 	}
+	return tf.carryOut(kind, plan, state, config)
+}
+
+// carryOut applies a plan.
+func (tf *terraform) carryOut(kind string, plan planned, state, config attributes) (next attributes, problems string) {
+	tf.Helper()
 	resp, err := tf.server.ApplyResourceChange(tf.Context(), &tfprotov6.ApplyResourceChangeRequest{
 		TypeName: kind, PriorState: tf.value(kind, state), PlannedState: plan.value, Config: tf.value(kind, config), PlannedPrivate: plan.private,
 	})
@@ -252,7 +258,7 @@ func (tf *terraform) applied(kind string, state, config attributes) attributes {
 func (tf *terraform) refresh(kind string, state attributes) attributes {
 	tf.Helper()
 	resp, err := tf.server.ReadResource(tf.Context(), &tfprotov6.ReadResourceRequest{TypeName: kind, CurrentState: tf.value(kind, state)})
-	if err != nil || len(resp.Diagnostics) > 0 {
+	if err != nil || strings.Contains(texts(resp.Diagnostics), "ERROR") {
 		tf.Fatal(err, texts(resp.Diagnostics))
 	}
 	return tf.decoded(kind, resp.NewState)
@@ -292,8 +298,8 @@ func (tf *terraform) get(object client.Object) bool {
 	return err == nil
 }
 
-// has fails for each text that is missing.
-func has(t *testing.T, text string, parts ...string) {
+// contains fails for each text that is missing.
+func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {

@@ -88,6 +88,9 @@ func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool,
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
+			if failFast && len(r.failures) > 0 {
+				return nil // another check failed at the same time
+			}
 			count := r.counts[check.title]
 			count.all++
 			if len(failures) == 0 {

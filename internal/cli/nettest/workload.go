@@ -88,7 +88,9 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		return err
 	}
 	if err := workload.OffloadNamespace(ctx, c, within, func(object *offloadingv1beta1.NamespaceOffloading) {
-		object.Spec.PodOffloadingStrategy, object.Spec.NamespaceMappingStrategy = offloadingv1beta1.PodsLocalAndRemote, offloadingv1beta1.EnforceSameName
+		object.Spec = offloadingv1beta1.NamespaceOffloadingSpec{
+			PodOffloadingStrategy: offloadingv1beta1.PodsLocalAndRemote, NamespaceMappingStrategy: offloadingv1beta1.EnforceSameName,
+		}
 	}); err != nil {
 		return err
 	}

@@ -47,8 +47,9 @@ type link struct {
 	cached map[string]client.Reader
 	since  time.Time
 	wasUp  bool
-	// refused is the error with which the provider denies this cluster all access; empty while it grants access.
-	refused string
+	// refused is the error with which the provider denies this cluster all access, since refusedSince; empty while it grants access.
+	refused      string
+	refusedSince time.Time
 	// exceeded describes, by kind, how the copies in the provider exceed the limits.
 	exceeded map[string]string
 }
@@ -176,9 +177,14 @@ func (k *link) isRefused() bool {
 	return k.refused != ""
 }
 
-// deniesAccess reports whether the provider refuses this cluster all requests, or rejects its identity.
-func (k *link) deniesAccess() bool {
-	return k.isRefused() || errors.Is(k.health.State().Err, remote.ErrUnauthorized)
+// deniedSince returns the time since which the provider has refused this cluster all requests, or rejected its identity; zero if it does not.
+func (k *link) deniedSince() time.Time {
+	if state := k.health.State(); errors.Is(state.Err, remote.ErrUnauthorized) {
+		return state.Since
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.refusedSince
 }
 
 // doubt triggers a check of the rights now, because the provider refused a request.
@@ -207,6 +213,11 @@ func (k *link) askForRights(ctx context.Context) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	changed := k.refused != refused
+	if refused == "" {
+		k.refusedSince = time.Time{}
+	} else if k.refused == "" {
+		k.refusedSince = time.Now()
+	}
 	k.refused = refused
 	return changed
 }

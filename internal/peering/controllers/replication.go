@@ -122,9 +122,15 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if k == nil || k.clusterID != provider {
 		return reconcile.Result{}, nil
 	}
-	if slice, ok := source.(*authv1beta1.ResourceSlice); ok && !leaving && k.deniesAccess() {
-		// The provider can't report that its decisions no longer hold. When it grants access again, its copy replaces this status, or the status of a new copy.
-		return r.withdraw(ctx, slice)
+	if slice, ok := source.(*authv1beta1.ResourceSlice); ok && !leaving {
+		if since := k.deniedSince(); !since.IsZero() {
+			// An API server that is starting refuses access, too.
+			if wait := time.Until(since.Add(2 * r.links.rightsEvery)); wait > 0 {
+				return reconcile.Result{RequeueAfter: wait}, nil
+			}
+			// The provider can't report that its decisions no longer hold. When it grants access again, its copy replaces this status, or the status of a new copy.
+			return r.withdraw(ctx, slice)
+		}
 	}
 	if !k.up() {
 		return reconcile.Result{}, nil // the link announces when it is up
