@@ -28,7 +28,7 @@ import (
 // volumeRetry is the requeue interval for a virtual volume whose claim was deleted, because changes of the NamespaceMap do not enqueue its name.
 const volumeRetry = 30 * time.Second
 
-// rejectedRetry is the requeue interval for a claim whose move finds a claim of somebody else in the provider. Its deletion is not watched.
+// rejectedRetry is the requeue interval for a claim whose move finds a claim of somebody else in the provider, or is denied a claim there. No watch shows the end of either.
 const rejectedRetry = 5 * time.Second
 
 // claimOption is the name of PersistentVolumeClaims in the flags of a virtual kubelet.
@@ -101,8 +101,8 @@ func (v *volumes) run(ctx context.Context, local client.WithWatch) error {
 // kind returns the Kind for the engine.
 func (v *volumes) kind() reflection.Kind {
 	k := reflection.PersistentVolumeClaims(v.opts.workers(claimOption), v.there.Copies(claimOption)(), v.next)
-	k.Refresh = func(ctx context.Context, here client.Client, f reflection.Facts) error {
-		return v.claims.Refresh(ctx, here, v.facts(f))
+	k.Refresh = func(ctx context.Context, here, there client.Client, f reflection.Facts) error {
+		return v.claims.Refresh(ctx, here, there, v.facts(f))
 	}
 	k.Other = v.virtual.Wrote
 	return k

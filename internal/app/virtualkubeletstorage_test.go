@@ -205,7 +205,7 @@ func TestVolumesAreReadBeforeTheyAreDeleted(t *testing.T) {
 	present := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build()
 	gone := factsOf(nil, backing, offload.Mapped, true)
 	s.decides(gone, offload.DeleteRemote)
-	if err := s.claims.Refresh(t.Context(), present, s.facts(gone)); err != nil {
+	if err := s.claims.Refresh(t.Context(), present, s.local, s.facts(gone)); err != nil {
 		t.Fatal(err)
 	}
 	s.decides(gone, offload.Nothing)

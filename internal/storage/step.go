@@ -60,6 +60,9 @@ type State struct {
 	BackingVolume *corev1.PersistentVolume
 	// Volumes are all volumes of this cluster. The caller needs to read them only if NeedsVolumes.
 	Volumes []corev1.PersistentVolume
+	// Denied is the error with which the provider denies the backing claim of a move in a dry run; see Trial. It is empty if the provider permits it, or was not
+	// asked.
+	Denied string
 	// ByName means that the owner of a claim that looks ephemeral has no such volume: its pods mount the claim by name.
 	ByName bool
 	// Mounted means that a pod on a node of Place mounts the claim. It is set only for a provider.
@@ -239,9 +242,10 @@ func (s *State) reused(volume *corev1.PersistentVolume) Step {
 	if s.Claim == nil {
 		return Step{Why: "claim " + ReservedFor(volume).String() + " uses the volume"}
 	}
-	return refuse("PersistentVolume %s has its data in PersistentVolumeClaim %s of cluster %s, and pods there mount claims by name: the claim of this volume must be %s in namespace %s. "+
-		"Set persistentVolumeReclaimPolicy of the volume to Retain, which keeps the data, before you delete this claim. Then remove spec.claimRef of the volume, and create that claim with "+
-		"spec.volumeName %s", volume.Name, data.Name, s.Place.Cluster, data.Name, data.Namespace, volume.Name)
+	return refuse("PersistentVolume %s has its data in PersistentVolumeClaim %s of cluster %s, and pods there mount claims by name: the claim of this volume must be %[2]s in namespace %[4]s. "+
+		"Set persistentVolumeReclaimPolicy of the volume to Retain, which keeps the data, before you delete this claim. Then reserve the volume for that claim, and create "+
+		"it with spec.volumeName %[1]s: kubectl patch pv %[1]s --type merge --patch '{\"spec\":{\"claimRef\":{\"namespace\":\"%[4]s\",\"name\":\"%[2]s\",\"uid\":null,\"resourceVersion\":null}}}'",
+		volume.Name, data.Name, s.Place.Cluster, data.Namespace)
 }
 
 // released decides about a virtual volume whose claim was deleted. If a person deletes the volume, released does not wait until Kubernetes releases it, because

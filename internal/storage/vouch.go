@@ -14,8 +14,8 @@ import (
 
 // ConditionBacking is the first part of the type of a condition on a claim that is being moved. The ID of a provider follows it. With this condition, the
 // virtual kubelet of the provider vouches for the provider's claim of the same name. Other users of the provider write claims there too, and a move must neither overwrite nor
-// read theirs. The condition is True if the provider's claim was created for the move, and False otherwise. Only controllers write the status of a claim, so
-// users can't set the condition.
+// read theirs. The condition is True if the provider's claim was created for the move, or can be created. It is False if that claim is another one, or if the provider denies its
+// creation. Only controllers write the status of a claim, so users can't set the condition.
 const ConditionBacking = "storage.liqo.io/backing-claim-in-"
 
 // Reasons of the condition.
@@ -23,6 +23,7 @@ const (
 	reasonVouched  = "CreatedByLiqo"
 	reasonRejected = "NotOfThisMove"
 	reasonFree     = "NoSuchClaim"
+	reasonDenied   = "DeniedByProvider"
 )
 
 // free is the message of the condition while the claim has its old volume, and the provider has no claim of that name.
@@ -46,6 +47,17 @@ func Rejected(claim *corev1.PersistentVolumeClaim, provider string) bool {
 	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == conditionOf(provider) && c.Status == corev1.ConditionFalse
 	})
+}
+
+// Denied returns why a provider denies the claim that a move needs there, as its virtual kubelet reports it. It is empty if the provider permits that claim, or
+// if nothing is reported.
+func Denied(claim *corev1.PersistentVolumeClaim, provider string) string {
+	for _, c := range claim.Status.Conditions {
+		if c.Type == conditionOf(provider) && c.Status == corev1.ConditionFalse && c.Reason == reasonDenied {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // Vouched returns the UID of the backing claim in a provider if the virtual kubelet there reports that the backing claim was created for uid. problem says what
@@ -74,8 +86,39 @@ func conditionOf(provider string) corev1.PersistentVolumeClaimConditionType {
 
 // moving is the part of the record of a move that this package reads. Package move writes the record.
 type moving struct {
-	Node, Provider string
-	Live           struct{ UID types.UID }
+	Node, Provider, Capacity string
+	Live                     struct{ UID types.UID }
+}
+
+// movingOf returns the record of the move in a virtual volume. found is false if there is none.
+func movingOf(volume *corev1.PersistentVolume) (record moving, found bool) {
+	if VolumeUID(volume) == "" || volume.Annotations[AnnotationMove] == "" {
+		return moving{}, false
+	}
+	return record, json.Unmarshal([]byte(volume.Annotations[AnnotationMove]), &record) == nil
+}
+
+// Trial returns the backing claim that a move to the provider at Place needs there, while the claim still has its old volume. A dry run of its creation shows
+// whether the provider denies it, for example because a ResourceQuota is used up. The caller sets Denied to the answer. Trial is nil if no move needs such a claim, or if it exists.
+// The state and volumes are those of Vouch.
+func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if s.Claim == nil || s.Claim.DeletionTimestamp != nil || s.Place.Cluster == "" || s.Place.Waiting != "" || s.Backing != nil {
+		return nil
+	}
+	for _, v := range volumes {
+		record, found := movingOf(v)
+		if !found || v.Name != s.Claim.Spec.VolumeName || record.Provider != s.Place.Cluster || v.Labels[api.LabelRemoteClusterID] == s.Place.Cluster {
+			continue
+		}
+		s.Claim = s.Claim.DeepCopy()
+		annotate(&s.Claim.ObjectMeta, AnnotationCapacity, record.Capacity)
+		class, err := s.backingClass()
+		if err != nil {
+			return nil // the move names a cluster that offers no class before it begins
+		}
+		return s.newBacking(class, record.Node)
+	}
+	return nil
 }
 
 // Vouch returns the step that updates condition ConditionBacking of a claim for the provider at Place. s.Claim is the claim with the name of s.Backing,
@@ -114,8 +157,8 @@ func Vouch(s State, volumes []*corev1.PersistentVolume) Step {
 // condition returns the condition that the claim has to have, nil if it must have none.
 func (s *State) condition(volumes []*corev1.PersistentVolume) *corev1.PersistentVolumeClaimCondition {
 	for _, v := range volumes {
-		var record moving
-		if VolumeUID(v) == "" || v.Annotations[AnnotationMove] == "" || json.Unmarshal([]byte(v.Annotations[AnnotationMove]), &record) != nil {
+		record, found := movingOf(v)
+		if !found {
 			continue
 		}
 		switch s.Place.Cluster {
@@ -127,6 +170,10 @@ func (s *State) condition(volumes []*corev1.PersistentVolume) *corev1.Persistent
 				uid = record.Live.UID
 			}
 			switch {
+			case s.Backing == nil && s.Claim.Spec.VolumeName == v.Name && s.Denied != "":
+				return &corev1.PersistentVolumeClaimCondition{
+					Type: conditionOf(s.Place.Cluster), Status: corev1.ConditionFalse, Reason: reasonDenied, Message: s.Denied,
+				}
 			case s.Backing == nil && s.Claim.Spec.VolumeName == v.Name:
 				return &corev1.PersistentVolumeClaimCondition{
 					Type: conditionOf(s.Place.Cluster), Status: corev1.ConditionTrue, Reason: reasonFree, Message: free,

@@ -132,3 +132,54 @@ func TestOnlyClaimsOfAMoveAreVouchedFor(t *testing.T) {
 		t.Errorf("no claim: %q, %q", uid, problem)
 	}
 }
+
+// TestAProviderMayDenyTheClaimOfAMove: while the claim has its old volume, the claim that a move needs in the provider is tried there, with the size of the old
+// volume. The virtual kubelet reports that the provider denies it, and that it does so no longer.
+func TestAProviderMayDenyTheClaimOfAMove(t *testing.T) {
+	const record = `{"provider":"milan","node":"milan","capacity":"9Gi"}`
+	state := func(volume string) State {
+		s := State{UID: "u1", Claim: claim("milan"), Place: there()}
+		s.Claim.Spec.VolumeName = volume
+		return s
+	}
+	volumes := []*corev1.PersistentVolume{moved("", record)}
+	trial := Trial(state("pvc-u0"), volumes)
+	if trial == nil {
+		t.Fatal("no trial")
+	}
+	if size := trial.Spec.Resources.Requests[corev1.ResourceStorage]; trial.Name != claimName || trial.Namespace != "shop-rome" || size.String() != "9Gi" || *trial.Spec.StorageClassName != "disk" {
+		t.Errorf("%+v", trial)
+	}
+	replaced, existing, unreachable := state(""), state("pvc-u0"), state("pvc-u0")
+	existing.Backing, unreachable.Place.Waiting = backingFor("", "", ""), "the provider is unreachable"
+	for name, row := range map[string]struct {
+		state   State
+		volumes []*corev1.PersistentVolume
+	}{
+		"no move":                {state("pvc-u0"), []*corev1.PersistentVolume{moved("", "")}},
+		"a move elsewhere":       {state("pvc-u0"), []*corev1.PersistentVolume{moved("", `{"provider":"turin"}`)}},
+		"a move from there":      {state("pvc-u0"), []*corev1.PersistentVolume{moved("milan", record)}},
+		"another volume":         {state("pvc-u9"), volumes},
+		"a claim that waits":     {replaced, volumes},
+		"a claim there":          {existing, volumes},
+		"an unreachable cluster": {unreachable, volumes},
+		"no claim":               {State{Place: there()}, volumes},
+	} {
+		if got := Trial(row.state, row.volumes); got != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	s := state("pvc-u0")
+	s.Denied = "exceeded quota: full"
+	said, ok := Vouch(s, volumes).Object.(*corev1.PersistentVolumeClaim)
+	if !ok || Denied(said, "milan") != s.Denied || Denied(said, "turin") != "" || Free(said, "milan") || !Rejected(said, "milan") {
+		t.Fatalf("%+v", said)
+	}
+	if s.Claim = said; Vouch(s, volumes).Action != Nothing {
+		t.Error("it is said twice")
+	}
+	s.Denied = ""
+	if said, ok := Vouch(s, volumes).Object.(*corev1.PersistentVolumeClaim); !ok || Denied(said, "milan") != "" || !Free(said, "milan") {
+		t.Errorf("%+v", said)
+	}
+}

@@ -105,8 +105,8 @@ type Kind struct {
 	// BeforeWrite completes an object just before the engine writes it to the provider. It is for content that takes a request to this cluster and
 	// that Next therefore can't provide. local is the local object, obj the object to write. May be nil.
 	BeforeWrite func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error
-	// Refresh re-reads further state of this cluster that decisions depend on, before a step with Confirm is decided again. May be nil.
-	Refresh func(ctx context.Context, here client.Client, facts Facts) error
+	// Refresh re-reads further state of both clusters that decisions depend on, before a step with Confirm is decided again. It writes nothing. May be nil.
+	Refresh func(ctx context.Context, here, there client.Client, facts Facts) error
 	// Other is called with a local object of another kind than Local that a step has created or changed. May be nil.
 	Other func(obj client.Object)
 	// Next returns the next step; see offload.Next. It must not change the facts.

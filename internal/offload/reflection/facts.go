@@ -63,7 +63,7 @@ func (r *reflector) read(ctx context.Context, t *watchedNamespace, key types.Nam
 		return facts, fmt.Errorf("reading %s: %w", key, err)
 	}
 	if r.Refresh != nil {
-		if err := r.Refresh(ctx, r.engine.opts.Local, facts); err != nil {
+		if err := r.Refresh(ctx, r.engine.opts.Local, r.engine.opts.Remote, facts); err != nil {
 			return facts, fmt.Errorf("refreshing the state that %s depends on: %w", key, err)
 		}
 	}

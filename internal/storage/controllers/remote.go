@@ -59,11 +59,25 @@ type RemoteClaims struct {
 	mounted map[types.NamespacedName]map[types.NamespacedName]bool
 	// byName are the UIDs of claims that look ephemeral, and whose owner has no such volume; see storage.State.
 	byName map[types.NamespacedName]types.UID
+	// denied are the answers of the provider that denied, in a dry run, the backing claim of a move.
+	denied map[types.NamespacedName]denial
 }
+
+// denial is the answer of a provider for the claim with that UID in this cluster.
+type denial struct {
+	claim   types.UID
+	message string
+}
+
+// longestDenial is the longest part of the answer of a provider that a condition has, in bytes.
+const longestDenial = 512
 
 // NewRemoteClaims returns RemoteClaims without pods.
 func NewRemoteClaims(opts RemoteOptions) *RemoteClaims {
-	return &RemoteClaims{opts: opts, mounted: map[types.NamespacedName]map[types.NamespacedName]bool{}, byName: map[types.NamespacedName]types.UID{}}
+	return &RemoteClaims{
+		opts: opts, mounted: map[types.NamespacedName]map[types.NamespacedName]bool{}, byName: map[types.NamespacedName]types.UID{},
+		denied: map[types.NamespacedName]denial{},
+	}
 }
 
 // RemoteFacts describe the objects with the name of one claim, in this cluster and in the provider.
@@ -106,6 +120,11 @@ func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
 	if f.Claim == nil || !f.Complete && !f.Unmapped {
 		return storage.Step{}
 	}
+	return storage.Vouch(r.moveState(f))
+}
+
+// moveState returns the state of the claim in the facts as storage.Vouch and storage.Trial need it, and the virtual volumes of its name.
+func (r *RemoteClaims) moveState(f *RemoteFacts) (storage.State, []*corev1.PersistentVolume) {
 	var volumes []*corev1.PersistentVolume
 	for _, obj := range r.opts.Virtual.With(f.Key.String()) {
 		if volume, ok := obj.(*corev1.PersistentVolume); ok {
@@ -114,7 +133,12 @@ func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
 	}
 	s := r.state(f, f.Claim.UID)
 	s.Claim = f.Claim
-	return storage.Vouch(s, volumes)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.denied[f.Key]; known.claim == f.Claim.UID {
+		s.Denied = known.message
+	}
+	return s, volumes
 }
 
 // Misplaced returns the step of a virtual kubelet that does not decide about the claims of the provider. The step has the message for the pods on its node; see
@@ -318,8 +342,9 @@ func (r *RemoteClaims) node(name string) *corev1.Node {
 	}}}
 }
 
-// Refresh reads the virtual volumes of the claims, and the pod that owns the claim, from the API server.
-func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, f *RemoteFacts) error {
+// Refresh reads the virtual volumes of the claims, and the pod that owns the claim, from the API server of this cluster. It asks that of the provider whether it
+// denies the claim that a move needs there.
+func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, there client.Writer, f *RemoteFacts) error {
 	var problems []error
 	for _, uid := range r.uids(f) {
 		volume := &corev1.PersistentVolume{}
@@ -332,7 +357,30 @@ func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, f *Remot
 			r.opts.Virtual.Wrote(volume)
 		}
 	}
-	return errors.Join(append(problems, r.readOwner(ctx, here, f))...)
+	return errors.Join(append(problems, r.readOwner(ctx, here, f), r.try(ctx, there, f))...)
+}
+
+// try has the provider check, without a write, the claim that a move needs there.
+func (r *RemoteClaims) try(ctx context.Context, there client.Writer, f *RemoteFacts) error {
+	var trial *corev1.PersistentVolumeClaim
+	if f.Claim != nil && f.Complete {
+		trial = storage.Trial(r.moveState(f))
+	}
+	var err error
+	if trial != nil {
+		err = there.Create(ctx, trial, client.DryRunAll)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.denied, f.Key)
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsBadRequest(err): // the last one is of a webhook that does not support dry runs
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		r.denied[f.Key] = denial{f.Claim.UID, excerpt.Line(err.Error(), longestDenial)}
+		return nil
+	}
+	return fmt.Errorf("checking the creation of PersistentVolumeClaim %s in namespace %s of cluster %s: %w", trial.Name, trial.Namespace, r.opts.Cluster, err)
 }
 
 // readOwner reads the pod that owns a claim which looks ephemeral. If the pod is gone, Kubernetes deletes the claim as well.

@@ -1,17 +1,22 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -266,6 +271,59 @@ func TestClaimsOfMovesAreVouchedFor(t *testing.T) {
 	}
 }
 
+// TestTheClaimOfAMoveIsTriedInTheProvider: before the virtual kubelet reports that a claim can be created for a move, the provider checks it without a write.
+// Errors that say nothing about the claim are returned.
+func TestTheClaimOfAMoveIsTriedInTheProvider(t *testing.T) {
+	what := corev1.Resource("persistentvolumeclaims")
+	for name, row := range map[string]struct {
+		answer error
+		denied string
+		fails  bool
+	}{
+		"permitted":        {},
+		"exists":           {answer: apierrors.NewAlreadyExists(what, "data")},
+		"a quota":          {answer: apierrors.NewForbidden(what, "data", errors.New("exceeded quota: full")), denied: "exceeded quota: full"},
+		"a policy":         {answer: apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolumeClaim"}, "data", nil), denied: "invalid"},
+		"no dry runs":      {answer: apierrors.NewBadRequest("webhook x does not support dry run")},
+		"not the claim":    {answer: apierrors.NewInternalError(errors.New("etcd")), fails: true},
+		"a lost provider":  {answer: errors.New("connection refused"), fails: true},
+		"a long complaint": {answer: apierrors.NewForbidden(what, "data", errors.New(strings.Repeat("no ", 10_000))), denied: "no no"},
+	} {
+		s := newStoring(t)
+		s.opts.Virtual = listedVolumes{fixedView{&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-u0", Labels: map[string]string{storage.LabelVirtual: api.True},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, storage.AnnotationMove: `{"provider":"milan"}`},
+		}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u1"}}}}}
+		claim := classClaim("")
+		claim.Spec.VolumeName = "pvc-u0"
+		f := remoteFacts(claim, nil, true)
+		if step := s.Next(f); step.Action != storage.PatchClaimStatus || !step.Confirm {
+			t.Fatalf("%s: %+v", name, step)
+		}
+		asked := 0
+		there := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if asked++; obj.GetName() != "data" || obj.GetNamespace() != "shop-rome" || !slices.Contains(opts, client.CreateOption(client.DryRunAll)) {
+				t.Errorf("%s: %+v with %v", name, obj, opts)
+			}
+			return row.answer
+		}}).Build()
+		err := s.Refresh(t.Context(), fake.NewClientBuilder().Build(), there, f)
+		if asked != 1 || (err != nil) != row.fails {
+			t.Errorf("%s: asked %d times: %v", name, asked, err)
+		}
+		if row.fails {
+			continue
+		}
+		said, ok := s.Next(f).Object.(*corev1.PersistentVolumeClaim)
+		if !ok || storage.Free(said, "milan") != (row.denied == "") {
+			t.Fatalf("%s: %+v", name, said)
+		}
+		if got := storage.Denied(said, "milan"); !strings.Contains(got, row.denied) || len(got) > 600 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestTheOwnerOfAClaimIsRead: a claim of a pod looks ephemeral. Only the pod shows whether it mounts the claim by name.
 func TestTheOwnerOfAClaimIsRead(t *testing.T) {
 	yes := true
@@ -288,7 +346,7 @@ func TestTheOwnerOfAClaimIsRead(t *testing.T) {
 		if step := s.Next(f); !step.Confirm {
 			t.Fatalf("%s: the owner is not read before %s", name, step.Action)
 		}
-		if err := s.Refresh(t.Context(), fake.NewClientBuilder().WithObjects(pod).Build(), f); err != nil {
+		if err := s.Refresh(t.Context(), fake.NewClientBuilder().WithObjects(pod).Build(), nil, f); err != nil {
 			t.Fatal(err)
 		}
 		if step := s.Next(f); step.Action != test.want {

@@ -94,12 +94,22 @@ func (m *move) occupied(problem string) Step {
 		"it may have data that is needed. Find out whose it is. Run the command again once no claim there has this name, or cancel the move by moving the claim to the node that has the data", m.record.Node, m.Name, m.Namespace, problem))
 }
 
-// taken reports whether the provider of the target already has another claim of that name. In that case, the move must not replace the claim. With confirmed,
+// denied returns the error about a provider that would deny the new claim.
+func (m *move) denied(provider, problem string) Step {
+	return m.rejected(problem, fmt.Errorf("--target-node %s: cluster %s denies a claim of %s for the data of PersistentVolumeClaim %s in namespace %s: %s. The claim still has its volume. "+
+		"Run the command again once the cause is removed, which may need the administrator of %[2]s, or cancel the move by moving the claim to the node that has the data",
+		m.record.Node, provider, m.capacity(), m.Name, m.Namespace, problem))
+}
+
+// taken reports whether the provider of the target denies the new claim, or already has another claim of that name. In either case, the move must not replace the claim. With confirmed,
 // due is true until the virtual kubelet has reported that the name is free. Callers use taken only while the claim has its old volume.
 func (m *move) taken(target *corev1.Node, confirmed bool) (step Step, due bool) {
 	provider := storage.ProviderOf(target)
 	if provider == "" {
 		return Step{}, false
+	}
+	if problem := storage.Denied(m.Claim, provider); problem != "" {
+		return m.denied(provider, problem), true
 	}
 	if _, problem := storage.Vouched(m.Claim, provider, m.copyUID()); problem != "" {
 		return m.occupied(problem), true

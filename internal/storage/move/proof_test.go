@@ -137,6 +137,21 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 	}
 	for _, live := range []bool{false, true} {
 		s := begun(live)
+		denied := storage.State{Claim: s.Claim, Place: place("milan"), Denied: "exceeded quota: full"}
+		said, ok := storage.Vouch(denied, []*corev1.PersistentVolume{&s.Volumes[0]}).Object.(*corev1.PersistentVolumeClaim)
+		if !ok {
+			t.Fatal("the virtual kubelet reports nothing")
+		}
+		s.Claim = said
+		step := Next(s)
+		if step.Action != Nothing || step.Err != nil || step.Within != recheckTime {
+			t.Errorf("live %t: %+v", live, step)
+		}
+		says(t, "denied", step.Late, "--target-node milan: cluster milan denies a claim of 1Gi for the data of PersistentVolumeClaim data in namespace shop: exceeded quota: full",
+			"The claim still has its volume", "Run the command again", "cancel the move")
+	}
+	for _, live := range []bool{false, true} {
+		s := begun(live)
 		vouch(&s, "milan", backingFor("milan", "b1", "earlier", api.True))
 		step := Next(s)
 		if step.Action != Nothing {

@@ -119,6 +119,7 @@ func keepDatabase(s *story.Story) {
 		d.succeeds(rome, "liqoctl offload namespace database")
 		d.whole()
 	})
+	s.Step("milan has no room for another claim: the move is refused before the claim is replaced, and is cancelled", func() { d.fullProvider() })
 	s.Step("the data in milan again: new claims bind after another installation", func() {
 		d.scaled(0)
 		d.succeeds(rome, "liqoctl move volume data-database-0 --namespace database --target-node milan")
@@ -338,26 +339,71 @@ func (d *databaseStory) reuse() {
 	d.succeeds(rome, "kubectl -n database delete persistentvolumeclaims --all")
 	d.refused(rome, "liqoctl unoffload namespace database")
 	d.refused(rome, "liqoctl unpeer --remote-kubeconfig "+d.Milan.Kubeconfig)
+	// A user who may do everything in another namespace claims the volumes before their owner does.
+	d.succeeds(rome, "kubectl create namespace neighbour && kubectl -n neighbour create rolebinding mallory --clusterrole=admin --user=mallory")
 	for claim, volume := range volumes {
 		d.succeeds(rome, "kubectl wait --for=jsonpath={.status.phase}=Released --timeout=60s pv "+volume)
-		d.succeeds(rome, "kubectl patch pv "+volume+` --type json --patch '[{"op": "remove", "path": "/spec/claimRef"}]'`)
-		d.succeeds(rome, `kubectl apply -f - <<EOF
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: `+claim+`, namespace: database}
-spec:
-  storageClassName: liqo
-  volumeName: `+volume+`
-  accessModes: [ReadWriteOnce]
-  resources: {requests: {storage: 32Mi}}
-EOF`)
+		d.succeeds(rome, claiming("--as mallory", "neighbour", claim, volume))
+		d.succeeds(rome, "kubectl patch pv "+volume+" --type merge --patch "+
+			`'{"spec":{"claimRef":{"namespace":"database","name":"`+claim+`","uid":null,"resourceVersion":null}}}'`)
+		d.succeeds(rome, "kubectl wait --for=jsonpath={.status.phase}=Available --timeout=60s pv "+volume)
+		d.succeeds(rome, claiming("", database, claim, volume))
 		d.succeeds(rome, "kubectl -n database wait --for=jsonpath={.status.phase}=Bound --timeout=60s pvc "+claim)
+		d.succeeds(rome, "kubectl -n neighbour wait --for=jsonpath={.status.phase}=Pending --timeout=10s pvc "+claim)
 	}
+	d.succeeds(rome, "kubectl delete namespace neighbour")
 	d.Must(rome.Create(d.Context(), statefulSet(rome.Node())))
 	d.whole()
 	for _, volume := range volumes {
 		d.succeeds(rome, "kubectl patch pv "+volume+` --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
 	}
+}
+
+// claiming returns the command line by which somebody creates a claim of a volume.
+func claiming(who, namespace, claim, volume string) string {
+	return "kubectl " + who + ` apply -f - <<EOF
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: ` + claim + `, namespace: ` + namespace + `}
+spec:
+  storageClassName: liqo
+  volumeName: ` + volume + `
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 32Mi}}
+EOF`
+}
+
+// fullProvider tries to move a claim into a provider whose ResourceQuota is used up. The claim keeps its volume and its UID.
+func (d *databaseStory) fullProvider() {
+	d.Helper()
+	const claim = "data-database-0"
+	is := func() (out [2]string) {
+		var c corev1.PersistentVolumeClaim
+		d.Must(d.Rome.Get(d.Context(), client.ObjectKey{Namespace: database, Name: claim}, &c))
+		return [2]string{string(c.UID), c.Spec.VolumeName}
+	}
+	before := is()
+	full := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: story.Twin(database), Name: "full"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")},
+	}}
+	d.Must(d.Milan.Create(d.Context(), full))
+	d.Eventually(time.Minute, "Kubernetes to know the ResourceQuota", func(ctx context.Context) error {
+		if err := d.Milan.Get(ctx, client.ObjectKeyFromObject(full), full); err != nil {
+			return err
+		}
+		if len(full.Status.Hard) == 0 {
+			return fmt.Errorf("its status is empty")
+		}
+		return nil
+	})
+	d.scaled(0)
+	d.refused(d.Rome, "liqoctl move volume "+claim+" --namespace database --target-node milan")
+	if after := is(); after != before {
+		d.Fatalf("the claim has UID and volume %q, and %q before", after, before)
+	}
+	d.succeeds(d.Rome, "liqoctl move volume "+claim+" --namespace database --target-node "+d.Rome.Node())
+	d.whole()
+	d.Must(d.Milan.Delete(d.Context(), full))
 }
 
 // changing matches what differs between two runs: UIDs, paths of kubeconfigs, and which of the replicas is in which cluster.
