@@ -60,7 +60,7 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 					return fmt.Errorf("listing ForeignClusters: %w", err)
 				}
 				return fmt.Errorf("%w: name the cluster that is gone for good (known: %s): %s",
-					errUnnamed, cmp.Or(strings.Join(known, ", "), "none"), cmd.UseLine())
+					session.ErrUnnamed, cmp.Or(strings.Join(known, ", "), "none"), cmd.UseLine())
 			}
 			namespace, foreign, err := forgettable(cmd.Context(), c, args[0])
 			if err != nil {

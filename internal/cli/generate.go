@@ -39,7 +39,7 @@ func generateCommand(a *session.Session) *cobra.Command {
 func addPeerFlag(command *cobra.Command, peer *string) {
 	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
 	cmdline.Required(command, "remote-cluster-id")
-	annotate(command, beginsPeering)
+	session.BeginsPeering(command)
 }
 
 // addGenerateFlags registers the common flags of all commands that print an object for a peer.

@@ -46,7 +46,7 @@ func generateTenantCommand(a *session.Session) *cobra.Command {
 	addGenerateFlags(flags, &output, &namespace, &timeout)
 	a.AddDryRun(flags)
 	cmdline.Required(command, "remote-cluster-id")
-	annotate(command, beginsPeering)
+	session.BeginsPeering(command)
 	return command
 }
 
@@ -133,27 +133,9 @@ func generateIdentityCommand(a *session.Session) *cobra.Command {
 	return command
 }
 
-// tenantOf returns the Tenant of a consumer.
-func tenantOf(ctx context.Context, c *session.Cluster, consumer string) (*authv1beta1.Tenant, error) {
-	namespace, err := session.RequireTenantNamespace(ctx, c, consumer)
-	if err != nil {
-		return nil, err
-	}
-	var list authv1beta1.TenantList
-	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
-	}
-	for i := range list.Items {
-		if tenant := &list.Items[i]; tenant.Spec.ClusterID == consumer {
-			return tenant, nil
-		}
-	}
-	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: run liqoctl generate tenant --remote-cluster-id %s on %s, and apply its output here", consumer, namespace, c.ID, consumer)
-}
-
 // admitted waits until the Tenant of a consumer has its AuthParams and its tenant namespace in the status.
 func admitted(ctx context.Context, c *session.Cluster, consumer string) (*authv1beta1.Tenant, error) {
-	tenant, err := tenantOf(ctx, c, consumer)
+	tenant, err := session.TenantOf(ctx, c, consumer)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func createNonceCommand(a *session.Session) *cobra.Command {
 	output.Add(command.Flags(), "Only print the object, do not create it")
 	a.AddDryRun(command.Flags())
 	cmdline.Required(command, "remote-cluster-id")
-	annotate(command, beginsPeering)
+	session.BeginsPeering(command)
 	return command
 }
 

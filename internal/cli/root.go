@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"liqo.io/liqo/internal/cli/admission"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/moving"
 	"liqo.io/liqo/internal/cli/nettest"
@@ -81,8 +82,8 @@ func newRoot(a *session.Session) *cobra.Command {
 		SilenceErrors: true,
 		Args:          cmdline.UnknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// A command with its own PersistentPreRunE skips choosePeer, because cobra runs only one. Such commands need no peer.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return choosePeer(cmd, a) },
+		// A command with its own PersistentPreRunE skips session.ChoosePeer, because cobra runs only one. Such commands need no peer.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return session.ChoosePeer(cmd, a) },
 	}
 	root.SetIn(a.Streams.In)
 	root.SetOut(a.Streams.Out)
@@ -115,7 +116,7 @@ func newRoot(a *session.Session) *cobra.Command {
 	add(groupPeer, peerCommand(a), unpeerCommand(a), networkCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),
 		discoverCommand(a))
 	add(groupOffload, offloading.Command(a), offloading.UnoffloadCommand(a), moving.Command(a))
-	add(groupAdmission, cordonCommand(a), uncordonCommand(a), drainCommand(a), activateCommand(a))
+	add(groupAdmission, admission.CordonCommand(a), admission.UncordonCommand(a), admission.DrainCommand(a), admission.ActivateCommand(a))
 	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(), optionsCommand(a))
 	completeFlags(a, root)
 	root.SetFlagErrorFunc(cmdline.UnknownFlag)

@@ -136,7 +136,7 @@ func leaveProvider(a *session.Session, cmd *cobra.Command, name string, o *leave
 		return err
 	}
 	if name == "" {
-		if name, err = onlyProvider(ctx, c, "name it (liqoctl unpeer NAME)"); err != nil {
+		if name, err = session.OnlyProvider(ctx, c, "name it (liqoctl unpeer NAME)"); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/kube"
 )
@@ -107,4 +108,22 @@ func ListOfPeer(ctx context.Context, c *Cluster, list client.ObjectList, namespa
 		return c.Err(fmt.Errorf("listing %s in %s: %w", kube.KindsOf(list), NamespaceText(namespace), err))
 	}
 	return nil
+}
+
+// TenantOf returns the Tenant of a consumer.
+func TenantOf(ctx context.Context, c *Cluster, consumer string) (*authv1beta1.Tenant, error) {
+	namespace, err := RequireTenantNamespace(ctx, c, consumer)
+	if err != nil {
+		return nil, err
+	}
+	var list authv1beta1.TenantList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants in namespace %s: %w", namespace, err)
+	}
+	for i := range list.Items {
+		if tenant := &list.Items[i]; tenant.Spec.ClusterID == consumer {
+			return tenant, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no Tenant of cluster %s in namespace %s: run liqoctl generate tenant --remote-cluster-id %s on %s, and apply its output here", consumer, namespace, c.ID, consumer)
 }

@@ -1,4 +1,4 @@
-package cli
+package admission
 
 import (
 	"cmp"
@@ -117,7 +117,7 @@ func copyOfSlice(ctx context.Context, c *session.Cluster, consumer, name string)
 func setCordon(ctx context.Context, c *session.Cluster, slice *authv1beta1.ResourceSlice, consumer string, of sliceVerb) error {
 	step := c.Start("Waiting until ResourceSlice %s is %sed", slice.Name, of.verb)
 	defer step.End()
-	tenant, err := tenantOf(ctx, c, consumer)
+	tenant, err := session.TenantOf(ctx, c, consumer)
 	if err != nil {
 		return err
 	}

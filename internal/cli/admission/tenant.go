@@ -1,4 +1,4 @@
-package cli
+package admission
 
 import (
 	"context"
@@ -62,7 +62,8 @@ var (
 	}
 )
 
-func cordonCommand(a *session.Session) *cobra.Command {
+// CordonCommand returns the command cordon.
+func CordonCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "cordon",
 		Short: "Stop granting new resources to a tenant",
@@ -73,7 +74,8 @@ func cordonCommand(a *session.Session) *cobra.Command {
 	}, tenantCommand(a, cordonTenant), sliceCommand(a, cordonSlice))
 }
 
-func uncordonCommand(a *session.Session) *cobra.Command {
+// UncordonCommand returns the command uncordon.
+func UncordonCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "uncordon",
 		Short: "Resume granting resources to a tenant",
@@ -84,7 +86,8 @@ func uncordonCommand(a *session.Session) *cobra.Command {
 	}, tenantCommand(a, uncordonTenant), sliceCommand(a, uncordonSlice))
 }
 
-func drainCommand(a *session.Session) *cobra.Command {
+// DrainCommand returns the command drain.
+func DrainCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "drain",
 		Short: "Revoke the resources granted to a tenant",
@@ -95,7 +98,8 @@ func drainCommand(a *session.Session) *cobra.Command {
 	}, tenantCommand(a, drainTenant))
 }
 
-func activateCommand(a *session.Session) *cobra.Command {
+// ActivateCommand returns the command activate.
+func ActivateCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "activate",
 		Short: "Grant a drained tenant its resources again",
@@ -127,7 +131,7 @@ func tenantCommand(a *session.Session, of admission) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if name, err = onlyName(local, session.NamesOf(all, client.Object.GetName), "tenants in "+session.NamespaceText(within), "name one: "+cmd.UseLine()); err != nil {
+				if name, err = session.OnlyName(local, session.NamesOf(all, client.Object.GetName), "tenants in "+session.NamespaceText(within), "name one: "+cmd.UseLine()); err != nil {
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-package cli
+package session
 
 import (
 	"context"
@@ -10,26 +10,25 @@ import (
 	"github.com/spf13/cobra"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 )
 
-// beginsPeering is the annotation of commands that may start a new peering. Such a command must not use the only known peer as its default.
+// beginsPeering is the annotation of commands that may start a new peering.
 const beginsPeering = "begins-peering"
 
-// annotate sets an annotation of a command to "true".
-func annotate(command *cobra.Command, key string) {
+// BeginsPeering marks a command that may start a new peering. ChoosePeer does not use the only known peer as its default.
+func BeginsPeering(command *cobra.Command) {
 	if command.Annotations == nil {
 		command.Annotations = map[string]string{}
 	}
-	command.Annotations[key] = "true"
+	command.Annotations[beginsPeering] = "true"
 }
 
-// errUnnamed is wrapped by the error of a command without a peer argument, if there is not exactly one peer.
-var errUnnamed = errors.New("no peer is named")
+// ErrUnnamed is wrapped by the error of a command without a peer argument, if there is not exactly one peer.
+var ErrUnnamed = errors.New("no peer is named")
 
 // currentPeers returns the sorted IDs of the current peers for which the predicate holds.
-func currentPeers(ctx context.Context, c *session.Cluster, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
+func currentPeers(ctx context.Context, c *Cluster, which func(*corev1beta1.ForeignCluster) bool) ([]string, error) {
 	var list corev1beta1.ForeignClusterList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, c.Err(fmt.Errorf("listing ForeignClusters: %w", err))
@@ -50,31 +49,31 @@ func isProvider(foreign *corev1beta1.ForeignCluster) bool {
 	return foreign.Status.Role != corev1beta1.RoleConsumer
 }
 
-// onlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than
+// OnlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than
 // one. The argument of describes the names, for example "providers of cluster rome", and how says how to pass one.
-func onlyName(c *session.Cluster, known []string, of, how string) (string, error) {
+func OnlyName(c *Cluster, known []string, of, how string) (string, error) {
 	switch len(known) {
 	case 0:
-		return "", c.Err(fmt.Errorf("%w, and there are no %s: %s", errUnnamed, of, how))
+		return "", c.Err(fmt.Errorf("%w, and there are no %s: %s", ErrUnnamed, of, how))
 	case 1:
 		c.Info("No name was given: using %s, the only one of the %s", known[0], of)
 		return known[0], nil
 	}
-	return "", c.Err(fmt.Errorf("%w, and there are several %s: %s: %s", errUnnamed, of, strings.Join(known, ", "), how))
+	return "", c.Err(fmt.Errorf("%w, and there are several %s: %s: %s", ErrUnnamed, of, strings.Join(known, ", "), how))
 }
 
-// onlyProvider returns the only provider of a cluster, or fails.
-func onlyProvider(ctx context.Context, c *session.Cluster, how string) (string, error) {
+// OnlyProvider returns the only provider of a cluster, or fails.
+func OnlyProvider(ctx context.Context, c *Cluster, how string) (string, error) {
 	known, err := currentPeers(ctx, c, isProvider)
 	if err != nil {
 		return "", err
 	}
-	return onlyName(c, known, "providers of cluster "+c.ID, how)
+	return OnlyName(c, known, "providers of cluster "+c.ID, how)
 }
 
-// choosePeer sets a required --remote-cluster-id to the only peer, if the user did not set it. If there are several peers, it fails and
+// ChoosePeer sets a required --remote-cluster-id to the only peer, if the user did not set it. If there are several peers, it fails and
 // lists them. If there is no peer, or the peers cannot be read, it does nothing: the check of required flags then fails.
-func choosePeer(cmd *cobra.Command, a *session.Session) error {
+func ChoosePeer(cmd *cobra.Command, a *Session) error {
 	flag := cmd.Flags().Lookup("remote-cluster-id")
 	if flag == nil || flag.Changed || len(flag.Annotations[cobra.BashCompOneRequiredFlag]) == 0 {
 		return nil
@@ -89,9 +88,9 @@ func choosePeer(cmd *cobra.Command, a *session.Session) error {
 	}
 	how := "name one with --remote-cluster-id"
 	if cmd.Annotations[beginsPeering] != "" {
-		return fmt.Errorf("%w: %s (this cluster has as peers: %s)", errUnnamed, how, strings.Join(known, ", "))
+		return fmt.Errorf("%w: %s (this cluster has as peers: %s)", ErrUnnamed, how, strings.Join(known, ", "))
 	}
-	id, err := onlyName(c, known, "peers of cluster "+c.ID, how)
+	id, err := OnlyName(c, known, "peers of cluster "+c.ID, how)
 	if err != nil {
 		return err
 	}
