@@ -55,6 +55,12 @@ binaries: bin/playground
 	@mkdir -p $(BIN)
 	@$(GOBUILD) -o $(BIN)/ ./cmd/...
 
+.PHONY: ctl
+ctl: ## bin/liqoctl only, and a copy in this folder: ./liqoctl.
+	@mkdir -p $(BIN)
+	@$(GOBUILD) -o $(BIN)/ ./cmd/liqoctl
+	@install -m 755 $(BIN)/liqoctl liqoctl
+
 .PHONY: terraform-provider
 terraform-provider: ## The Terraform provider into bin/terraform, a mirror for Terraform: see docs/guide/terraform.md.
 	@cd cmd/terraform-provider-liqo && $(GOBUILD) -o $(BIN)/terraform/liqo.internal/liqotech/liqo/$(firstword $(subst -, ,$(VERSION:v%=%)))/$$(go env GOOS)_$$(go env GOARCH)/ .
@@ -158,9 +164,17 @@ lint unit browser api datapath presubmit playground-test scenario network-scenar
 .PHONY: test
 test: lint unit api datapath presubmit ## What each change must pass: the checks, levels 0 to 3, and a story about each part of Liqo.
 
+# The tests run on the machine itself. The target exists for those who expect to build a container for them first.
+.PHONY: test-container
+test-container:
+	@echo "The tests need no container: run make unit. Tests of the network (make datapath) make network namespaces of their own, as root."
+
 # The shards of test-long need nothing from each other. Each takes about 20 minutes.
 .PHONY: test-long
 test-long: test-offloading test-network test-peering test-volumes test-documents ## What a release must pass besides make test: all stories, in five shards that can also run alone.
+
+.PHONY: e2e
+e2e: test-long
 
 .PHONY: test-offloading
 test-offloading: scenario ## Shard: pods, namespaces, copies, quotas, storage, faults of the control plane.
@@ -193,6 +207,8 @@ release-check: bin/tools/govulncheck ## What a release needs beyond `make test`:
 # Levels 0 and 1 need nothing; the stories are level 4. A machine that also does other work may take longer than Go's ten minutes for internal/cli. Go keeps results of tests although files outside of their module changed, so it runs those of the site,
 # which read all documents, each time.
 UNIT := ./api/... ./internal/... ./cmd/... ./charts/... ./test/apitest ./test/bench ./test/commands ./test/deviceplugin ./test/flux ./test/playground ./test/scenario/story ./test/scenario/tutorial
+# PACKAGE_PATH is another name of PACKAGE.
+PACKAGE := $(or $(PACKAGE),$(PACKAGE_PATH))
 .PHONY: unit
 unit: ## Levels 0 and 1: pure and faked, needs nothing. Of some packages only: make unit PACKAGE=./internal/offload/...
 ifdef PACKAGE
@@ -281,4 +297,4 @@ bin/tools/controller-gen bin/tools/govulncheck: tools/go.mod
 
 .PHONY: clean
 clean: ## Remove what was built here; the playground's cache stays.
-	@rm -rf $(BIN) dist
+	@rm -rf $(BIN) dist liqoctl
