@@ -160,6 +160,19 @@ func TestInstallInMemory(t *testing.T) {
 	if first.code != 0 || !strings.Contains(first.said, "All Set! This cluster is rome.") {
 		t.Fatalf("code %d: %s", first.code, first.said)
 	}
+	// Users and scripts follow the installation by these lines.
+	rest := first.said
+	for _, line := range []string{
+		"INFO  Kubernetes clients successfully initialized\n", "INFO  Installer initialized\n", "INFO  Cluster configuration correctly retrieved\n",
+		"INFO  Installation parameters correctly generated\n", "INFO  All Set! ",
+	} {
+		_, after, found := strings.Cut(rest, line)
+		if !found {
+			t.Errorf("no %q, or not in this order, in\n%s", line, first.said)
+			continue
+		}
+		rest = after
+	}
 	labels := nested(first.left.object(keyNamespace), "metadata", "labels")
 	if labels[setup.LabelPodSecurity] != "privileged" || labels[api.LabelManaged] != api.True {
 		t.Errorf("the namespace has labels %v", labels)

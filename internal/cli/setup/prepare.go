@@ -32,6 +32,7 @@ type prepared struct {
 
 // prepareInstall gathers the facts about the cluster, computes the values, and fails if the installation cannot work.
 func prepareInstall(ctx context.Context, a *session.Session, c *session.Cluster, o *installOptions) (*prepared, error) {
+	c.Info("Kubernetes clients successfully initialized")
 	step := c.Start("Preparing the installation")
 	defer step.End()
 	chart, err := installer.Chart(o.chartPath)
