@@ -5,10 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +20,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/peering"
@@ -30,7 +34,7 @@ func TestGuidesUseExistingCommands(t *testing.T) {
 		t.Fatalf("there are %d guides and %d runbooks: %v", len(guides), len(runbooks), errors.Join(err, failed))
 	}
 	guides = append(guides, runbooks...)
-	guides = append(guides, filepath.Join("..", "..", "README.md"))
+	guides = append(guides, filepath.Join("..", "..", "README.md"), filepath.Join("..", "..", "docs", "development.md"))
 	for _, guide := range guides {
 		text, err := os.ReadFile(guide)
 		if err != nil {
@@ -100,6 +104,101 @@ func TestStatefulGuideHasValidManifests(t *testing.T) {
 	}
 	if len(found) != 3 || strings.Join(classes, " ") != kinds.StorageClass || strings.Join(tolerated, " ") != api.TaintVirtualNode {
 		t.Errorf("kinds %v, classes %v, tolerations %v", found, classes, tolerated)
+	}
+}
+
+// manifests matches the blocks of a guide with manifests, and what a block of commands passes to kubectl apply.
+var manifests = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$|<<'?END'?\n(.*?)^END$")
+
+// TestGuidesHaveValidManifests: every object of a known kind in the guides has fields that exist, with values of their types.
+func TestGuidesHaveValidManifests(t *testing.T) {
+	guides, err := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guides = append(guides, filepath.Join("..", "..", "docs", "development.md"))
+	scheme, found := session.Scheme(), map[string]int{}
+	for _, guide := range guides {
+		text, err := os.ReadFile(guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range manifests.FindAllStringSubmatch(string(text), -1) {
+			for _, manifest := range strings.Split(block[1]+block[2], "\n---\n") {
+				manifest = strings.ReplaceAll(manifest, "LS0tLS1CRUdJTi...", "LS0tLS1CRUdJTg==") // an abbreviated certificate
+				if !strings.Contains("\n"+manifest, "\napiVersion: ") {
+					continue // values of the chart, or a part of another file
+				}
+				var kind metav1.TypeMeta
+				if err := yaml.Unmarshal([]byte(manifest), &kind); err != nil {
+					t.Errorf("%s: %v in\n%s", filepath.Base(guide), err, manifest)
+					continue
+				}
+				object, err := scheme.New(kind.GroupVersionKind())
+				if err != nil {
+					if strings.HasSuffix(kind.GroupVersionKind().Group, "liqo.io") {
+						t.Errorf("%s: %v", filepath.Base(guide), err)
+					}
+					continue // a kind of others
+				}
+				found[kind.Kind]++
+				if err := yaml.UnmarshalStrict([]byte(manifest), object); err != nil {
+					t.Errorf("%s: %s: %v", filepath.Base(guide), kind.Kind, err)
+				}
+			}
+		}
+	}
+	for _, kind := range []string{"VirtualNode", "VkOptionsTemplate", "EndpointSlice", "DaemonSet", "ResourceOffer", "Tenant"} {
+		if found[kind] == 0 {
+			t.Errorf("no %s was found, but %v", kind, found)
+		}
+	}
+}
+
+// TestGuideToVirtualNodesNamesAllFields: the page has each field of a VirtualNode, of its offloading patch and of a VkOptionsTemplate that a user can set, and no
+// other one. Its patch of a VirtualNode has fields that exist.
+func TestGuideToVirtualNodesNamesAllFields(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "virtual-nodes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, fields := range map[string]struct {
+		of      any
+		reports []string // what controllers fill in for the virtual kubelet
+	}{
+		"| field of `spec` | what it does |":                    {offloadingv1beta1.VirtualNodeSpec{}, []string{"interruptedNodes"}},
+		"| field of `spec.offloadingPatch` |":                   {offloadingv1beta1.OffloadingPatch{}, nil},
+		"| field of `spec` | value of the chart | what it is |": {offloadingv1beta1.VkOptionsTemplateSpec{}, nil},
+	} {
+		_, table, has := strings.Cut(string(text), header)
+		table, _, _ = strings.Cut(table, "\n\n")
+		if !has {
+			t.Fatalf("the page has no table %s", header)
+		}
+		var named, want []string
+		for line := range strings.Lines(table) {
+			if cells := strings.Split(line, "|"); len(cells) > 2 {
+				for _, field := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+					field, _, _ := strings.Cut(field[1], ".")
+					named = append(named, field)
+				}
+			}
+		}
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(fields.of)) {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !slices.Contains(fields.reports, name) {
+				want = append(want, name)
+			}
+		}
+		slices.Sort(named)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, named); diff != "" {
+			t.Errorf("%s: %s", header, diff)
+		}
+	}
+	_, patch, has := strings.Cut(string(text), "```yaml\n# fast.yaml\n")
+	patch, _, _ = strings.Cut(patch, "```")
+	if node := (&offloadingv1beta1.VirtualNode{}); !has || yaml.UnmarshalStrict([]byte(patch), node) != nil || len(node.Spec.Taints) != 1 {
+		t.Errorf("the patch of the page is %q", patch)
 	}
 }
 
