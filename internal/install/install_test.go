@@ -263,10 +263,18 @@ func TestValuesOfProviders(t *testing.T) {
 		}, map[string]any{"discovery": clusterID("rome-1", map[string]any{"liqo.io/provider": "aks", "topology.kubernetes.io/region": "westeurope", "a": "b"}),
 			"apiServer": map[string]any{"address": "https://rome.azmk8s.io:443"},
 			"ipam":      map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}}}},
-		{"EKS, whose classic load balancers carry no UDP, and which signs no certificates for users", func(r *Request, _ *Facts) { r.Provider = EKS },
+		{"EKS", func(r *Request, _ *Facts) { r.Provider = EKS },
 			map[string]any{"authentication": map[string]any{"identity": "token"}, "discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "eks"}), "apiServer": address, "ipam": ranges,
-				"networking": map[string]any{"gatewayTemplates": map[string]any{"server": map[string]any{"service": map[string]any{
-					"annotations": map[string]any{"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}}}}}}},
+				"networking": map[string]any{
+					"fabric": map[string]any{"config": map[string]any{"routeConfigurationRulePriority": 1024}},
+					"gatewayTemplates": map[string]any{"server": map[string]any{"service": map[string]any{
+						"annotations": map[string]any{"service.beta.kubernetes.io/aws-load-balancer-type": "nlb"}}}},
+				}}},
+		{"EKS, installed with other values", func(r *Request, f *Facts) {
+			r.Provider = EKS
+			f.Installed = Merge(setting("certificate", "authentication", "identity"), setting(500, "networking", "fabric", "config", "routeConfigurationRulePriority"),
+				setting("external", "networking", "gatewayTemplates", "server", "service", "annotations", "service.beta.kubernetes.io/aws-load-balancer-type"))
+		}, map[string]any{"discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "eks"}), "apiServer": address, "ipam": ranges}},
 		{"highly available, measured, and generous", func(r *Request, _ *Facts) {
 			r.Provider, r.HighlyAvailable, r.EnableMetrics, r.SharingPercentage = Generic, true, true, new(0)
 		}, map[string]any{"discovery": clusterID("amber-acorn", nil), "apiServer": address, "ipam": ranges, "metrics": map[string]any{"enabled": true},

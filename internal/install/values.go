@@ -103,8 +103,7 @@ func Values(request Request, facts Facts, seed uint64) (map[string]any, Networks
 		setting(mapping(request.GlobalAnnotations), "common", "globalAnnotations"),
 		setting(serviceType(request, facts, authServiceType...), authServiceType...),
 		setting(serviceType(request, facts, gatewayServiceType...), gatewayServiceType...),
-		setting(udpBalancer(request, facts), udpBalancerOfAWS...),
-		setting(identity(request, facts), identityOfConsumers...),
+		specials(request, facts),
 		setting(request.EnableMetrics, "metrics", "enabled"),
 		setting(request.Provider == OpenShift, "openshiftConfig", "enabled"),
 	)
@@ -184,26 +183,35 @@ func serviceType(request Request, facts Facts, value ...string) string {
 	return ""
 }
 
-// udpBalancerOfAWS is the chart value with the annotation that chooses a kind of load balancer in AWS.
-var udpBalancerOfAWS = []string{"networking", "gatewayTemplates", "server", "service", "annotations", "service.beta.kubernetes.io/aws-load-balancer-type"}
+// rulePriorityOfVPCCNI is the priority of the first rule with which the CNI of EKS routes packets of pods to other networks. It marks them and routes them by
+// the main table. At priority 1536, it routes other packets of a pod through the network interface of the pod's address.
+const rulePriorityOfVPCCNI = 1024
 
-// udpBalancer returns the kind of load balancer of gateways in AWS, unless the installation has one: classic load balancers carry no UDP.
-func udpBalancer(request Request, facts Facts) string {
-	if request.Provider != EKS || at(facts.Installed, udpBalancerOfAWS...) != nil {
-		return ""
-	}
-	return "nlb"
+// special is a value of the chart that one kind of cluster needs.
+type special struct {
+	provider Provider
+	value    any
+	path     []string
 }
 
-// identityOfConsumers is the chart value that selects the credential of consumers: certificate or token.
-var identityOfConsumers = []string{"authentication", "identity"}
+var specialValues = [...]special{
+	// Classic load balancers carry no UDP.
+	{EKS, "nlb", []string{"networking", "gatewayTemplates", "server", "service", "annotations", "service.beta.kubernetes.io/aws-load-balancer-type"}},
+	// EKS signs no certificates for users.
+	{EKS, "token", []string{"authentication", "identity"}},
+	// The rules of Liqo come right before this priority. Otherwise packets of pods to peers would leave by the routes of the CNI.
+	{EKS, rulePriorityOfVPCCNI, []string{"networking", "fabric", "config", "routeConfigurationRulePriority"}},
+}
 
-// identity returns token as the credential of consumers for EKS, which signs no certificates for users, unless the installation has this setting.
-func identity(request Request, facts Facts) string {
-	if request.Provider != EKS || at(facts.Installed, identityOfConsumers...) != nil {
-		return ""
+// specials returns the values that the kind of the cluster needs. It leaves out those for which the installation has a value.
+func specials(request Request, facts Facts) map[string]any {
+	var out []map[string]any
+	for _, s := range specialValues {
+		if s.provider == request.Provider && at(facts.Installed, s.path...) == nil {
+			out = append(out, put(s.value, s.path...))
+		}
 	}
-	return "token"
+	return Merge(out...)
 }
 
 // apiServer returns the requested URL, or else that of the installation, of the cloud, or of the kubeconfig. It ignores a kubeconfig URL
