@@ -261,8 +261,14 @@ func TestValuesOfProviders(t *testing.T) {
 			f.Cloud = Cloud{Name: "Rome_1", PodCIDRs: []string{"10.224.0.0/12"}, ServiceCIDR: "10.0.0.0/16", ReservedSubnets: []string{"10.240.0.0/16"},
 				APIServerURL: "https://rome.azmk8s.io:443", Labels: map[string]string{"topology.kubernetes.io/region": "westeurope"}}
 		}, map[string]any{"discovery": clusterID("rome-1", map[string]any{"liqo.io/provider": "aks", "topology.kubernetes.io/region": "westeurope", "a": "b"}),
-			"apiServer": map[string]any{"address": "https://rome.azmk8s.io:443"},
-			"ipam":      map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}}}},
+			"apiServer":      map[string]any{"address": "https://rome.azmk8s.io:443"},
+			"ipam":           map[string]any{"podCIDRs": []any{"10.224.0.0/12"}, "serviceCIDR": "10.0.0.0/16", "reservedSubnets": []any{"10.240.0.0/16"}},
+			"virtualKubelet": map[string]any{"virtualNode": map[string]any{"extra": map[string]any{"labels": map[string]any{"kubernetes.azure.com/managed": "false"}}}}}},
+		{"GKE, whose services have a range of Google", func(r *Request, f *Facts) {
+			r.Provider = GKE
+			f.Cloud = Cloud{Name: "rome", PodCIDRs: []string{"10.108.0.0/14"}, ServiceCIDR: "34.118.224.0/20", ReservedSubnets: []string{"10.132.0.0/20"}}
+		}, map[string]any{"discovery": clusterID("rome", map[string]any{"liqo.io/provider": "gke"}), "apiServer": address,
+			"ipam": map[string]any{"podCIDRs": []any{"10.108.0.0/14"}, "serviceCIDR": "34.118.224.0/20", "reservedSubnets": []any{"10.132.0.0/20"}}}},
 		{"EKS", func(r *Request, _ *Facts) { r.Provider = EKS },
 			map[string]any{"authentication": map[string]any{"identity": "token"}, "discovery": clusterID("amber-acorn", map[string]any{"liqo.io/provider": "eks"}), "apiServer": address, "ipam": ranges,
 				"networking": map[string]any{

@@ -201,6 +201,8 @@ var specialValues = [...]special{
 	{EKS, "token", []string{"authentication", "identity"}},
 	// The rules of Liqo come right before this priority. Otherwise packets of pods to peers would leave by the routes of the CNI.
 	{EKS, rulePriorityOfVPCCNI, []string{"networking", "fabric", "config", "routeConfigurationRulePriority"}},
+	// Azure has no machine of a virtual node. With this label, its controllers assume that there is one, and add neither routes nor load balancers for it.
+	{AKS, "false", []string{"virtualKubelet", "virtualNode", "extra", "labels", "kubernetes.azure.com/managed"}},
 }
 
 // specials returns the values that the kind of the cluster needs. It leaves out those for which the installation has a value.
