@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"liqo.io/liqo/tools/release/archive"
+	"liqo.io/liqo/tools/release/asdf"
 	"liqo.io/liqo/tools/release/build"
 	"liqo.io/liqo/tools/release/chart"
 	"liqo.io/liqo/tools/release/manifests"
@@ -65,10 +66,17 @@ func (r *release) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := asdf.Releases(r.downloads, r.version); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(r.dist); err != nil {
 		return fmt.Errorf("removing an earlier release: %w", err)
 	}
 	if err := r.write("notes.md", []byte(text)); err != nil {
+		return err
+	}
+	versions := strings.Join(notes.Versions(string(changelog), r.version), "\n") + "\n"
+	if err := r.write("versions.txt", []byte(versions)); err != nil {
 		return err
 	}
 	if err := r.compile(ctx); err != nil {
@@ -145,10 +153,31 @@ func (r *release) liqoctl(ctx context.Context) error {
 	if err := r.write("krew.yaml", plugin); err != nil {
 		return err
 	}
-	return r.write("liqoctl.rb", manifests.Formula(r.version, downloads))
+	if err := r.write("liqoctl.rb", manifests.Formula(r.version, downloads)); err != nil {
+		return err
+	}
+	return r.plugin()
 }
 
-// liqoctlArchive writes the archive with liqoctl for a platform and its bill of materials. It returns the checksum of the archive.
+// plugin writes the archive with the plugin of asdf for liqoctl.
+func (r *release) plugin() error {
+	releases, err := asdf.Releases(r.downloads, r.version)
+	if err != nil {
+		return err
+	}
+	files, err := asdf.Plugin(releases)
+	if err != nil {
+		return err
+	}
+	data, err := archive.TarGz(files, r.commit.Date)
+	if err != nil {
+		return err
+	}
+	return r.write("asdf-liqoctl.tar.gz", data)
+}
+
+// liqoctlArchive writes the archive with liqoctl for a platform and its bill of materials, and for Windows the program itself. It returns the checksum of
+// the archive.
 func (r *release) liqoctlArchive(p plan.Platform, pages map[string][]byte) (string, error) {
 	path := r.program(p, plan.LiqoctlFile(p))
 	binary, err := os.ReadFile(path)
@@ -162,6 +191,9 @@ func (r *release) liqoctlArchive(p plan.Platform, pages map[string][]byte) (stri
 	pack := archive.TarGz
 	if p.OS == "windows" {
 		pack = archive.Zip
+		if err := r.write(plan.LiqoctlProgram(p), binary); err != nil {
+			return "", err
+		}
 	}
 	data, err := pack(files, r.commit.Date)
 	if err != nil {

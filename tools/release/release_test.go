@@ -96,7 +96,7 @@ func TestTheSameProgramsGiveTheSameRelease(t *testing.T) {
 	}
 	for _, name := range []string{
 		"chart/index.yaml", "chart/liqo-1.2.3.tgz", "krew.yaml", "liqoctl.rb", "liqoctl-linux-amd64.tar.gz", "liqoctl-linux-arm64.tar.gz",
-		"liqoctl-windows-amd64.zip", "oci/images/index.json", "oci/chart/index.json", "sbom/fabric-linux-arm64.cdx.json", "sbom/liqoctl-windows-amd64.cdx.json",
+		"liqoctl-windows-amd64.zip", "liqoctl-windows-amd64", "asdf-liqoctl.tar.gz", "oci/images/index.json", "oci/chart/index.json", "sbom/fabric-linux-arm64.cdx.json", "sbom/liqoctl-windows-amd64.cdx.json",
 	} {
 		if !bytes.Contains(first, []byte("  "+name+"\n")) {
 			t.Errorf("no checksum of %s in\n%s", name, first)
@@ -108,6 +108,10 @@ func TestTheSameProgramsGiveTheSameRelease(t *testing.T) {
 	}
 	if got := unpacked(t, filepath.Join(dist, "liqoctl-linux-arm64.tar.gz")); !slices.Equal(got, want) {
 		t.Errorf("the archive with liqoctl has %v", got)
+	}
+	want = []string{"bin/download", "bin/install", "bin/list-all", "lib/release.sh", "releases"}
+	if got := unpacked(t, filepath.Join(dist, "asdf-liqoctl.tar.gz")); !slices.Equal(got, want) {
+		t.Errorf("the plugin of asdf has %v", got)
 	}
 	index, err := os.ReadFile(filepath.Join(dist, imageLayout, "index.json"))
 	if err != nil {

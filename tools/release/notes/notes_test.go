@@ -1,6 +1,7 @@
 package notes
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,17 @@ func TestFinalVersionsNeedTheirSection(t *testing.T) {
 	for version, want := range map[string]string{"v1.3.0": `no section "1.3.0"`, "v1.2.1": "is empty", "v1.2": "no section"} {
 		if _, err := Of(sample, version, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+func TestVersionsAreThoseOfTheChangelog(t *testing.T) {
+	for version, want := range map[string][]string{
+		"v1.2.3":      {"1.2.1", "1.2.2", "1.2.3"},
+		"v1.3.0-rc.1": {"1.2.1", "1.2.2", "1.2.3", "1.3.0-rc.1"},
+	} {
+		if got := Versions(sample, version); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", version, got, want)
 		}
 	}
 }

@@ -146,6 +146,9 @@ func LiqoctlArchive(p Platform) string {
 	return "liqoctl-" + p.File() + "." + extension
 }
 
+// LiqoctlProgram returns the name of liqoctl itself among the files of a release. It is there without an archive for Windows only.
+func LiqoctlProgram(p Platform) string { return "liqoctl-" + p.File() }
+
 // LiqoctlFile returns the name of liqoctl itself on a platform.
 func LiqoctlFile(p Platform) string {
 	if p.OS == "windows" {
