@@ -194,7 +194,8 @@ func (d *databaseStory) refused(c *playground.Cluster, line string) {
 	if !found {
 		d.Must(err)
 	}
-	d.refusals = append(d.refusals, c.ID+"$ "+line+"\n"+said)
+	_, said, _ = strings.Cut(said, "ERRO") // what it waited for before depends on the time
+	d.refusals = append(d.refusals, c.ID+"$ "+line+"\nERRO"+said)
 }
 
 // scaled sets the number of replicas, and waits until that many are Ready.
