@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -68,6 +70,9 @@ type denial struct {
 	claim   types.UID
 	message string
 }
+
+// trialTimeout bounds how long a provider may take to check a claim: a worker waits for it.
+const trialTimeout = 10 * time.Second
 
 // longestDenial is the longest part of the answer of a provider that a condition has, in bytes.
 const longestDenial = 512
@@ -368,15 +373,17 @@ func (r *RemoteClaims) try(ctx context.Context, there client.Writer, f *RemoteFa
 	}
 	var err error
 	if trial != nil {
+		ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+		defer cancel()
 		err = there.Create(ctx, trial, client.DryRunAll)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.denied, f.Key)
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsBadRequest(err): // the last one is of a webhook that does not support dry runs
+	case err == nil, apierrors.IsAlreadyExists(err), strings.Contains(err.Error(), "does not support dry run"): // the last one is about a webhook
 		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err): // without another code, a webhook denies with Bad Request
 		r.denied[f.Key] = denial{f.Claim.UID, excerpt.Line(err.Error(), longestDenial)}
 		return nil
 	}

@@ -285,6 +285,7 @@ func TestTheClaimOfAMoveIsTriedInTheProvider(t *testing.T) {
 		"a quota":          {answer: apierrors.NewForbidden(what, "data", errors.New("exceeded quota: full")), denied: "exceeded quota: full"},
 		"a policy":         {answer: apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolumeClaim"}, "data", nil), denied: "invalid"},
 		"no dry runs":      {answer: apierrors.NewBadRequest("webhook x does not support dry run")},
+		"a webhook":        {answer: apierrors.NewBadRequest("admission webhook x denied the request: no"), denied: "denied the request"},
 		"not the claim":    {answer: apierrors.NewInternalError(errors.New("etcd")), fails: true},
 		"a lost provider":  {answer: errors.New("connection refused"), fails: true},
 		"a long complaint": {answer: apierrors.NewForbidden(what, "data", errors.New(strings.Repeat("no ", 10_000))), denied: "no no"},
@@ -301,7 +302,10 @@ func TestTheClaimOfAMoveIsTriedInTheProvider(t *testing.T) {
 			t.Fatalf("%s: %+v", name, step)
 		}
 		asked := 0
-		there := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		there := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if _, limited := ctx.Deadline(); !limited {
+				t.Errorf("%s: the provider may take any time", name)
+			}
 			if asked++; obj.GetName() != "data" || obj.GetNamespace() != "shop-rome" || !slices.Contains(opts, client.CreateOption(client.DryRunAll)) {
 				t.Errorf("%s: %+v with %v", name, obj, opts)
 			}
