@@ -64,12 +64,12 @@ func volumesOf(volume *corev1.PersistentVolume) []offload.Volume { return volume
 // volumesAmong returns the data of a volume of Liqo in providers. all are all volumes of Liqo. Until a move of the volume has ended, this includes the copy, which
 // must not be deleted. If the record of the move can't be read, the copy may be in any cluster.
 func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) []offload.Volume {
-	ref := volume.Spec.ClaimRef
-	if ref == nil || volume.Labels[storage.LabelVirtual] != api.True {
+	data := storage.DataOf(volume)
+	if data.Name == "" || volume.Labels[storage.LabelVirtual] != api.True {
 		return nil
 	}
 	var out []offload.Volume
-	one := offload.Volume{Name: volume.Name, Namespace: ref.Namespace, Claim: ref.Name, Size: volume.Spec.Capacity.Storage().String()}
+	one := offload.Volume{Name: volume.Name, Namespace: data.Namespace, Claim: data.Name, Size: volume.Spec.Capacity.Storage().String()}
 	if target, err := move.TargetOf(volume); target != "" || err != nil {
 		copied := one
 		copied.Cluster, copied.Retain = target, true
@@ -82,8 +82,9 @@ func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume
 		return out
 	}
 	one.Cluster = volume.Labels[api.LabelRemoteClusterID]
-	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
-	one.Released = volume.Status.Phase == corev1.VolumeReleased && !storage.InMove(volume, all)
+	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses.
+	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || storage.ReservedFor(volume) != data
+	one.Released = (volume.Status.Phase == corev1.VolumeReleased || volume.Spec.ClaimRef == nil) && !storage.InMove(volume, all)
 	return append(out, one)
 }
 

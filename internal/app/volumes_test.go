@@ -58,6 +58,32 @@ func TestRetainedVolumesAreKept(t *testing.T) {
 	}
 }
 
+// TestVolumesWithoutTheirClaimAreKept: a volume keeps the remote namespace of its data also while it has no claim (Available), and while a claim of another
+// namespace uses it, whatever its reclaim policy is and although the namespace of the data ends.
+func TestVolumesWithoutTheirClaimAreKept(t *testing.T) {
+	for name, claim := range map[string]*corev1.ObjectReference{"no claim": nil, "another claim": {Namespace: "blog", Name: "other"}} {
+		for _, policy := range []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimRetain, corev1.PersistentVolumeReclaimDelete} {
+			volume := &corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "pvc-u1", Labels: map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan"},
+					Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, "storage.liqo.io/data-of": "shop/data"},
+				},
+				Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: claim},
+				Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+			}
+			volumes := volumesOf(volume)
+			for i := range volumes {
+				volumes[i].Ending = true
+			}
+			shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
+			milan := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
+			if len(offload.KeptVolumes(shop, volumes, "milan")) != 1 || len(offload.NodeVolumes(milan, nil, volumes, nil)) != 1 {
+				t.Errorf("%s, %s: nothing holds the remote namespace: %+v", name, policy, volumes)
+			}
+		}
+	}
+}
+
 // TestAnUnreadableMoveIsKept: if the record of a move can't be read, the copy may be in any cluster, and the message contains the cure.
 func TestAnUnreadableMoveIsKept(t *testing.T) {
 	volume := &corev1.PersistentVolume{

@@ -42,12 +42,12 @@ func Volumes(ctx context.Context, c client.Reader, selected func(namespace, prov
 	var lines []string
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
-		ref := volume.Spec.ClaimRef
-		if ref == nil {
+		data := storage.DataOf(volume) // not its claim: the volume may have none, or one of another namespace
+		if data.Name == "" {
 			continue
 		}
 		there := func(provider string) bool {
-			return selected(ref.Namespace, provider) && offload.HasRemoteNamespace(maps.Items, provider, ref.Namespace)
+			return selected(data.Namespace, provider) && offload.HasRemoteNamespace(maps.Items, provider, data.Namespace)
 		}
 		if provider := volume.Labels[api.LabelRemoteClusterID]; storage.InProvider(volume) && there(provider) {
 			line := storage.Describe(volume, volumes.Items) + " in cluster " + provider
@@ -64,7 +64,8 @@ func Volumes(ctx context.Context, c client.Reader, selected func(namespace, prov
 // movedThere describes the copy of a volume's data that an unfinished move has created, if the copy may be in the given cluster.
 func movedThere(volume *corev1.PersistentVolume, maps []offloadingv1beta1.NamespaceMap, there func(provider string) bool) []string {
 	size := volume.Spec.Capacity[corev1.ResourceStorage]
-	called := fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s,", volume.Spec.ClaimRef.Name, volume.Spec.ClaimRef.Namespace, size.String())
+	data := storage.DataOf(volume)
+	called := fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s,", data.Name, data.Namespace, size.String())
 	target, err := move.TargetOf(volume)
 	switch {
 	case err != nil:

@@ -59,11 +59,11 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 			}
 			return clusterRequest(obj.GetName())
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
-	return r.watchVolumes(controller, func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request {
-		if cluster == "" {
-			return r.allClusters(ctx, volume)
+	return r.watchVolumes(controller, func(ctx context.Context, volume *offload.Volume) []reconcile.Request {
+		if volume.Cluster == "" {
+			return r.allClusters(ctx, nil)
 		}
-		return clusterRequest(cluster)
+		return clusterRequest(volume.Cluster)
 	}).Complete(r)
 }
 

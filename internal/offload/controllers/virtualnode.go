@@ -94,8 +94,10 @@ func setupVirtualNode(mgr ctrl.Manager, opts Options) error {
 			return ""
 		}), builder.WithPredicates(reachabilityChanged)).
 		WatchesRawSource(source.Channel(r.drains.done, &handler.EnqueueRequestForObject{}))
-	return r.watchVolumes(controller, func(ctx context.Context, cluster string, _ *corev1.PersistentVolume) []reconcile.Request {
-		return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool { return cluster == "" || n.Spec.ClusterID == cluster })
+	return r.watchVolumes(controller, func(ctx context.Context, volume *offload.Volume) []reconcile.Request {
+		return r.nodes(ctx, func(n *offloadingv1beta1.VirtualNode) bool {
+			return volume.Cluster == "" || n.Spec.ClusterID == volume.Cluster
+		})
 	}).Complete(&kube.Reconciler[*offloadingv1beta1.VirtualNode]{
 		Name: "virtualnode", Client: mgr.GetClient(), Finalizer: FinalizerVirtualNode, Sync: r.sync, Finalize: r.finalize,
 	})

@@ -50,9 +50,9 @@ func (o *Options) volumes(ctx context.Context, c client.Reader) ([]offload.Volum
 }
 
 // watchVolumes adds a watch of volumes whose data is in a provider, or is being moved there, to a controller. requests returns the objects whose
-// deletion such a volume may block; cluster is empty if the volume may be in any cluster.
+// deletion such a volume may block. The cluster of the volume is empty if it may be in any cluster.
 func (o *Options) watchVolumes(
-	b *builder.Builder, requests func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request,
+	b *builder.Builder, requests func(ctx context.Context, volume *offload.Volume) []reconcile.Request,
 ) *builder.Builder {
 	if o.Volumes == nil {
 		return b
@@ -61,7 +61,7 @@ func (o *Options) watchVolumes(
 }
 
 func (o *Options) volumeRequests(
-	requests func(ctx context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request,
+	requests func(ctx context.Context, volume *offload.Volume) []reconcile.Request,
 ) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		volume, ok := obj.(*corev1.PersistentVolume)
@@ -70,7 +70,7 @@ func (o *Options) volumeRequests(
 		}
 		var out []reconcile.Request
 		for _, v := range o.VolumesOf(volume) {
-			out = append(out, requests(ctx, v.Cluster, volume)...)
+			out = append(out, requests(ctx, &v)...)
 		}
 		return out
 	}
@@ -109,9 +109,6 @@ func (r *virtualNodes) keepVolumes(ctx context.Context, node *offloadingv1beta1.
 }
 
 // offloadingOf returns a request for the NamespaceOffloading of the claim of a volume.
-func offloadingOf(_ context.Context, _ string, volume *corev1.PersistentVolume) []reconcile.Request {
-	if volume.Spec.ClaimRef == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: volume.Spec.ClaimRef.Namespace, Name: offloadingv1beta1.NamespaceOffloadingName}}}
+func offloadingOf(_ context.Context, volume *offload.Volume) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: volume.Namespace, Name: offloadingv1beta1.NamespaceOffloadingName}}}
 }

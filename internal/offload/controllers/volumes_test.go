@@ -169,7 +169,7 @@ func TestVolumesOfEndingNamespaces(t *testing.T) {
 	}
 }
 
-// TestVolumesWakeWhatTheyHold: a change of a volume requeues the provider that VolumesOf names for it, and the NamespaceOffloading of its claim.
+// TestVolumesWakeWhatTheyHold: a change of a volume requeues the provider that VolumesOf names for it, and the NamespaceOffloading of its data.
 func TestVolumesWakeWhatTheyHold(t *testing.T) {
 	opts := Options{VolumesOf: func(v *corev1.PersistentVolume) []offload.Volume {
 		if v.Name != "moved" {
@@ -177,13 +177,10 @@ func TestVolumesWakeWhatTheyHold(t *testing.T) {
 		}
 		return []offload.Volume{{Namespace: "shop", Cluster: "milan"}}
 	}}
-	wakes := opts.volumeRequests(func(_ context.Context, cluster string, volume *corev1.PersistentVolume) []reconcile.Request {
-		return append(clusterRequest(cluster), offloadingOf(t.Context(), cluster, volume)...)
+	wakes := opts.volumeRequests(func(_ context.Context, volume *offload.Volume) []reconcile.Request {
+		return append(clusterRequest(volume.Cluster), offloadingOf(t.Context(), volume)...)
 	})
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "moved"},
-		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
-	}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "moved"}}
 	if got := wakes(t.Context(), volume); len(got) != 2 || got[0].Name != "milan" || got[1].Namespace != "shop" {
 		t.Errorf("%v", got)
 	}
