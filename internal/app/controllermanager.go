@@ -158,6 +158,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Labels:             opts.GlobalLabels,
 		Annotations:        opts.GlobalAnnotations,
 		VirtualKubeletPods: pods,
+		Health:             opts.PeerCheck,
 		ConnectionSilence:  silentIntervals * opts.ConnectionUpdateInterval,
 		Networking:         opts.EnableNetworking,
 		Joins:              opts.joins,

@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
 )
 
 // ControllerManagerOptions are the flags of the controller manager.
@@ -90,6 +91,8 @@ type ControllerManagerOptions struct {
 	Exposure network.ExposureRules
 	// TunnelMTU is the upper bound of the MTU of tunnels that NetworkRequests connect, in bytes; 0: none.
 	TunnelMTU int
+	// PeerCheck defines how the API servers of peers are checked.
+	PeerCheck remote.HealthOptions
 	// Replicas is the number of replicas of this program. With more than one, they elect a leader.
 	Replicas int
 	// AuthAddress is the listening address of the authentication service. If empty, there is no such service.
@@ -175,6 +178,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.StorageNamespace, "storage-namespace", api.StorageNamespace, "namespace of the backing claims, which hold the data of claims of Liqo's StorageClass")
 	flags.StringVar(&o.RealStorageClass, "real-storage-class", "", "StorageClass of the backing claims; the default class of the cluster when empty")
 	flags.Func("accepted-storage-classes", "further StorageClasses that consumers may name here: fast,...", patterns(&o.AcceptedStorageClasses))
+	o.PeerCheck.AddFlags(flags)
 	flags.IntVar(&o.Replicas, "replicas", 1, "number of replicas of this program; several replicas elect a leader")
 	flags.BoolVar(&o.AuthPlain, "auth-plain", false, "serve the authentication service without TLS, for a proxy in front of it that terminates TLS")
 	flags.StringVar(&o.AuthAddress, "auth-address", ":5000", "address of the authentication service, for peers that share no kubeconfig; off when empty")
@@ -189,7 +193,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 
 // Validate returns an error that names all missing and invalid values.
 func (o *ControllerManagerOptions) Validate() error {
-	var problems []error
+	problems := []error{o.PeerCheck.Validate()}
 	if o.ClusterID == "" {
 		problems = append(problems, errors.New("--cluster-id is empty"))
 	}

@@ -16,6 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
 )
 
 func parse(args ...string) (*ControllerManagerOptions, error) {
@@ -41,6 +42,7 @@ func TestControllerManagerOptions(t *testing.T) {
 		Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",
 		WatchGatewayTemplates: true, ConnectionUpdateInterval: 10 * time.Second, Exposure: network.ExposureRules{Timeout: 2 * time.Minute}, ChosenNamespaces: []string{"*"},
 		WebhookService: "liqo-controller-manager-webhook", HealthAddress: ":8081", Identity: IdentityCertificate, TokenLifetime: 7 * 24 * time.Hour,
+		PeerCheck: remote.HealthOptionsOf(nil),
 	}
 	if diff := cmp.Diff(want, opts); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -92,6 +94,7 @@ func TestControllerManagerOptionsRefuse(t *testing.T) {
 		"no range":             {"--cluster-id=a", "--own-cidrs=10.0.0.1"},
 		"unknown identity":     {"--cluster-id=a", "--identity=password"},
 		"no lifetime":          {"--cluster-id=a", "--identity=token", "--token-lifetime=0s"},
+		"no time to answer":    {"--cluster-id=a", "--peer-check-timeout=1ms"},
 		"a tiny tunnel":        {"--cluster-id=a", "--tunnel-mtu=100"},
 		"a local node port":    {"--cluster-id=a", "--node-port-addresses=10.99.0.11,127.0.0.1"},
 		"CA that is no base64": {"--cluster-id=a", "--api-server-ca=-"},

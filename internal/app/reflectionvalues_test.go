@@ -101,13 +101,17 @@ type installed struct {
 // install renders the chart with these values about offloading, and parses the resulting flags.
 func install(t *testing.T, offloading map[string]any) *installed {
 	t.Helper()
+	return installWith(t, map[string]any{"offloading": offloading})
+}
+
+func installWith(t *testing.T, values map[string]any) *installed {
+	t.Helper()
+	values["discovery"] = map[string]any{"config": map[string]any{"clusterID": "rome"}}
 	loaded, err := installer.Chart("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := installer.Render(loaded, "liqo", map[string]any{
-		"discovery": map[string]any{"config": map[string]any{"clusterID": "rome"}}, "offloading": offloading,
-	})
+	manifest, err := installer.Render(loaded, "liqo", values)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/node"
+	"liqo.io/liqo/internal/remote"
 )
 
 // virtualKubeletOptions are the flags of a virtual kubelet.
@@ -29,6 +30,7 @@ type virtualKubeletOptions struct {
 	labelsNotReflected, annotationsNotReflected               []string
 	labelsReflected, annotationsReflected                     []string
 	nodeExtraLabels, nodeExtraAnnotations                     map[string]string
+	peerCheck                                                 remote.HealthOptions
 
 	// usageAge is the maximum age of the usage of pods that the kubelet API serves. No flag sets it.
 	usageAge time.Duration
@@ -98,6 +100,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that selects virtual nodes; it is not copied to the provider")
 	fs.StringVar(&o.virtualStorageClass, "virtual-storage-class", kinds.StorageClass, "StorageClass of Liqo in this cluster; it is not copied to the provider")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS domain of this cluster; taken from the search list of this pod if empty")
+	o.peerCheck.AddFlags(fs)
 	o.reflection = addReflectionFlags(fs)
 	fs.Func("labels-not-reflected", "keys of labels that are not copied to the provider, separated by commas; a trailing * matches the rest", commaList(&o.labelsNotReflected))
 	fs.Func("annotations-not-reflected", "keys of annotations that are not copied to the provider, separated by commas; a trailing * matches the rest", commaList(&o.annotationsNotReflected))
@@ -115,7 +118,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	if o.clusterDomain == "" {
 		o.clusterDomain = clusterDomain()
 	}
-	var missing []error
+	missing := []error{o.peerCheck.Validate()}
 	for _, required := range []struct{ flag, value string }{
 		{"virtual-node", o.virtualNode}, {"tenant-namespace", o.tenantNamespace}, {"cluster-id", o.clusterID},
 		{"foreign-cluster-id", o.foreignClusterID}, {"remote-kubeconfig", o.remoteKubeconfig},

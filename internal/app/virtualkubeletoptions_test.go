@@ -3,12 +3,14 @@ package app
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/offload/reflection"
+	"liqo.io/liqo/internal/remote"
 )
 
 func TestVirtualKubeletOptions(t *testing.T) {
@@ -55,6 +57,20 @@ func TestRuntimeClassOfAnInstallation(t *testing.T) {
 		pods := told.kubelet.pods(virtual, provider.New(told.kubelet.provider(), nil), reflection.NewOriginServer(told.kubelet.originServer(func() bool { return false }, nil)))
 		if told.manager.RuntimeClass != want || pods.RuntimeClass != want {
 			t.Errorf("class %s: the controller manager is told of %s, virtual kubelets of %s", want, told.manager.RuntimeClass, pods.RuntimeClass)
+		}
+	}
+}
+
+// TestPeerChecksOfAnInstallation: the controller manager and the virtual kubelets check the API servers of peers as the values say.
+func TestPeerChecksOfAnInstallation(t *testing.T) {
+	const second = time.Second
+	for want, values := range map[remote.HealthOptions]map[string]any{
+		{Interval: 10 * second, Timeout: 5 * second, Failures: 3}: {},
+		{Interval: 60 * second, Timeout: 5 * second, Failures: 2}: {"interval": "1m", "failures": 2},
+		{Interval: 3 * second, Timeout: 2 * second, Failures: 3}:  {"interval": "3s", "timeout": "2s"},
+	} {
+		if got := installWith(t, map[string]any{"peerCheck": values}); got.manager.PeerCheck != want || got.kubelet.peerCheck != want {
+			t.Errorf("%v: the controller manager has %+v, virtual kubelets have %+v, want %+v", values, got.manager.PeerCheck, got.kubelet.peerCheck, want)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (v *virtualKubelet) connect(localConfig *rest.Config, registry prometheus.R
 	if v.far, err = newClient(v.remoteConfig); err != nil {
 		return fmt.Errorf("creating a client for cluster %s: %w", v.opts.foreignClusterID, err)
 	}
-	v.health, err = remote.NewHealth(v.remoteConfig, remote.HealthOptions{})
+	v.health, err = remote.NewHealth(v.remoteConfig, v.opts.peerCheck)
 	return err
 }
 

@@ -91,7 +91,7 @@ func (u *use) negotiate(ctx context.Context) (answered bool, err error) {
 	})
 	if waiting := (*session.WaitError)(nil); errors.As(err, &waiting) && ctx.Err() == nil {
 		step.End()
-		u.Warn("The networks are not connected: cluster %s has not answered %s within %s. Is it installed with networking.enabled=true?",
+		u.Warn("The networks are not connected: cluster %s has not answered %s within %s. Is it installed with networking.enabled=true and networking.internal=true?",
 			u.provider, u.Name(request), answerWithin)
 		return false, u.DeleteAll(ctx, []client.Object{request}, true)
 	}

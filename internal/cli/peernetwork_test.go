@@ -45,7 +45,7 @@ func TestPeeringWithoutNetwork(t *testing.T) {
 		want, not  string
 	}{
 		"a peering user":               {false, []client.Object{pods, external, template}, true, "because of cluster milan: the user of its kubeconfig may not read Networks in namespace liqo. An administrator of both clusters must connect them", "none to connect"},
-		"without networking":           {false, nil, false, "because of cluster milan: it is installed without networking. Install it with networking.enabled=true", ""},
+		"without networking":           {false, nil, false, "because of cluster milan: it is installed without the network of Liqo. If no other network connects its pods, install it with networking.enabled=true and networking.internal=true", ""},
 		"disabled, equal ranges":       {true, []client.Object{pods}, false, "Pods of both clusters have addresses of 10.1.0.0/16, so the same address can mean different pods: pods offloaded to milan have no address in their status", ""},
 		"disabled, other ranges":       {true, []client.Object{rangeObject(ipamv1alpha1.NetworkTypePod, "10.2.0.0/16")}, false, "--networking-disabled", "have no address in their status"},
 		"disabled, by a peering user":  {true, []client.Object{pods}, true, "--networking-disabled", "have no address in their status"},

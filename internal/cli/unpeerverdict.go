@@ -13,19 +13,16 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/remote"
 )
 
-// judgedWithin is the time within which the control plane detects that a provider no longer responds, and writes this into the ForeignCluster.
-var judgedWithin = remote.HealthOptions{}.DetectsWithin() + time.Second
-
 // awaitVerdict waits until the condition of the API server in foreign is newer than the start of the command. The control plane detects a cut of the network
-// within judgedWithin, and writes the condition only when it changes. So the condition holds for the start of the command once that time has passed since then.
+// within c.DetectsCutsWithin, and writes the condition only when it changes. So the condition holds for the start of the command a second after that time has passed since then.
 // A request of liqoctl itself proves less: liqoctl may reach a provider that the control plane does not reach. So it asks the virtual kubelets, and does not
 // wait if the provider responds to them now. It does not wait either if there is no virtual node, because then no pod can run twice.
 //
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
 func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.ForeignCluster) error {
+	judgedWithin := c.DetectsCutsWithin + time.Second
 	left := judgedWithin - time.Since(c.Began)
 	if session.UnreachableSince(foreign) != nil || left <= 0 {
 		return nil
@@ -40,7 +37,7 @@ func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.
 	}
 	// One that a user created may lack the labels of the others, and may be in another namespace.
 	nodes := slices.DeleteFunc(all.Items, func(node offloadingv1beta1.VirtualNode) bool { return node.Spec.ClusterID != foreign.Name })
-	if exists := foreign.ResourceVersion != ""; len(nodes) == 0 || exists && respondsToNodes(ctx, c, nodes) {
+	if exists := foreign.ResourceVersion != ""; len(nodes) == 0 || exists && respondsToNodes(ctx, c, nodes, judgedWithin) {
 		return nil
 	}
 	step := c.Start("Waiting until it is known whether the API server of %s responds: a cut of the network is detected within %s", foreign.Name, judgedWithin)
@@ -54,13 +51,14 @@ func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.
 	return c.Waited(ctx.Err(), err, c.Name(foreign), "its API server responds")
 }
 
-// respondsToNodes reports whether the API server of a provider responds to the virtual kubelets of all these nodes. It is false if one of them can't be asked.
-func respondsToNodes(ctx context.Context, c *session.Cluster, nodes []offloadingv1beta1.VirtualNode) bool {
+// respondsToNodes reports whether the API server of a provider responds to the virtual kubelets of all these nodes within a time. It is false if one of them
+// can't be asked.
+func respondsToNodes(ctx context.Context, c *session.Cluster, nodes []offloadingv1beta1.VirtualNode, within time.Duration) bool {
 	set, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, judgedWithin)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for i := range nodes {
 		path := set.CoreV1().RESTClient().Get().Resource("nodes").Name(nodes[i].Name).SubResource("proxy").Suffix(offload.PathProviderHealth)

@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/remote"
 )
 
 // firstMoment is when the clock of each command in a world begins, see synctest.
@@ -60,7 +61,11 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 		responds bool
 		// bare means that rome has no virtual node of milan, for example because it only authenticated.
 		bare bool
+		// checks are the flags of rome's controller manager about its checks of peers.
+		checks []string
 	}{
+		"slow checks, a cut":       {noticed: time.Minute, checks: []string{"--peer-check-interval=1m"}},
+		"slow checks":              {checks: []string{"--peer-check-interval=1m"}},
 		"a cut, and a lost tunnel": {tunnel: true, noticed: 20 * time.Second},
 		"a cut":                    {noticed: 20 * time.Second},
 		"only the tunnel":          {tunnel: true},
@@ -69,6 +74,9 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 		"there is no virtual node": {bare: true},
 	} {
 		w.begin(peered)
+		if test.checks != nil {
+			w.checkPeers(t, test.checks)
+		}
 		if test.bare {
 			rome := w.clusters["rome"].client
 			of := metav1.ObjectMeta{Namespace: api.TenantNamespace("milan"), Name: "milan"}
@@ -106,7 +114,7 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				}
 				continue
 			}
-			wait := judgedWithin
+			wait := remote.HealthOptionsOf(test.checks).DetectsWithin() + time.Second
 			if test.responds || test.bare {
 				wait = 0
 			}
@@ -114,6 +122,20 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				t.Errorf("%s, %s: code %d, the first object is deleted after %s, want %s: %s", name, command, ran.code, since, wait, ran.said)
 			}
 		}
+	}
+}
+
+// checkPeers gives the controller manager of rome additional flags.
+func (w *world) checkPeers(t *testing.T, flags []string) {
+	t.Helper()
+	rome, manager := w.clusters["rome"].client, &appsv1.Deployment{}
+	if err := rome.Get(t.Context(), client.ObjectKey{Namespace: api.Namespace, Name: session.ControllerManager}, manager); err != nil {
+		t.Fatal(err)
+	}
+	container := &manager.Spec.Template.Spec.Containers[0]
+	container.Args = append(container.Args, flags...)
+	if err := rome.Update(t.Context(), manager); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -175,6 +175,15 @@ seccompProfile:
 {{- join "," $classes -}}
 {{- end -}}
 
+{{/* The flags about the checks of the API servers of peers, separated by spaces. Programs of older releases do not know them, so those with their defaults are left out. */}}
+{{- define "liqo.peerCheck" -}}
+{{- $values := .Values.peerCheck -}}
+{{- range $name, $default := dict "interval" "10s" "timeout" "5s" "failures" "3" -}}
+{{- $value := toString (get $values $name) -}}
+{{- if and $value (ne $value $default) }} --peer-check-{{ $name }}={{ $value }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Not empty if the network between clusters is ours: it is wanted, and not left to somebody else. */}}
 {{- define "liqo.network" -}}
 {{- $networking := .Values.networking | default dict -}}

@@ -35,6 +35,7 @@ import (
 	"liqo.io/liqo/internal/cli/preview"
 	"liqo.io/liqo/internal/install/clusterid"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/remote"
 )
 
 // ControllerManager is the Deployment of the controller manager. Every installation has it.
@@ -63,7 +64,9 @@ type Cluster struct {
 	// Version is the installed version, from the label of the controller manager.
 	Version string
 	// Unmanaged means that no pod of the controller manager is available, so that the status of objects is not updated.
-	Unmanaged           bool
+	Unmanaged bool
+	// DetectsCutsWithin is the longest time until the controller manager detects that the API server of a peer does not respond any more.
+	DetectsCutsWithin   time.Duration
 	Labels, Annotations map[string]string
 	// Began is the start of the command.
 	Began time.Time
@@ -247,6 +250,11 @@ func (c *Cluster) RequireInstallation(ctx context.Context) error {
 		return c.Err(err)
 	}
 	c.ID, c.Version = id, deployment.Labels[LabelVersion]
+	var arguments []string
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		arguments = append(arguments, container.Args...)
+	}
+	c.DetectsCutsWithin = remote.HealthOptionsOf(arguments).DetectsWithin()
 	// If zero pods are requested, the Deployment controller reports no unavailable pods.
 	wanted, status := deployment.Spec.Replicas, &deployment.Status
 	c.Unmanaged = wanted != nil && *wanted == 0 || status.AvailableReplicas == 0 && status.UnavailableReplicas > 0

@@ -57,7 +57,7 @@ func WhyNone(ctx context.Context, c *session.Cluster) (string, error) {
 		return "", err
 	}
 	if len(networks) == 0 {
-		return "it is installed without networking. Install it with networking.enabled=true", nil
+		return "it is installed without the network of Liqo. If no other network connects its pods, install it with networking.enabled=true and networking.internal=true", nil
 	}
 	var templates networkingv1beta1.WgGatewayServerTemplateList
 	err = c.List(ctx, &templates)
@@ -68,7 +68,7 @@ func WhyNone(ctx context.Context, c *session.Cluster) (string, error) {
 		return "", c.Err(fmt.Errorf("reading WgGatewayServerTemplates: %w", err))
 	}
 	if len(templates.Items) == 0 {
-		return "another network connects its pods. A tunnel needs networking.internal=true", nil
+		return "it has no templates of gateways. A tunnel needs networking.internal=true", nil
 	}
 	return "", nil
 }

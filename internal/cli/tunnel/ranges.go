@@ -98,7 +98,7 @@ func OwnCIDRs(ctx context.Context, c *session.Cluster) (networkingv1beta1.CIDRs,
 			return out, err
 		}
 		if len(networks) == 0 {
-			return out, c.Err(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true and the address ranges of the cluster",
+			return out, c.Err(fmt.Errorf("namespace %s has no Network labelled %s=%s: install again with networking.enabled=true, networking.internal=true and the address ranges of the cluster",
 				c.Namespace, ipamv1alpha1.LabelNetworkType, part.of))
 		}
 		for i := range networks {
