@@ -33,9 +33,7 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		ReplaceLostPods: opts.ReplaceLostPods, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
 		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: opts.NamespaceQuota,
 		DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
-	}
-	if opts.EnableStorage {
-		out.Volumes, out.VolumesOf = volumesInProviders, volumesOf
+		Volumes: volumesInProviders, VolumesOf: volumesOf, // also without storage: volumes of before still have data
 	}
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {

@@ -28,8 +28,8 @@ import (
 // volumeRetry is the requeue interval for a virtual volume whose claim was deleted, because changes of the NamespaceMap do not enqueue its name.
 const volumeRetry = 30 * time.Second
 
-// rejectedRetry is the requeue interval for a claim whose move finds a claim of somebody else in the provider, or is denied a claim there. No watch shows the end of either.
-const rejectedRetry = 5 * time.Second
+// askedRetry is the interval in which the provider is asked again whether a move may start: whether the name of its claim is free there, and the claim permitted. No watch shows that its answer changes.
+const askedRetry = 5 * time.Second
 
 // claimOption is the name of PersistentVolumeClaims in the flags of a virtual kubelet.
 const claimOption = "persistentvolumeclaim"
@@ -120,8 +120,8 @@ func (v *volumes) next(f reflection.Facts) offload.Step {
 	if claim != nil && (facts.Complete || facts.Unmapped) && step.Action == offload.Nothing && step.Warning == "" {
 		v.refusals.Settle(claim)
 	}
-	if claim != nil && facts.Complete && step.Action == offload.Nothing && storage.Rejected(claim, v.opts.foreignClusterID) {
-		step.After, step.Confirm = rejectedRetry, true
+	if claim != nil && facts.Complete && step.Action == offload.Nothing && storage.Asked(claim, v.opts.foreignClusterID) {
+		step.After, step.Confirm = askedRetry, true
 	}
 	if step.Action == offload.Nothing && claim == nil && v.claims.VolumesRemain(f.Key) {
 		step.After = volumeRetry

@@ -90,7 +90,7 @@ func (w *world) parts(uid types.UID) (out [2]*corev1.PersistentVolumeClaim) {
 // gone checks a claim that is gone, and returns the number of its retained backing claims.
 func (w *world) gone(uid types.UID) int {
 	volume := w.now.volumes[VolumeName(uid)]
-	if volume != nil && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+	if volume != nil && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && volume.Status.Phase != corev1.VolumeAvailable {
 		w.fatal("the volume of %s is left", uid)
 	}
 	kept := 0

@@ -37,8 +37,9 @@ const (
 	LabelClaimName      = "storage.liqo.io/virtual-pvc-name"
 	// AnnotationClaimUID is the UID of the claim. It distinguishes the backing claims of successive claims with the same name.
 	AnnotationClaimUID = "storage.liqo.io/virtual-pvc-uid"
-	// AnnotationRetained marks a backing claim that is kept although it has no virtual volume. Its value is "true". In a provider, value retainedCopy marks
-	// a backing claim with a copy of data that is still elsewhere. Liqo may delete such a claim, even if it is bound, as long as its virtual volume is not bound.
+	// AnnotationRetained marks a backing claim that is kept although it has no virtual volume. Its value is "true". Value retainedCopy marks
+	// a backing claim that has no data of its own: a copy of data that is still elsewhere or, in this cluster, one that was never in use. Liqo may delete such a claim,
+	// even if it is bound, as long as its virtual volume is not bound.
 	AnnotationRetained = "storage.liqo.io/retained"
 	// annotationNode is the node that Liqo last wrote to AnnotationSelectedNode of the backing claim. A driver that can't create a volume for this node removes
 	// AnnotationSelectedNode, but not this annotation.

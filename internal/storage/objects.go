@@ -54,6 +54,9 @@ func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 			AccessModes: in.Spec.AccessModes, Resources: requested(in), VolumeMode: in.Spec.VolumeMode, StorageClassName: &class,
 		},
 	}
+	if s.Place.Cluster == "" || s.ahead() || in.Annotations[AnnotationMove] != "" {
+		annotate(&out.ObjectMeta, AnnotationRetained, retainedCopy)
+	}
 	if s.Place.Cluster == "" {
 		// The real driver creates the volume for the node that the scheduler selected.
 		annotate(&out.ObjectMeta, AnnotationSelectedNode, node)
@@ -61,9 +64,6 @@ func (s *State) newBacking(class, node string) *corev1.PersistentVolumeClaim {
 		return out
 	}
 	out.Labels[api.LabelOrigin], out.Labels[api.LabelDestination] = s.Place.Origin, s.Place.Cluster
-	if s.ahead() || in.Annotations[AnnotationMove] != "" {
-		annotate(&out.ObjectMeta, AnnotationRetained, retainedCopy)
-	}
 	if modes := accessModes(in.Annotations[api.AnnotationRemoteAccessModes]); len(modes) > 0 {
 		out.Spec.AccessModes = modes
 	}

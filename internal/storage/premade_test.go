@@ -122,6 +122,7 @@ func TestNoVolumeOfAnAdministrator(t *testing.T) {
 		s := waiting(t)
 		if row.change != nil {
 			row.change(s.Claim)
+			annotate(&s.Backing.ObjectMeta, AnnotationRetained, retainedCopy) // as for each backing claim of a move
 		}
 		s.Volumes = row.volumes
 		step := Next(s)

@@ -63,6 +63,8 @@ type State struct {
 	// Denied is the error with which the provider denies the backing claim of a move in a dry run; see Trial. It is empty if the provider permits it, or was not
 	// asked.
 	Denied string
+	// Moving is the virtual volume whose unfinished move is for a claim of this name; see Moving. It is empty if there is none.
+	Moving string
 	// ByName means that the owner of a claim that looks ephemeral has no such volume: its pods mount the claim by name.
 	ByName bool
 	// Mounted means that a pod on a node of Place mounts the claim. It is set only for a provider.
@@ -127,8 +129,8 @@ type Step struct {
 //
 // Next never changes a claim or a volume that Liqo did not create, except that it reserves an available volume for a backing claim (see premade). It
 // deletes a backing claim in two cases only. In the first, its virtual volume was released and has reclaim policy Delete. In the second, it never had a
-// virtual volume and nothing needs one here. Next never deletes a retained backing claim. In a provider, it retains a bound backing claim without a virtual
-// volume, because an etcd restore from an older backup may have removed that volume.
+// virtual volume and nothing needs one here. Next never deletes a retained backing claim. It retains a bound backing claim without a virtual volume, because
+// that volume may be unknown only: a restore from an older backup, or an administrator, may have removed it.
 func Next(s State) Step {
 	volume := s.virtual()
 	switch {
@@ -202,7 +204,7 @@ func (s *State) unused(why string) Step {
 	if !s.ours() || s.Backing.DeletionTimestamp != nil || s.Backing.Annotations[AnnotationRetained] == api.True {
 		return Step{Why: why}
 	}
-	if s.Place.Cluster != "" && s.Backing.Spec.VolumeName != "" && s.Backing.Annotations[AnnotationRetained] != retainedCopy {
+	if s.Backing.Spec.VolumeName != "" && s.Backing.Annotations[AnnotationRetained] != retainedCopy {
 		return s.keep("it may have data, and this cluster does not know its virtual volume: " + why)
 	}
 	return Step{Action: DeleteBacking, Object: s.Backing, Why: why, Confirm: true}
@@ -303,6 +305,8 @@ func release(volume *corev1.PersistentVolume) Step {
 // provisioned decides about a claim that has a virtual volume at Place.
 func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 	switch {
+	case volume.DeletionTimestamp != nil && s.Claim.Spec.VolumeName == "" && s.Claim.UID != s.UID:
+		return s.released(volume) // it has the data of an earlier claim
 	case volume.DeletionTimestamp != nil && s.Claim.Spec.VolumeName == "":
 		return release(volume) // Kubernetes never bound it, so no pod used it; Liqo creates another one
 	case volume.DeletionTimestamp != nil:
@@ -333,6 +337,10 @@ func (s *State) pending() Step {
 			return Step{Why: err.Error()}
 		}
 		return refuse("%s", err)
+	}
+	if s.Moving != "" && s.Claim.Annotations[AnnotationMove] == "" && !s.ahead() {
+		return refuse("the data of PersistentVolumeClaim %s in namespace %s is in PersistentVolume %s, and its move to another node is unfinished. A claim of this name gets no empty volume meanwhile. "+
+			"liqoctl doctor names the nodes: continue or cancel the move (liqoctl move volume %[1]s --namespace %[2]s --target-node NODE)", s.Claim.Name, s.Claim.Namespace, s.Moving)
 	}
 	node := SelectedNode(s.Claim, s.UID)
 	switch {

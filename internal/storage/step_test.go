@@ -413,6 +413,7 @@ func TestRefusals(t *testing.T) {
 		}), []string{"PersistentVolume pvc-u1 of this claim was deleted", "copy the data"}},
 		"no expansion": {on(here(), claim("n1"), class("standard", func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = nil }), func(s *State) {
 			s.Backing = created(t, *s)
+			annotate(&s.Backing.ObjectMeta, AnnotationRetained, "")
 			bound(s)
 			s.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
 		}), []string{"spec.resources.requests.storage 2Gi", "StorageClass standard", "allowVolumeExpansion"}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,11 @@ func Rejected(claim *corev1.PersistentVolumeClaim, provider string) bool {
 	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == conditionOf(provider) && c.Status == corev1.ConditionFalse
 	})
+}
+
+// Asked reports whether the virtual kubelet of a provider has answered whether a move may start. Its provider may answer otherwise at any time, so the virtual kubelet asks again and again.
+func Asked(claim *corev1.PersistentVolumeClaim, provider string) bool {
+	return Free(claim, provider) || Rejected(claim, provider)
 }
 
 // Denied returns why a provider denies the claim that a move needs there, as its virtual kubelet reports it. It is empty if the provider permits that claim, or
@@ -98,6 +104,16 @@ func movingOf(volume *corev1.PersistentVolume) (record moving, found bool) {
 	return record, json.Unmarshal([]byte(volume.Annotations[AnnotationMove]), &record) == nil
 }
 
+// Moving returns the name of the virtual volume whose unfinished move is for a claim with that name. It is empty if there is none.
+func Moving(volumes []*corev1.PersistentVolume, claim types.NamespacedName) string {
+	for _, v := range volumes {
+		if _, found := movingOf(v); found && ReservedFor(v) == claim {
+			return v.Name
+		}
+	}
+	return ""
+}
+
 // Trial returns the backing claim that a move to the provider at Place needs there, while the claim still has its old volume. A dry run of its creation shows
 // whether the provider denies it, for example because a ResourceQuota is used up. The caller sets Denied to the answer. Trial is nil if no move needs such a claim, or if it exists.
 // The state and volumes are those of Vouch.
@@ -135,7 +151,7 @@ func Vouch(s State, volumes []*corev1.PersistentVolume) Step {
 	for _, c := range s.Claim.Status.Conditions {
 		if c.Type != conditionOf(s.Place.Cluster) {
 			next.Status.Conditions = append(next.Status.Conditions, c)
-		} else if want != nil && c.Status == want.Status && c.Message == want.Message {
+		} else if want != nil && c.Status == want.Status && (c.Message == want.Message || c.Reason == reasonDenied && want.Reason == reasonDenied && sameButNumbers(c.Message, want.Message)) {
 			return Step{Why: "the condition says what is so"}
 		} else {
 			known = true
@@ -152,6 +168,21 @@ func Vouch(s State, volumes []*corev1.PersistentVolume) Step {
 		step.Why = "nothing to vouch for any more"
 	}
 	return step
+}
+
+// sameButNumbers reports whether two texts differ at most in words with digits. A ResourceQuota names what is used just now, and webhooks name the request: such a
+// denial must not be written again each time that the provider is asked.
+func sameButNumbers(a, b string) bool {
+	words := func(text string) []string {
+		out := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+		for i, word := range out {
+			if strings.ContainsFunc(word, unicode.IsDigit) {
+				out[i] = "0"
+			}
+		}
+		return out
+	}
+	return slices.Equal(words(a), words(b))
 }
 
 // condition returns the condition that the claim has to have, nil if it must have none.

@@ -178,8 +178,36 @@ func TestAProviderMayDenyTheClaimOfAMove(t *testing.T) {
 	if s.Claim = said; Vouch(s, volumes).Action != Nothing {
 		t.Error("it is said twice")
 	}
+	if !Asked(said, "milan") || Asked(said, "turin") {
+		t.Error("the provider may permit it at any time")
+	}
 	s.Denied = ""
-	if said, ok := Vouch(s, volumes).Object.(*corev1.PersistentVolumeClaim); !ok || Denied(said, "milan") != "" || !Free(said, "milan") {
+	if said, ok := Vouch(s, volumes).Object.(*corev1.PersistentVolumeClaim); !ok || Denied(said, "milan") != "" || !Free(said, "milan") || !Asked(said, "milan") {
 		t.Errorf("%+v", said)
+	}
+}
+
+// TestADenialIsNotWrittenForItsNumbers: a provider that is asked again answers with what is used just now, or with the name of the request. The condition is written
+// again only if it denies for another reason.
+func TestADenialIsNotWrittenForItsNumbers(t *testing.T) {
+	const first = `exceeded quota: full, requested: requests.storage=9Gi, used: requests.storage=2Gi, limited: requests.storage=10Gi (request 7f3a-b2)`
+	s := State{UID: "u1", Claim: claim("milan"), Place: there(), Denied: first}
+	s.Claim.Spec.VolumeName = "pvc-u0"
+	volumes := []*corev1.PersistentVolume{moved("", `{"provider":"milan","node":"milan","capacity":"9Gi"}`)}
+	said, ok := Vouch(s, volumes).Object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		t.Fatal("nothing is reported")
+	}
+	s.Claim = said
+	for answer, written := range map[string]bool{
+		first: false,
+		`exceeded quota: full, requested: requests.storage=9Gi, used: requests.storage=500Mi, limited: requests.storage=10Gi (request 1-c0)`:   false,
+		`exceeded quota: other, requested: requests.storage=9Gi, used: requests.storage=2Gi, limited: requests.storage=10Gi (request 7f3a-b2)`: true,
+		`admission webhook "x" denied the request`: true,
+		``: true,
+	} {
+		if s.Denied = answer; (Vouch(s, volumes).Action == PatchClaimStatus) != written {
+			t.Errorf("%q is written: %t", answer, !written)
+		}
 	}
 }

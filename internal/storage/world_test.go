@@ -58,7 +58,7 @@ type world struct {
 	// backup is a backup of the cluster, nil if there is none. restored tells that the cluster was restored from one.
 	backup   *objects
 	restored bool
-	// used are the UIDs of the backing claims in the provider that had a bound virtual volume.
+	// used are the UIDs of the backing claims that had a bound virtual volume.
 	used map[types.UID]bool
 }
 
@@ -91,7 +91,7 @@ func (w *world) changed(obj Object) {
 func (w *world) state(uid types.UID, place int, claims, volumes, backing *objects) State {
 	s := State{UID: uid, Classes: classes(), Place: w.places[place]}
 	s.Volume = volumes.volumes[VolumeName(uid)].DeepCopy()
-	if c := claims.claim; c != nil && c.UID == uid {
+	if c := claims.claim; c != nil && (c.UID == uid || place == 0 && s.Volume != nil && s.Volume.Spec.ClaimRef.UID == "") {
 		s.Claim = c.DeepCopy()
 		s.Node = node(c.Annotations[AnnotationSelectedNode])
 	}
@@ -212,7 +212,7 @@ func (w *world) deleteBacking(uid types.UID, place int, have *corev1.PersistentV
 		if volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 			w.fatal("retained data was deleted")
 		}
-	} else if place == 1 && volume == nil && w.used[have.UID] {
+	} else if volume == nil && w.used[have.UID] {
 		w.fatal("data that the cluster has forgotten was deleted")
 	} else if have.Annotations[AnnotationRetained] == api.True {
 		w.fatal("retained data was deleted after its volume")
@@ -266,6 +266,18 @@ func (w *world) event() {
 		w.stranger()
 	case 10:
 		w.restore()
+	case 11:
+		switch v := w.someVolume(); {
+		case v == nil || v.Labels[api.LabelRemoteClusterID] != "" || v.DeletionTimestamp != nil:
+		case v.Spec.ClaimRef.UID == "":
+			v.DeletionTimestamp = &metav1.Time{}
+			w.note("administrator deletes the reserved volume %s", v.Name)
+			w.changed(v)
+		case v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
+			v.Spec.ClaimRef.UID, v.Status.Phase = "", corev1.VolumeAvailable
+			w.note("administrator reserves volume %s for the next claim, which it does not fit", v.Name)
+			w.changed(v)
+		}
 	default:
 		w.kubernetes()
 	}
@@ -279,6 +291,11 @@ func (w *world) restore() {
 		return
 	}
 	former := w.backup.copy()
+	for _, b := range w.now.backing[0] { // the backup knows what was in use here
+		if v := former.volumes[VolumeName(BackingUID(b))]; v == nil || v.Status.Phase == "" {
+			delete(w.used, b.UID)
+		}
+	}
 	w.now.claim, w.now.volumes, w.now.backing[0] = former.claim, former.volumes, former.backing[0]
 	w.restored = true
 	w.note("the cluster is restored")
@@ -355,7 +372,7 @@ func (w *world) bind() {
 		switch {
 		case v == nil:
 		case c == nil || c.UID != uid:
-			if v.Status.Phase != corev1.VolumeReleased {
+			if v.Status.Phase != corev1.VolumeReleased && v.Spec.ClaimRef.UID != "" {
 				v.Status.Phase = corev1.VolumeReleased
 				w.note("volume %s is released", v.Name)
 				w.changed(v)
@@ -364,6 +381,8 @@ func (w *world) bind() {
 			c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity, v.Status.Phase = v.Name, corev1.ClaimBound, v.Spec.Capacity.DeepCopy(), corev1.VolumeBound
 			w.note("volume %s is bound", v.Name)
 			if b := w.now.backing[1][claimName]; b != nil && BackingUID(b) == uid && v.Labels[api.LabelRemoteClusterID] != "" {
+				w.used[b.UID] = true
+			} else if b := w.now.backing[0][string(uid)]; b != nil && v.Labels[api.LabelRemoteClusterID] == "" {
 				w.used[b.UID] = true
 			}
 			w.changed(c)

@@ -287,10 +287,11 @@ func add(verbs map[string]map[string]bool, what, verb string) {
 }
 
 // TestNoRightsOnVolumesWithoutStorage: with storage.enabled=false, no program and no peer has permissions on volumes, claims or their classes, and virtual
-// kubelets do not watch claims. The controller manager may only list claims, so that it deletes no remote namespace that has some.
+// kubelets do not watch claims. The controller manager may only list claims, so that it deletes no remote namespace that has some, and read volumes, so that those of
+// before still hold their data.
 func TestNoRightsOnVolumesWithoutStorage(t *testing.T) {
 	for text, enabled := range map[string]bool{minimal: true, minimal + "\nstorage: {enabled: false}": false} {
-		objects, allowed := render(t, text), map[string]bool{}
+		objects, allowed, read := render(t, text), map[string]bool{}, false
 		for _, object := range objects {
 			if kind := object.GetKind(); kind != "ClusterRole" && kind != "Role" {
 				continue
@@ -301,6 +302,10 @@ func TestNoRightsOnVolumesWithoutStorage(t *testing.T) {
 				verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
 				for _, resource := range resources {
 					if object.GetName() == "liqo-controller-manager" && resource == "persistentvolumeclaims" && slices.Equal(verbs, []string{"list"}) {
+						continue
+					}
+					if object.GetName() == "liqo-controller-manager" && resource == "persistentvolumes" && slices.Equal(verbs, []string{"get", "list", "watch"}) {
+						read = !enabled
 						continue
 					}
 					if name, _, _ := strings.Cut(resource, "/"); slices.Contains([]string{"persistentvolumes", "persistentvolumeclaims", "storageclasses"}, name) {
@@ -316,8 +321,8 @@ func TestNoRightsOnVolumesWithoutStorage(t *testing.T) {
 				}
 			}
 		}
-		if want := map[bool]int{true: 3}[enabled]; len(allowed) != want {
-			t.Errorf("storage.enabled=%t: rules about %v", enabled, allowed)
+		if want := map[bool]int{true: 3}[enabled]; len(allowed) != want || read == enabled {
+			t.Errorf("storage.enabled=%t: rules about %v, the controller manager reads volumes only: %t", enabled, allowed, read)
 		}
 		template := find(t, objects, "VkOptionsTemplate", "virtual-kubelet-default")
 		workers, _, err := unstructured.NestedFloat64(template.Object, "spec", "reflectorsConfig", "persistentvolumeclaim", "workers")

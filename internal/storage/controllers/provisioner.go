@@ -287,7 +287,7 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 	if s.Volume, err = get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: storage.VolumeName(uid)}); err != nil {
 		return s, err
 	}
-	if s.Abandoned, err = p.abandoned(ctx, s.Volume); err != nil {
+	if s.Abandoned, err = p.abandoned(ctx, r, s.Volume); err != nil {
 		return s, err
 	}
 	if s.Backing, err = get(ctx, r, &corev1.PersistentVolumeClaim{}, types.NamespacedName{Namespace: p.opts.Namespace, Name: string(uid)}); err != nil {
@@ -319,17 +319,33 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 		if namespace != nil {
 			s.Place.NamespaceClass = namespace.Annotations[api.AnnotationRealStorageClass]
 		}
+		if s.Moving, err = p.moving(ctx, client.ObjectKeyFromObject(s.Claim)); err != nil {
+			return s, err
+		}
 	}
 	return s, nil
 }
 
+// moving returns the virtual volume whose unfinished move is for a claim with that name; see storage.Moving.
+func (p *provisioner) moving(ctx context.Context, claim types.NamespacedName) (string, error) {
+	var list corev1.PersistentVolumeList
+	if err := p.client.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
+		return "", fmt.Errorf("listing the virtual volumes: %w", err)
+	}
+	volumes := make([]*corev1.PersistentVolume, 0, len(list.Items))
+	for i := range list.Items {
+		volumes = append(volumes, &list.Items[i])
+	}
+	return storage.Moving(volumes, claim), nil
+}
+
 // abandoned reports whether a volume belongs to a provider that has no VirtualNode in the tenant namespace of the volume.
-func (p *provisioner) abandoned(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+func (p *provisioner) abandoned(ctx context.Context, r client.Reader, volume *corev1.PersistentVolume) (bool, error) {
 	if volume == nil || volume.Labels[api.LabelRemoteClusterID] == "" {
 		return false, nil
 	}
 	var nodes offloadingv1beta1.VirtualNodeList
-	if err := p.client.List(ctx, &nodes); err != nil {
+	if err := r.List(ctx, &nodes); err != nil {
 		return false, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
 	return !slices.ContainsFunc(nodes.Items, func(node offloadingv1beta1.VirtualNode) bool {

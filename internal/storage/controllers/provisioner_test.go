@@ -181,7 +181,7 @@ func TestLifeOfAClaim(t *testing.T) {
 	w.change(claim)
 	volume.Status.Phase = corev1.VolumeBound
 	w.change(volume)
-	expect("Kubernetes bound both")
+	expect("Kubernetes bound both: the backing claim may have data from now on", "patch u1")
 
 	claim.Spec.Resources.Requests = size("2Gi")
 	w.change(claim)

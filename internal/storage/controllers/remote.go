@@ -102,6 +102,9 @@ type RemoteFacts struct {
 // is still in the provider, and former claims whose virtual volumes still exist. If no write is due and the claim in this cluster is refused, the step has the
 // reason. The caches must be complete.
 func (r *RemoteClaims) Next(f *RemoteFacts) storage.Step {
+	if f.Claim == nil {
+		r.forget(f.Key)
+	}
 	out, bound := storage.Step{Why: "there is no claim"}, false
 	for _, uid := range r.uids(f) {
 		step := storage.Next(r.state(f, uid))
@@ -120,6 +123,14 @@ func (r *RemoteClaims) Next(f *RemoteFacts) storage.Step {
 	return out
 }
 
+// forget drops what Refresh read about a claim that is gone.
+func (r *RemoteClaims) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byName, key)
+	delete(r.denied, key)
+}
+
 // vouch returns the step that reports, in a condition of the claim, whether the claim in the provider is the one of a move.
 func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
 	if f.Claim == nil || !f.Complete && !f.Unmapped {
@@ -128,14 +139,20 @@ func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
 	return storage.Vouch(r.moveState(f))
 }
 
-// moveState returns the state of the claim in the facts as storage.Vouch and storage.Trial need it, and the virtual volumes of its name.
-func (r *RemoteClaims) moveState(f *RemoteFacts) (storage.State, []*corev1.PersistentVolume) {
+// reserved returns the virtual volumes that were created, or are reserved, for a claim of that name.
+func (r *RemoteClaims) reserved(key types.NamespacedName) []*corev1.PersistentVolume {
 	var volumes []*corev1.PersistentVolume
-	for _, obj := range r.opts.Virtual.With(f.Key.String()) {
+	for _, obj := range r.opts.Virtual.With(key.String()) {
 		if volume, ok := obj.(*corev1.PersistentVolume); ok {
 			volumes = append(volumes, volume)
 		}
 	}
+	return volumes
+}
+
+// moveState returns the state of the claim in the facts as storage.Vouch and storage.Trial need it, and the virtual volumes of its name.
+func (r *RemoteClaims) moveState(f *RemoteFacts) (storage.State, []*corev1.PersistentVolume) {
+	volumes := r.reserved(f.Key)
 	s := r.state(f, f.Claim.UID)
 	s.Claim = f.Claim
 	r.mu.Lock()
@@ -288,10 +305,8 @@ func (r *RemoteClaims) uids(f *RemoteFacts) []types.UID {
 			out = append(out, uid)
 		}
 	}
-	for _, obj := range r.opts.Virtual.With(f.Key.String()) {
-		if volume, ok := obj.(*corev1.PersistentVolume); ok {
-			add(storage.VolumeUID(volume))
-		}
+	for _, volume := range r.reserved(f.Key) {
+		add(storage.VolumeUID(volume))
 	}
 	if f.Backing != nil {
 		add(storage.BackingUID(f.Backing))
@@ -312,7 +327,7 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	s := storage.State{UID: uid, Place: storage.Place{
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
 	}}
-	s.Classes, s.ByName = r.classes(), r.isByName(f)
+	s.Classes, s.ByName, s.Moving = r.classes(), r.isByName(f), storage.Moving(r.reserved(f.Key), f.Key)
 	owner := false
 	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {
 		s.Volume = volume // the UID in its claimRef is that of the claim
@@ -383,7 +398,9 @@ func (r *RemoteClaims) try(ctx context.Context, there client.Writer, f *RemoteFa
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err), strings.Contains(err.Error(), "does not support dry run"): // the last one is about a webhook
 		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err): // without another code, a webhook denies with Bad Request
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err),
+		apierrors.IsBadRequest(err),    // without another code, a webhook denies with Bad Request
+		apierrors.IsInternalError(err): // a webhook that must be called can't be
 		r.denied[f.Key] = denial{f.Claim.UID, excerpt.Line(err.Error(), longestDenial)}
 		return nil
 	}

@@ -286,7 +286,8 @@ func TestTheClaimOfAMoveIsTriedInTheProvider(t *testing.T) {
 		"a policy":         {answer: apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolumeClaim"}, "data", nil), denied: "invalid"},
 		"no dry runs":      {answer: apierrors.NewBadRequest("webhook x does not support dry run")},
 		"a webhook":        {answer: apierrors.NewBadRequest("admission webhook x denied the request: no"), denied: "denied the request"},
-		"not the claim":    {answer: apierrors.NewInternalError(errors.New("etcd")), fails: true},
+		"a lost webhook":   {answer: apierrors.NewInternalError(errors.New("failed calling webhook x: connection refused")), denied: "failed calling webhook x"},
+		"not the claim":    {answer: apierrors.NewTooManyRequests("busy", 1), fails: true},
 		"a lost provider":  {answer: errors.New("connection refused"), fails: true},
 		"a long complaint": {answer: apierrors.NewForbidden(what, "data", errors.New(strings.Repeat("no ", 10_000))), denied: "no no"},
 	} {
@@ -324,6 +325,10 @@ func TestTheClaimOfAMoveIsTriedInTheProvider(t *testing.T) {
 		}
 		if got := storage.Denied(said, "milan"); !strings.Contains(got, row.denied) || len(got) > 600 {
 			t.Errorf("%s: %q", name, got)
+		}
+		s.Next(remoteFacts(nil, nil, true))
+		if said, ok := s.Next(f).Object.(*corev1.PersistentVolumeClaim); !ok || !storage.Free(said, "milan") {
+			t.Errorf("%s: it is remembered although the claim was gone: %+v", name, said)
 		}
 	}
 }

@@ -87,6 +87,7 @@ func TestACopyHasAtLeastTheSizeOfTheOldVolume(t *testing.T) {
 		if m.ahead() {
 			s.Volumes, s.Pods = []corev1.PersistentVolume{*source}, s.Pods[:1]
 			s.protect()
+			vouch(&s, "milan", nil)
 			step := Next(s)
 			if step.Object == nil {
 				t.Fatalf("%+v", step)

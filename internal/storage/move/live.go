@@ -103,6 +103,11 @@ func (m *move) follow(target *corev1.Node, w *workload) (Step, bool) {
 			}
 			return wait(Preparing, "a volume on node %s", m.record.Node), true
 		}
+		if !strings.HasPrefix(have, want) {
+			if step, due := m.taken(target, true); due {
+				return step, true
+			}
+		}
 		next := m.Claim.DeepCopy()
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, storage.AnnotationAhead, want)
 		m.size(&next.ObjectMeta)

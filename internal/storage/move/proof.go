@@ -37,8 +37,11 @@ func (m *move) proven(from, to end) (found proof, step Step, due, rejected bool)
 		if at.node == "" || node == nil {
 			continue
 		}
-		backing, problem := storage.Vouched(m.Claim, storage.ProviderOf(node), at.uid)
+		provider := storage.ProviderOf(node)
+		backing, problem := storage.Vouched(m.Claim, provider, at.uid)
 		switch *at.into = backing; {
+		case storage.Denied(m.Claim, provider) != "":
+			return proof{}, m.denied(provider, problem), true, true
 		case problem != "" && at.into == &found.source:
 			return proof{}, m.missing(at.node, problem), true, true
 		case problem != "":

@@ -103,7 +103,8 @@ func TestDataGoesOnlyIntoAClaimOfTheMove(t *testing.T) {
 	}
 }
 
-// TestAClaimIsNotReplacedInVain: before the claim is replaced, or while a live move waits for its new volume, the provider turns out to have a claim of that name.
+// TestAClaimIsNotReplacedInVain: before the claim is replaced, before a live move reserves its new volume, or while it waits for it, the provider turns out to
+// have a claim of that name, or to deny one.
 func TestAClaimIsNotReplacedInVain(t *testing.T) {
 	begun := func(live bool) State {
 		s := bound()
@@ -135,8 +136,18 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 	if step := Next(home); step.Action != Nothing || step.Late == nil || !strings.Contains(step.Why, "the virtual kubelet of node naples to confirm that PersistentVolumeClaim data of its cluster has the data") {
 		t.Errorf("nobody vouches for the source: %+v", step)
 	}
+	ahead := begun(true)
+	delete(ahead.Claim.Annotations, storage.AnnotationAhead)
+	if step := Next(ahead); step.Action != Nothing || step.Late == nil || !strings.Contains(step.Why, "no other PersistentVolumeClaim of its cluster has the name data") {
+		t.Errorf("a volume is reserved although nobody says that the name is free: %+v", step)
+	}
+	vouch(&ahead, "milan", nil)
+	if step := Next(ahead); step.Action != Patch || step.Object.GetAnnotations()[storage.AnnotationAhead] != storage.AheadOf("milan", "n1") {
+		t.Errorf("%+v", step)
+	}
 	for _, live := range []bool{false, true} {
 		s := begun(live)
+		delete(s.Claim.Annotations, storage.AnnotationAhead)
 		denied := storage.State{Claim: s.Claim, Place: place("milan"), Denied: "exceeded quota: full"}
 		said, ok := storage.Vouch(denied, []*corev1.PersistentVolume{&s.Volumes[0]}).Object.(*corev1.PersistentVolumeClaim)
 		if !ok {
