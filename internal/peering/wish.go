@@ -71,6 +71,8 @@ type Plan struct {
 	Resign *corev1.Secret
 	// Delete lists objects to be deleted.
 	Delete []Object
+	// Ask means that the API server of the peer has to respond right before Delete is carried out. A cut of the network is known only after some time.
+	Ask bool
 	// Poll is the time after which the token Secret, which no watch reports, is read again; 0 when the plan does not depend on it.
 	Poll time.Duration
 	// Condition reports the state; nil for a ForeignCluster that asks for nothing.
@@ -392,6 +394,7 @@ func (f *Facts) unpeer() Plan {
 				plan.Delete = append(plan.Delete, object)
 			}
 		}
+		plan.Ask = granted && !w.lost() && len(plan.Delete) > 0
 		return leaving(reasons.ReleasingResources, "waiting for %s %s/%s to be deleted", stage.kind, stage.all[0].GetNamespace(), stage.all[0].GetName())
 	}
 	switch {

@@ -207,13 +207,17 @@ func TestNothingIsReleasedOutOfReach(t *testing.T) {
 		settle(t, f, rand.New(rand.NewPCG(1, 1)), crt) //nolint:gosec // reproducible worlds
 		f.Wish.ForeignCluster.Spec.OutgoingPeeringEnabled, f.APIServer = corev1beta1.PeeringNo, probe
 		plan := PlanWish(f)
-		if len(plan.Delete) > 0 || plan.Resign != nil || !plan.Held || plan.Condition.Status != corev1beta1.StatusDisconnecting ||
+		if len(plan.Delete) > 0 || plan.Resign != nil || !plan.Held || plan.Ask || plan.Condition.Status != corev1beta1.StatusDisconnecting ||
 			!strings.Contains(plan.Condition.Message, "force unpeer milan") {
 			t.Errorf("%s: %+v, %+v", name, plan, plan.Condition)
 		}
 		f.Wish.ForeignCluster.Annotations = map[string]string{AnnotationUnreachable: api.True}
-		if plan := PlanWish(f); len(plan.Delete) == 0 {
+		if plan := PlanWish(f); len(plan.Delete) == 0 || plan.Ask {
 			t.Errorf("%s, declared lost: %+v", name, plan)
+		}
+		f.Wish.ForeignCluster.Annotations, f.APIServer = nil, &Probe{Up: true}
+		if plan := PlanWish(f); len(plan.Delete) == 0 || !plan.Ask {
+			t.Errorf("%s, and back: a state of some seconds ago suffices: %+v", name, plan)
 		}
 	}
 }

@@ -146,6 +146,9 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
+// Ask checks the API server once, now. It does not change the State, which may be as old as the next check.
+func (h *Health) Ask(ctx context.Context) error { return h.check(ctx) }
+
 func (h *Health) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
 	defer cancel()

@@ -116,7 +116,7 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 	if facts.Wish, err = r.wish(ctx, facts, fc); err != nil {
 		return 0, err
 	}
-	plan := peering.PlanWish(facts)
+	plan := r.plan(ctx, facts)
 	status := peering.CompileForeignCluster(facts, &plan, &fc.Status, fc.Generation, metav1.NewTime(r.now()))
 	r.announceWish(fc, plan.Condition)
 	before := fc.DeepCopy()
@@ -132,6 +132,26 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 		again = plan.Poll
 	}
 	return again, r.carryOut(ctx, fc, &plan)
+}
+
+// askedAgain is the time after which a peer is asked again whether it responds.
+const askedAgain = 5 * time.Second
+
+// plan returns the plan for a wish. If the plan depends on it, plan asks the peer whether it responds now. Nothing is deleted otherwise.
+func (r *foreignClusters) plan(ctx context.Context, facts *peering.Facts) peering.Plan {
+	plan := peering.PlanWish(facts)
+	if !plan.Ask {
+		return plan
+	}
+	err := r.links.ask(ctx, facts.Identity.Namespace)
+	if err == nil {
+		return plan
+	}
+	silent := *facts
+	silent.APIServer = &peering.Probe{Message: err.Error()}
+	plan = peering.PlanWish(&silent)
+	plan.Poll = askedAgain
+	return plan
 }
 
 // gather reads all facts about a cluster, from caches only.

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"sync"
 	"time"
 
@@ -109,6 +110,14 @@ func (l *links) get(namespace string) *link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.running[namespace]
+}
+
+// ask returns why the API server of the cluster that a tenant namespace belongs to does not respond now; nil if it responds.
+func (l *links) ask(ctx context.Context, namespace string) error {
+	if k := l.get(namespace); k != nil {
+		return k.health.Ask(ctx)
+	}
+	return errors.New("there is no kubeconfig for it")
 }
 
 // probe returns the last known state of the API server of the cluster that a tenant namespace belongs to; nil when nothing is known yet.

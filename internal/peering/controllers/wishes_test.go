@@ -2,12 +2,16 @@ package controllers
 
 import (
 	"crypto/sha256"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -18,6 +22,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
 )
 
 // wishedCluster asks for a peering with milan.
@@ -109,6 +114,61 @@ func TestWishesAreCarriedOut(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(identity), identity); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the Identity after No: %v", err)
+	}
+}
+
+// TestAPeerIsAskedBeforeItsPodsAreReplaced: a peer counts as up until the next checks fail. Right after a cut, a ForeignCluster that gives up the peering deletes
+// nothing, because the pods there would run twice. Once the peer responds, the deletion goes on.
+func TestAPeerIsAskedBeforeItsPodsAreReplaced(t *testing.T) {
+	cut := atomic.Bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if cut.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer server.Close()
+	health, err := remote.NewHealth(&rest.Config{Host: server.URL}, remote.HealthOptions{Interval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := health.Subscribe()
+	go func() { _ = health.Run(t.Context()) }()
+	<-up
+	cut.Store(true)
+
+	fc := wishedCluster("https://192.0.2.7")
+	fc.Spec.OutgoingPeeringEnabled, fc.Finalizers = corev1beta1.PeeringNo, []string{peering.FinalizerOutgoing}
+	namespace := api.TenantNamespace("milan")
+	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan", Labels: map[string]string{
+		api.LabelReplication: api.True, api.LabelRemoteID: "milan", api.LabelRemoteClusterID: "milan",
+	}}}
+	identity := &authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName("milan")},
+		Spec: authv1beta1.IdentitySpec{
+			ClusterID: "milan", Type: authv1beta1.IdentityControlPlane, AuthParams: authv1beta1.AuthParams{SignedCRT: []byte("certificate")},
+		},
+	}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(fc).WithObjects(fc, slice, identity).Build()
+	r := &foreignClusters{
+		client: c, reader: c, events: events.NewFakeRecorder(100), own: "rome", namespace: api.Namespace, now: time.Now,
+		links: &links{running: map[string]*link{namespace: {namespace: namespace, health: health, wasUp: true}}},
+	}
+	again, err := r.reconcile(t.Context(), "milan")
+	if err != nil || again != askedAgain {
+		t.Fatalf("again after %s, %v", again, err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(slice), slice); err != nil {
+		t.Fatalf("the ResourceSlice: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc); err != nil || !outgoing(corev1beta1.StatusDisconnecting, "ProviderUnreachable")(fc) {
+		t.Errorf("%+v, %v", fc.Status.Conditions, err)
+	}
+	cut.Store(false)
+	if _, err = r.reconcile(t.Context(), "milan"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(slice), slice); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the peer responds, and the ResourceSlice: %v", err)
 	}
 }
 
