@@ -82,7 +82,7 @@ func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume
 	one.Cluster = volume.Labels[api.LabelRemoteClusterID]
 	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses.
 	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || storage.ReservedFor(volume) != data
-	one.Released = (volume.Status.Phase == corev1.VolumeReleased || volume.Spec.ClaimRef == nil) && !storage.InMove(volume, all)
+	one.Released = storage.Unclaimed(volume) && !storage.InMove(volume, all)
 	return append(out, one)
 }
 

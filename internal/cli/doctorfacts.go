@@ -258,7 +258,7 @@ func (p *collector) retained() {
 	var maps offloadingv1beta1.NamespaceMapList
 	p.read("NamespaceMaps", &maps)
 	p.Retained = slices.DeleteFunc(kept, func(v corev1.PersistentVolume) bool {
-		return !offload.HasRemoteNamespace(maps.Items, v.Labels[api.LabelRemoteClusterID], storage.ReservedFor(&v).Namespace)
+		return !offload.HasRemoteNamespace(maps.Items, v.Labels[api.LabelRemoteClusterID], storage.DataOf(&v).Namespace)
 	})
 }
 

@@ -98,7 +98,7 @@ func namespaces(r *report) {
 func retained(r *report) {
 	for i := range r.Retained {
 		volume := &r.Retained[i]
-		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.ReservedFor(volume)
+		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.DataOf(volume)
 		r.about(partRetained, provider)
 		node := provider
 		if at := slices.IndexFunc(r.VirtualNodes, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == provider }); at >= 0 {

@@ -130,7 +130,7 @@ func VolumesMessage(kept []Volume, kind, namespace, name string) string {
 	}
 	cure := "copy the data and delete the claims"
 	if slices.ContainsFunc(kept, func(v Volume) bool { return v.Released }) {
-		cure += " (of deleted claims: set spec.persistentVolumeReclaimPolicy of the PersistentVolume to Delete)"
+		cure += " (of deleted claims: set spec.persistentVolumeReclaimPolicy of the PersistentVolume to Delete, and delete the PersistentVolume)"
 	}
 	return fmt.Sprintf("data would be lost: %s; %s, or abandon the data: kubectl annotate %s %s --namespace %s %s=%s",
 		strings.Join(list, ", "), cure, kind, name, namespace, api.AnnotationDeleteVolumes, api.True)

@@ -176,10 +176,10 @@ func Describe(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) st
 		return ""
 	}
 	size := volume.Spec.Capacity[corev1.ResourceStorage]
-	if ref := volume.Spec.ClaimRef; ref != nil && (volume.Status.Phase != corev1.VolumeReleased || InMove(volume, all)) {
+	if ref := volume.Spec.ClaimRef; ref != nil && (!Unclaimed(volume) || InMove(volume, all)) {
 		return fmt.Sprintf("PersistentVolumeClaim %s in namespace %s has a volume of Liqo, %s", ref.Name, ref.Namespace, size.String())
 	}
-	if ref := ReservedFor(volume); ref.Name != "" {
+	if ref := DataOf(volume); ref.Name != "" {
 		text := fmt.Sprintf("PersistentVolume %s of deleted claim %s in namespace %s is a retained volume of Liqo, %s", volume.Name, ref.Name, ref.Namespace, size.String())
 		if volume.DeletionTimestamp != nil && InProvider(volume) {
 			text += ", in deletion until its data is gone,"
@@ -194,10 +194,14 @@ func InProvider(volume *corev1.PersistentVolume) bool {
 	return VolumeUID(volume) != "" && volume.Labels[api.LabelRemoteClusterID] != "" && volume.Annotations[annotationEphemeral] != api.True
 }
 
+// Unclaimed reports whether no claim uses a volume: its claim was deleted, or an administrator made it available or reserved it for a claim that is not bound to it.
+func Unclaimed(volume *corev1.PersistentVolume) bool {
+	return volume.Status.Phase == corev1.VolumeReleased || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID == ""
+}
+
 // Retained reports whether a volume is a virtual volume that keeps the data of a deleted claim in a provider. all are all virtual volumes.
 func Retained(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) bool {
-	unclaimed := volume.Status.Phase == corev1.VolumeReleased || volume.Spec.ClaimRef == nil
-	return InProvider(volume) && unclaimed && !InMove(volume, all) && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
+	return InProvider(volume) && Unclaimed(volume) && !InMove(volume, all) && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
 // InMove reports whether a volume is one of the two volumes of an unfinished move, whose claim is replaced meanwhile: the source, which has the record of the
@@ -234,7 +238,7 @@ func MoveTarget(volume *corev1.PersistentVolume) (node string, moves bool) {
 // Discard returns the command that has Liqo delete a retained volume with its data. Kubernetes and Liqo delete a volume without a claim (Available) only on request.
 func Discard(volume *corev1.PersistentVolume) string {
 	command := fmt.Sprintf(`kubectl patch pv %s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`, volume.Name)
-	if volume.Spec.ClaimRef == nil {
+	if Unclaimed(volume) && volume.Status.Phase != corev1.VolumeReleased {
 		command += " && kubectl delete pv " + volume.Name
 	}
 	return command

@@ -78,10 +78,11 @@ func TestRetained(t *testing.T) {
 		want   bool
 		others []corev1.PersistentVolume
 	}{
-		"released":        {func(*corev1.PersistentVolume) {}, true, nil},
-		"deleted by hand": {func(v *corev1.PersistentVolume) { v.DeletionTimestamp = &metav1.Time{} }, true, nil},
-		"made available":  {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }, true, nil},
-		"bound":           {func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound }, false, nil},
+		"released":             {func(*corev1.PersistentVolume) {}, true, nil},
+		"deleted by hand":      {func(v *corev1.PersistentVolume) { v.DeletionTimestamp = &metav1.Time{} }, true, nil},
+		"made available":       {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }, true, nil},
+		"reserved for a claim": {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID, v.Status.Phase = "", corev1.VolumeAvailable }, true, nil},
+		"bound":                {func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound }, false, nil},
 		"to be deleted": {func(v *corev1.PersistentVolume) {
 			v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 		}, false, nil},

@@ -119,10 +119,10 @@ func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 	return nil
 }
 
-// ofClaim reports whether a volume of Liqo is, or was, reserved for a claim of the name.
+// ofClaim reports whether a volume of Liqo was created, or is reserved, for a claim of the name.
 func ofClaim(volume *corev1.PersistentVolume, s *move.State) bool {
-	ref := volume.Spec.ClaimRef
-	return volume.Labels[storage.LabelVirtual] == api.True && ref != nil && ref.Namespace == s.Namespace && ref.Name == s.Name
+	key := client.ObjectKey{Namespace: s.Namespace, Name: s.Name}
+	return volume.Labels[storage.LabelVirtual] == api.True && (storage.ReservedFor(volume) == key || storage.DataOf(volume) == key)
 }
 
 // readAgain reads only the objects that may have changed since the previous read: the volumes that the previous read found, their copies, the
