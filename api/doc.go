@@ -50,6 +50,10 @@ const (
 // AnnotationRemoteTenantNamespace (on a kubeconfig Secret) is the tenant namespace in the cluster that the kubeconfig gives access to.
 const AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
 
+// AnnotationSourceUID (on the copy of a replicated object) is the UID of its source in the other cluster. Two sources of one name are different objects: the
+// other cluster may have lost the first one. Copies that an earlier release created lack it as long as their first source exists.
+const AnnotationSourceUID = "liqo.io/source-uid"
+
 // Annotations by which a PersistentVolumeClaim, or a Pod's template for one, configures the claim in the provider.
 const (
 	// AnnotationRemoteStorageClass names the storage class in the provider.

@@ -60,6 +60,8 @@ type Enforcement struct {
 	Delete []string
 	// Remaining lists the namespaces of this map that still exist and should not: those in Delete, and those that are being deleted already.
 	Remaining []string
+	// Retained lists the namespaces that the map does not desire, but that stay because of their claims.
+	Retained []string
 	// Status is the current mapping, by local name. It counts every namespace in Ensure as created; call Report for those that could not be created.
 	Status map[string]offloadingv1beta1.RemoteNamespaceStatus
 }
@@ -67,15 +69,27 @@ type Enforcement struct {
 // MapKey returns the annotation value that marks the namespaces of a NamespaceMap.
 func MapKey(m *offloadingv1beta1.NamespaceMap) string { return m.Namespace + "/" + m.Name }
 
+// grantUID returns the UID that marks the namespaces granted by a NamespaceMap: that of the source of this copy, in the consumer. Copies of earlier releases do not
+// name their source, so it is that of the copy.
+func grantUID(m *offloadingv1beta1.NamespaceMap) string {
+	if uid, named := m.Annotations[api.AnnotationSourceUID]; named {
+		return uid
+	}
+	return string(m.UID)
+}
+
 // Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the existing namespaces, by name. An existing
 // namespace that this map did not create for the same local namespace is never changed: the phase is CreationLoopBackOff until that namespace is
 // deleted. If two local namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that
 // policy refuses is not created, but an existing namespace stays.
 //
 // A map that is being deleted desires no namespace. But its deletion alone is no request to delete data: a user may have deleted it by mistake, or its
-// consumer has lost its identity. So a namespace that its specification still contains, and that has claims (see claims), stays. A map of the same
-// name adopts it, and deletes a namespace with claims only if it has contained that namespace before. A consumer that ends a peering first removes all
-// namespaces from the specification.
+// consumer has lost its identity. So a namespace that its specification still contains, and that has claims (see claims), stays.
+//
+// Nor is it a request to delete data that a map lacks a namespace: its consumer may have lost the map that contained the namespace, and written another one
+// of the same name. So a namespace with claims is deleted only if the map by which it was last granted (see grantUID) does not contain it any longer. Any
+// other map takes over the namespaces that it contains, and leaves the others alone. A namespace without the mark of a map is as one of another map. A
+// consumer that ends a peering first removes all namespaces from the specification.
 func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, claims map[string]bool, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired, deleting := m.Spec.DesiredMapping, !m.DeletionTimestamp.IsZero()
@@ -96,9 +110,9 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 			continue
 		}
 		meta := existing[remote]
-		uid := meta.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID]
-		removed := m.Spec.DesiredMapping[local] != remote && (uid == "" || uid == string(m.UID))
+		removed := m.Spec.DesiredMapping[local] != remote && meta.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] == grantUID(m)
 		if claims[remote] && !removed && meta.DeletionTimestamp.IsZero() {
+			plan.Retained = append(plan.Retained, remote)
 			continue
 		}
 		if meta.DeletionTimestamp.IsZero() {
@@ -157,8 +171,8 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
-	if m.UID != "" {
-		metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationNamespaceMapUID, string(m.UID))
+	if uid := grantUID(m); uid != "" {
+		metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationNamespaceMapUID, uid)
 	}
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationConsumerUsers, authv1beta1.SliceUserSuffix(consumer))

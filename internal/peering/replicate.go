@@ -157,6 +157,7 @@ func (k Kind) Plan(link Link, source, copy Object) Step {
 		step := Step{Delete: copy.GetDeletionTimestamp() == nil, Wait: fmt.Sprintf("the deletion of the copy in cluster %s", link.Remote)}
 		if !equality.Semantic.DeepEqual(k.spec(source), k.spec(copy)) { // the last state of the spec matters: a NamespaceMap names the namespaces whose data stays
 			step.Update = copy.DeepCopyObject().(Object)
+			nameSource(source, step.Update, false)
 			k.setSpec(source, step.Update)
 		}
 		return step
@@ -204,6 +205,24 @@ func (k Kind) copyOf(link Link, source, present Object) Object {
 	labels[api.LabelOriginID] = link.Own
 	labels[api.LabelRemoteClusterID] = link.Own
 	want.SetLabels(labels)
+	nameSource(source, want, present == nil)
 	k.setSpec(source, want)
 	return want
+}
+
+// nameSource records the UID of the source in a copy that is new, or that was created for another source. The provider must know this: what another source
+// leaves out is not what this one has removed. A copy without the record is of an earlier release. It stays without one, because what the provider
+// derived from it has no record either, unless the source is younger than the copy and so can't be the one that the copy was created for.
+func nameSource(source, copy Object, fresh bool) {
+	former, named := copy.GetAnnotations()[api.AnnotationSourceUID]
+	created, sourceCreated := copy.GetCreationTimestamp(), source.GetCreationTimestamp()
+	if !fresh && (named && former == string(source.GetUID()) || !named && !created.Before(&sourceCreated)) {
+		return
+	}
+	annotations := maps.Clone(copy.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[api.AnnotationSourceUID] = string(source.GetUID())
+	copy.SetAnnotations(annotations)
 }

@@ -2,6 +2,7 @@ package peering
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,7 @@ func namespaceMaps() Kind {
 func sourceMap(change ...func(*offloadingv1beta1.NamespaceMap)) *offloadingv1beta1.NamespaceMap {
 	m := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-milan", Name: "milan", Finalizers: []string{FinalizerReplicated},
+			Namespace: "liqo-tenant-milan", Name: "milan", UID: "source", CreationTimestamp: at(time.Second), Finalizers: []string{FinalizerReplicated},
 			Labels: map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan", "liqo.io/remote-cluster-id": "milan", "team": "a"},
 		},
 		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}},
@@ -37,7 +38,7 @@ func sourceMap(change ...func(*offloadingv1beta1.NamespaceMap)) *offloadingv1bet
 func copyMap(change ...func(*offloadingv1beta1.NamespaceMap)) *offloadingv1beta1.NamespaceMap {
 	m := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-rome", Name: "milan",
+			Namespace: "liqo-tenant-rome", Name: "milan", Annotations: map[string]string{"liqo.io/source-uid": "source"},
 			Labels: map[string]string{
 				"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": "rome", "liqo.io/remote-cluster-id": "rome", "team": "a",
 			},
@@ -66,7 +67,16 @@ func TestReplicationSteps(t *testing.T) {
 	unselected := func(m *offloadingv1beta1.NamespaceMap) { m.Labels["liqo.io/replication"] = "false" }
 	unheld := func(m *offloadingv1beta1.NamespaceMap) { m.Finalizers = nil }
 	provider := func(m *offloadingv1beta1.NamespaceMap) {
-		m.Annotations, m.Finalizers = map[string]string{"milan": "own"}, []string{"milan"}
+		m.Annotations["milan"], m.Finalizers = "own", []string{"milan"}
+	}
+	ofAnother := func(m *offloadingv1beta1.NamespaceMap) { m.Annotations["liqo.io/source-uid"] = "former" }
+	unnamed := func(created time.Duration) func(m *offloadingv1beta1.NamespaceMap) {
+		return func(m *offloadingv1beta1.NamespaceMap) {
+			m.Annotations, m.CreationTimestamp = nil, at(created*time.Second)
+		}
+	}
+	named := func(m *offloadingv1beta1.NamespaceMap) {
+		m.Annotations = map[string]string{"liqo.io/source-uid": "source"}
 	}
 	const gone = "the deletion of the copy in cluster milan"
 	for name, c := range map[string]struct {
@@ -90,6 +100,10 @@ func TestReplicationSteps(t *testing.T) {
 		"the identity goes: first the copy":    {withdrawn, sourceMap(), copyMap(), Step{Delete: true, Wait: gone}},
 		"the identity goes, the copy is gone":  {withdrawn, sourceMap(), nil, Step{Release: true}},
 		"the identity goes, never replicated":  {withdrawn, sourceMap(unheld), nil, Step{}},
+		"another source takes the copy over":   {toMilan, sourceMap(other), copyMap(ofAnother), Step{Update: copyMap(other)}},
+		"another source goes":                  {toMilan, sourceMap(deleted, other), copyMap(ofAnother), Step{Update: copyMap(other), Delete: true, Wait: gone}},
+		"a copy of an earlier release":         {toMilan, sourceMap(other), copyMap(unnamed(2)), Step{Update: copyMap(unnamed(2), other)}},
+		"such a copy, older than the source":   {toMilan, sourceMap(other), copyMap(unnamed(0)), Step{Update: copyMap(unnamed(0), named, other)}},
 		"no longer to be replicated":           {toMilan, sourceMap(unselected), copyMap(), Step{Delete: true, Wait: gone}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,8 @@ const (
 	LabelSchedulingEnabled = "liqo.io/scheduling-enabled"
 	// AnnotationManagedByNamespaceMap (on a remote namespace) identifies the NamespaceMap that it was created for, as <namespace>/<name>.
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
-	// AnnotationNamespaceMapUID (on a remote namespace) is the UID of the last NamespaceMap that contained it.
+	// AnnotationNamespaceMapUID (on a remote namespace) is the UID of the last NamespaceMap of the consumer that contained it, or that of its copy if the
+	// copy does not name its source (api.AnnotationSourceUID).
 	AnnotationNamespaceMapUID = "liqo.io/namespace-map-uid"
 	// DrainedRoleBinding is the name of a RoleBinding in the remote namespaces of a consumer whose Tenant is drained or being deleted. It permits the
 	// consumer only to read this RoleBinding. By it, the virtual kubelets of the consumer recognize why the provider refuses everything else.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -33,7 +35,8 @@ type dataWorld struct {
 	mapping     *mappings
 	maps        *kube.Reconciler[*offloadingv1beta1.NamespaceMap]
 	identity    bool
-	copies      int
+	made        int
+	events      *events.FakeRecorder
 }
 
 const (
@@ -52,7 +55,10 @@ func newDataWorld(t *testing.T) *dataWorld {
 		&offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: lawPeer, Name: "milan", UID: "vn", Finalizers: []string{lawHold}},
 			Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
 		w.offloading(),
-	).Build()
+	).WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		w.identify(o)
+		return c.Create(ctx, o, opts...)
+	}}).Build()
 	w.milan = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithStatusSubresource(&offloadingv1beta1.NamespaceMap{}).WithObjects(
 		&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: lawTenant, Name: "rome", Finalizers: []string{lawHold}}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}},
 	).WithInterceptorFuncs(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -66,7 +72,8 @@ func newDataWorld(t *testing.T) *dataWorld {
 	w.mapping = &mappings{Client: w.rome, Options: Options{ClusterID: "rome", LiqoNamespace: "liqo", Volumes: func(context.Context, client.Reader) ([]offload.Volume, error) {
 		return []offload.Volume{{Name: "pvc-1", Namespace: "shop", Claim: "data", Cluster: "milan", Size: "1Gi"}}, nil
 	}}}
-	r := &namespaceMaps{Client: w.milan, Options: Options{LiqoNamespace: "liqo", Live: w.milan}}
+	w.events = events.NewFakeRecorder(1000)
+	r := &namespaceMaps{Client: w.milan, Options: Options{LiqoNamespace: "liqo", Live: w.milan}, events: w.events}
 	w.maps = &kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
 		Name: "namespacemap", Client: w.milan, Finalizer: FinalizerNamespaceMap, Sync: r.sync, Finalize: r.finalize,
 		Wanted: func(m *offloadingv1beta1.NamespaceMap) bool { return isCopy(m) },
@@ -92,6 +99,13 @@ func (w *dataWorld) tenant() *authv1beta1.Tenant {
 
 func lawMap(namespace string) *offloadingv1beta1.NamespaceMap {
 	return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"}}
+}
+
+// identify gives a new object its UID and the time of its creation, because the fake API server does not.
+func (w *dataWorld) identify(o metav1.Object) {
+	w.made++
+	o.SetUID(types.UID(fmt.Sprint(w.made)))
+	o.SetCreationTimestamp(metav1.Unix(int64(w.made), 0))
 }
 
 func (w *dataWorld) must(err error) {
@@ -208,8 +222,7 @@ func (w *dataWorld) replicate() {
 		return
 	case step.Create != nil:
 		w.change(w.rome, source, func() { controllerutil.AddFinalizer(source, peering.FinalizerReplicated) })
-		step.Create.SetUID(types.UID(fmt.Sprint(w.copies))) // the fake API server sets none
-		w.copies++
+		w.identify(step.Create)
 		w.must(w.milan.Create(w.Context(), step.Create.(client.Object)))
 		return
 	}
@@ -255,6 +268,7 @@ func (w *dataWorld) ways() map[string]func() {
 		"the tenant is activated":            condition(authv1beta1.TenantActive),
 		"the Tenant is deleted":              func() { w.delete(w.milan, tenant) },
 		"the NamespaceMap is deleted":        func() { w.delete(w.rome, source) },
+		"the NamespaceMap vanishes":          func() { w.vanish(w.rome, source) },
 		"the copy of the NamespaceMap is":    func() { w.delete(w.milan, copied) },
 		"the NamespaceMap loses its labels":  func() { w.change(w.rome, source, func() { source.Labels = nil }) },
 		"the NamespaceMap is not replicated": func() { w.change(w.rome, source, func() { source.Labels[api.LabelReplication] = api.False }) },
@@ -274,12 +288,14 @@ func (w *dataWorld) ways() map[string]func() {
 				}}}}
 			})
 		},
-		"the namespace is protected":           func() { w.mapping.ProtectedNamespaces = []string{"sh*"} },
-		"the namespace is no longer protected": func() { w.mapping.ProtectedNamespaces = nil },
-		"the VirtualNode is deleted":           func() { w.delete(w.rome, node) },
-		"the VirtualNode vanishes":             func() { w.vanish(w.rome, node) },
-		"the identity is lost":                 func() { w.identity = false },
-		"the identity is there again":          func() { w.identity = true },
+		"the namespace is protected":             func() { w.mapping.ProtectedNamespaces = []string{"sh*"} },
+		"the namespace is no longer protected":   func() { w.mapping.ProtectedNamespaces = nil },
+		"the VirtualNode is deleted":             func() { w.delete(w.rome, node) },
+		"the VirtualNode vanishes":               func() { w.vanish(w.rome, node) },
+		"rome is installed again":                w.reinstall,
+		"both clusters were of a former release": w.fromEarlierRelease,
+		"the identity is lost":                   func() { w.identity = false },
+		"the identity is there again":            func() { w.identity = true },
 		"the provider is declared unreachable": func() {
 			fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 			w.change(w.rome, fc, func() {
@@ -287,6 +303,26 @@ func (w *dataWorld) ways() map[string]func() {
 			})
 		},
 	}
+}
+
+// reinstall replaces rome by another cluster with the same ID, which is peered again and knows nothing about its former objects.
+func (w *dataWorld) reinstall() {
+	node, host := w.node(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan", api.LabelType: api.TypeVirtualNode}}}
+	for _, o := range []client.Object{lawMap(lawPeer), w.offloading(), node, host} {
+		w.vanish(w.rome, o)
+	}
+	node = w.node()
+	node.Finalizers, node.Spec.ClusterID = []string{lawHold}, "milan"
+	host.ResourceVersion = ""
+	w.must(w.rome.Create(w.Context(), node))
+	w.must(w.rome.Create(w.Context(), host))
+}
+
+// fromEarlierRelease gives the copy of the NamespaceMap and the remote namespace the marks of a release whose copies did not name their source.
+func (w *dataWorld) fromEarlierRelease() {
+	copied, remote := lawMap(lawTenant), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}
+	w.change(w.milan, copied, func() { copied.Annotations = nil })
+	w.change(w.milan, remote, func() { remote.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] = string(copied.UID) })
 }
 
 // TestDataStaysUntilItsDeletionIsRequested: whatever ends, and in whatever order, the claims in a provider stay. They go only with an explicit request.
@@ -358,4 +394,57 @@ func lawMeta(o client.Object) *metav1.ObjectMeta {
 		return &o.ObjectMeta
 	}
 	panic(fmt.Sprintf("%T", o))
+}
+
+// TestAnotherNamespaceMapDeletesNoData: a consumer that lost its NamespaceMap, and its offloadings, writes another one without the namespaces of the former. The
+// provider keeps those with claims and reports them. The consumer gets the same namespace again when it offloads its namespace again, and only then may
+// it end it.
+func TestAnotherNamespaceMapDeletesNoData(t *testing.T) {
+	for name, before := range map[string]func(w *dataWorld){
+		"with a copy that names its source":  func(*dataWorld) {},
+		"with a copy of an earlier release":  (*dataWorld).fromEarlierRelease,
+		"for the second time":                (*dataWorld).reinstall,
+		"after its NamespaceMap was deleted": func(w *dataWorld) { w.vanish(w.rome, lawMap(lawPeer)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newDataWorld(t)
+			before(w)
+			w.settle()
+			w.reinstall()
+			w.settle()
+			if !w.hasData() {
+				t.Fatal("the data is gone")
+			}
+			if text := <-w.events.Events; !strings.Contains(text, "VolumesKept namespace shop-rome stays") {
+				t.Errorf("event %q", text)
+			}
+			w.must(w.rome.Create(t.Context(), w.offloading()))
+			w.settle()
+			m := lawMap(lawPeer)
+			if w.read(w.rome, m); m.Status.CurrentMapping["shop"].Phase != offloadingv1beta1.MappingAccepted || !w.hasData() {
+				t.Fatalf("not taken over: %+v, data: %t", m.Status, w.hasData())
+			}
+			o := w.offloading()
+			w.change(w.rome, o, func() { o.Annotations = map[string]string{api.AnnotationDeleteVolumes: api.True} })
+			w.delete(w.rome, o)
+			w.settle()
+			if w.hasData() {
+				t.Error("the data is still there after its deletion was requested")
+			}
+		})
+	}
+}
+
+// TestOffloadingsEndAfterAnUpgrade: a copy and a namespace that an earlier release marked are those of the same NamespaceMap as before, so that the end of the
+// offloading deletes the namespace.
+func TestOffloadingsEndAfterAnUpgrade(t *testing.T) {
+	w := newDataWorld(t)
+	w.fromEarlierRelease()
+	o := w.offloading()
+	w.change(w.rome, o, func() { o.Annotations = map[string]string{api.AnnotationDeleteVolumes: api.True} })
+	w.delete(w.rome, o)
+	w.settle()
+	if w.hasData() {
+		t.Error("the data is still there")
+	}
 }

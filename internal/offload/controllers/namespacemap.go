@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,10 +46,11 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 type namespaceMaps struct {
 	client.Client
 	Options
+	events events.EventRecorder
 }
 
 func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
-	r := &namespaceMaps{Client: mgr.GetClient(), Options: opts}
+	r := &namespaceMaps{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "namespacemap")}
 	return kube.NewController(mgr, "namespacemap").
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mapsAffected)).
@@ -120,11 +122,22 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 			plan.Report(pair)
 		}
 	}
+	r.warnRetained(m, plan.Retained, consumer)
 	m.Status.CurrentMapping = plan.Status
 	if len(plan.Status) == 0 {
 		m.Status.CurrentMapping = nil
 	}
 	return plan.Remaining, failed
+}
+
+// warnRetained emits an Event for each namespace that stays only because of its claims. The recorder merges the Events of repeated passes.
+func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained []string, consumer string) {
+	for _, name := range retained {
+		r.events.Eventf(m, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonVolumesKept, "Enforce",
+			"namespace %s stays, because it has PersistentVolumeClaims and cluster %s has not removed it: its NamespaceMap was deleted, or is another one than before. "+
+				"The namespace is used again when cluster %s offloads the same namespace again. To end it, copy the data and delete the claims",
+			name, consumer, consumer)
+	}
 }
 
 // claims returns the namespaces that have claims, of those that a NamespaceMap created and no longer desires. It reads the claims from the API server, because
