@@ -79,7 +79,8 @@ const AnnotationRemoteClaim = "storage.liqo.io/remote-claim"
 const AnnotationRealStorageClass = "liqo.io/real-storage-class"
 
 // AnnotationDeleteVolumes ("true", on a NamespaceOffloading or a VirtualNode, or on a Tenant of the provider) permits Liqo to delete volumes with data
-// in a provider when a user deletes the object. Without it, the deletion waits until there are no such volumes.
+// in a provider when a user deletes the object. Without it, the deletion waits until there are no such volumes. It is for one change of a NamespaceOffloading:
+// the controller manager removes it when the clusters that the change left out have released the remote namespace.
 const AnnotationDeleteVolumes = "liqo.io/delete-volumes"
 
 // Annotations of the controller manager's own objects.

@@ -67,16 +67,47 @@ func KeptVolumes(o *offloadingv1beta1.NamespaceOffloading, volumes []Volume, clu
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == cluster && v.Namespace == o.Namespace })
 }
 
+// AbandonmentUsed reports whether the annotation that abandons the data of a NamespaceOffloading has served its purpose: a cluster that was left out has released
+// the remote namespace since the status before, and no cluster that is left out has one or is asked for one. Later changes must not delete data because of it. As
+// long as no cluster is left out, the annotation is for the change that follows. o has the present status, see Compile; maps are all NamespaceMaps.
+func AbandonmentUsed(o *offloadingv1beta1.NamespaceOffloading, before offloadingv1beta1.NamespaceOffloadingStatus, maps []offloadingv1beta1.NamespaceMap) bool {
+	if o.Annotations[api.AnnotationDeleteVolumes] != api.True || !o.DeletionTimestamp.IsZero() {
+		return false
+	}
+	for i := range maps {
+		m, wanted := &maps[i], ""
+		if Required(o.Status.RemoteNamespacesConditions[m.Name]) {
+			wanted = o.Status.RemoteNamespaceName
+		}
+		asked, requested := m.Spec.DesiredMapping[o.Namespace]
+		current, held := m.Status.CurrentMapping[o.Namespace]
+		if m.Labels[api.LabelReplicated] != api.True && (requested && asked != wanted || held && current.RemoteNamespace != wanted) {
+			return false
+		}
+	}
+	has := func(conditions []offloadingv1beta1.RemoteNamespaceCondition) bool {
+		return slices.ContainsFunc(conditions, func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+			return c.Type == offloadingv1beta1.RemoteNamespaceReady
+		})
+	}
+	for id, conditions := range before.RemoteNamespacesConditions {
+		if has(conditions) && (!Required(conditions) || !has(o.Status.RemoteNamespacesConditions[id])) {
+			return true
+		}
+	}
+	return false
+}
+
 // NodeVolumes returns the volumes whose data would be lost with a VirtualNode: the volumes of its cluster, unless another VirtualNode of the cluster
-// remains. It returns none if an annotation abandons the data, or if the cluster is declared permanently unreachable. foreign is the ForeignCluster,
-// nil if there is none.
+// remains. It returns none if an annotation abandons the data, or if the cluster is declared permanently unreachable. The annotation counts while the VirtualNode is
+// being deleted. foreign is the ForeignCluster, nil if there is none.
 func NodeVolumes(
 	node *offloadingv1beta1.VirtualNode, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster,
 ) []Volume {
 	stays := slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool {
 		return n.Spec.ClusterID == node.Spec.ClusterID && n.UID != node.UID && n.DeletionTimestamp.IsZero()
 	})
-	if stays || node.Annotations[api.AnnotationDeleteVolumes] == api.True || foreign != nil && Gone(foreign) {
+	if stays || abandoned(node) || foreign != nil && Gone(foreign) {
 		return nil
 	}
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == node.Spec.ClusterID })
@@ -86,13 +117,14 @@ func NodeVolumes(
 // cluster whose deletion is almost complete. It returns none if the annotation of one of them abandons the data, or if the cluster is declared permanently
 // unreachable.
 func MapVolumes(cluster string, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster) []Volume {
-	abandoned := func(n offloadingv1beta1.VirtualNode) bool {
-		return n.Annotations[api.AnnotationDeleteVolumes] == api.True
-	}
-	if slices.ContainsFunc(nodes, abandoned) || foreign != nil && Gone(foreign) {
+	if slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool { return abandoned(&n) }) || foreign != nil && Gone(foreign) {
 		return nil
 	}
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == cluster })
+}
+
+func abandoned(node *offloadingv1beta1.VirtualNode) bool {
+	return node.Annotations[api.AnnotationDeleteVolumes] == api.True && !node.DeletionTimestamp.IsZero()
 }
 
 // HasRemoteNamespace reports whether a provider has the remote namespace of a namespace of this cluster, or is asked for it. maps are all

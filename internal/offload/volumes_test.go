@@ -105,6 +105,7 @@ func TestDataHoldsTheLastVirtualNode(t *testing.T) {
 		sibling  string
 		deleting bool
 		givenUp  bool
+		alive    bool
 		foreign  *corev1beta1.ForeignCluster
 		want     int
 	}{
@@ -114,6 +115,7 @@ func TestDataHoldsTheLastVirtualNode(t *testing.T) {
 		"another one ends as well":     {sibling: "milan", deleting: true, want: 1},
 		"one of another cluster stays": {sibling: "turin", want: 1},
 		"given up":                     {givenUp: true},
+		"given up, but not deleted":    {givenUp: true, alive: true, want: 1},
 		"the cluster is gone for good": {foreign: gone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +123,9 @@ func TestDataHoldsTheLastVirtualNode(t *testing.T) {
 			node.UID, node.DeletionTimestamp = types.UID("1"), &noon
 			if c.givenUp {
 				node.Annotations = map[string]string{api.AnnotationDeleteVolumes: "true"}
+			}
+			if c.alive {
+				node.DeletionTimestamp = nil
 			}
 			nodes := []offloadingv1beta1.VirtualNode{node}
 			if c.sibling != "" {
@@ -198,5 +203,69 @@ func TestVolumesMessage(t *testing.T) {
 	}
 	if strings.Contains(got, "data-20") {
 		t.Errorf("%q lists all", got)
+	}
+}
+
+// TestAbandonmentUsed: the annotation that abandons data has served its purpose when a cluster that was left out has released the remote namespace, also one under
+// another name, and none is left that has to.
+func TestAbandonmentUsed(t *testing.T) {
+	conditions := func(required, has bool) []offloadingv1beta1.RemoteNamespaceCondition {
+		out := []offloadingv1beta1.RemoteNamespaceCondition{condition(offloadingv1beta1.RemoteNamespaceRequired, required, "", "")}
+		if has {
+			out = append(out, condition(offloadingv1beta1.RemoteNamespaceReady, true, "", ""))
+		}
+		return out
+	}
+	required, left, released := conditions(true, true), conditions(false, true), conditions(false, false)
+	const has = "demo-rome"
+	for name, c := range map[string]struct {
+		before, now     []offloadingv1beta1.RemoteNamespaceCondition
+		asked, held     string
+		turin           string // what a second cluster that is left out has
+		deleting, unset bool
+		want            bool
+	}{
+		"released":                          {before: left, now: released, want: true},
+		"released, and the cluster is gone": {before: left, want: true},
+		"released between two passes":       {before: required, now: released, want: true},
+		"no annotation":                     {before: left, now: released, unset: true},
+		"the object is deleted":             {before: left, now: released, deleting: true},
+		"still asked for":                   {before: left, now: released, asked: has},
+		"still held":                        {before: left, now: left, held: has},
+		"another cluster has not released":  {before: left, now: released, turin: has},
+		"nothing is left out":               {before: required, now: required, asked: has, held: has},
+		"nothing was left out before":       {before: released, now: released},
+		"selected again":                    {before: left, now: required, asked: has, held: has, want: true},
+		"another name, not yet":             {before: left, now: required, asked: has, held: "former"},
+		"another name, not asked for yet":   {before: left, now: required, asked: "former", held: "former"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
+			if !c.unset {
+				o.Annotations = map[string]string{api.AnnotationDeleteVolumes: "true"}
+			}
+			if c.deleting {
+				o.DeletionTimestamp = &noon
+			}
+			o.Status = offloadingv1beta1.NamespaceOffloadingStatus{RemoteNamespaceName: has}
+			maps := []offloadingv1beta1.NamespaceMap{{}, {}}
+			maps[0].Name, maps[1].Name = "milan", "turin"
+			for i, held := range []string{c.held, c.turin} {
+				if held != "" {
+					maps[i].Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"demo": at(held, offloadingv1beta1.MappingAccepted)}
+				}
+			}
+			if c.asked != "" {
+				maps[0].Spec.DesiredMapping = map[string]string{"demo": c.asked}
+			}
+			var before offloadingv1beta1.NamespaceOffloadingStatus
+			before.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{"milan": c.before}
+			if c.now != nil {
+				o.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{"milan": c.now}
+			}
+			if got := AbandonmentUsed(&o, before, maps); got != c.want {
+				t.Errorf("used: %t", got)
+			}
+		})
 	}
 }

@@ -196,7 +196,23 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 	before := o.Status
 	o.Status = offload.Compile(o, nodes, lost, current, volumes, why, r.ClusterID, r.now())
 	r.warnVolumesKept(o, before.RemoteNamespacesConditions)
+	if offload.AbandonmentUsed(o, before, maps.Items) {
+		if err := r.keepDataAgain(ctx, o); err != nil {
+			o.Status = before // so that the next pass observes the release again
+			return nil, nil, err
+		}
+	}
 	return asked, held, nil
+}
+
+// keepDataAgain removes the annotation that abandons data. The optimistic lock leaves the annotation on an object that a user has changed or deleted meanwhile.
+func (r *namespaceOffloadings) keepDataAgain(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
+	after := o.DeepCopy()
+	delete(after.Annotations, api.AnnotationDeleteVolumes)
+	if err := r.Patch(ctx, after, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing annotation %s of NamespaceOffloading %s/%s: %w", api.AnnotationDeleteVolumes, o.Namespace, o.Name, err)
+	}
+	return nil
 }
 
 // warnVolumesKept emits an Event for each cluster whose remote namespace is now kept because volumes in it hold data.

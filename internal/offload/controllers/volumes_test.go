@@ -123,6 +123,53 @@ func TestNamespaceOffloadingIsHeldByData(t *testing.T) {
 	}
 }
 
+// TestAbandonedDataIsThatOfOneChange: the annotation that abandons data is removed once the clusters that a change has left out have released the remote namespace, so
+// that later changes keep their data. It stays until then, and as long as no cluster is left out.
+func TestAbandonedDataIsThatOfOneChange(t *testing.T) {
+	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
+	s := newStored(t, storingNode(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}}}, o)
+	r := &namespaceOffloadings{Client: s, Options: s.opts, live: s, events: s.events}
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	read := func(o client.Object) { s.must(s.Get(t.Context(), client.ObjectKeyFromObject(o), o)) }
+	pass := func(what string, want bool) {
+		t.Helper()
+		for range 2 {
+			read(o)
+			before := o.DeepCopy()
+			_, _, err := r.report(t.Context(), o, "")
+			s.must(err)
+			s.must(kube.PatchStatus(t.Context(), s, o, before))
+		}
+		read(o)
+		if o.Annotations[api.AnnotationDeleteVolumes] == api.True != want {
+			t.Errorf("%s: annotations %v, conditions %+v", what, o.Annotations, o.Status.RemoteNamespacesConditions)
+		}
+	}
+	abandon := func() {
+		read(o)
+		o.Annotations = map[string]string{api.AnnotationDeleteVolumes: api.True}
+		s.must(s.Update(t.Context(), o))
+	}
+	pass("offloaded", false)
+	abandon()
+	pass("abandoned before the deletion that liqoctl requests next", true)
+	o.Annotations = nil
+	o.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"nowhere"}},
+	}}}}
+	s.must(s.Update(t.Context(), o))
+	pass("left out", false)
+	abandon()
+	pass("milan is still asked for it", true)
+	read(m)
+	m.Spec.DesiredMapping = nil
+	s.must(s.Update(t.Context(), m))
+	pass("milan still has it", true)
+	m.Status.CurrentMapping = nil
+	s.must(s.Status().Update(t.Context(), m))
+	pass("milan has released it", false)
+}
+
 // TestVirtualNodeIsHeldByData: a deleted VirtualNode stays and keeps working, with a condition and one event, until the data is deleted or abandoned.
 func TestVirtualNodeIsHeldByData(t *testing.T) {
 	s := newStored(t, storingNode(), &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}})
@@ -140,6 +187,10 @@ func TestVirtualNodeIsHeldByData(t *testing.T) {
 		t.Errorf("events %q and %q", first, second)
 	}
 	node.Annotations = map[string]string{api.AnnotationDeleteVolumes: api.True}
+	if err := r.keepVolumes(t.Context(), node); err == nil {
+		t.Error("given up before the VirtualNode is deleted")
+	}
+	node.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	if err := r.keepVolumes(t.Context(), node); err != nil {
 		t.Errorf("given up: %v", err)
 	}
