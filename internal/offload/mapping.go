@@ -100,7 +100,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 	holder := map[string]string{} // remote namespaces of this map that exist, each with the local namespace that it was created for
 	for name := range existing {
 		meta := existing[name]
-		if meta.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap] == key {
+		if offloadingv1beta1.NamespaceMapOf(&meta) == key {
 			holder[name] = meta.Annotations[offloadingv1beta1.AnnotationOriginalName]
 		}
 	}
@@ -171,6 +171,7 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
+	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationRemoteNamespaceName, meta.Name)
 	if uid := grantUID(m); uid != "" {
 		metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationNamespaceMapUID, uid)
 	}

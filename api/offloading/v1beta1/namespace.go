@@ -16,6 +16,8 @@ const (
 	// AnnotationNamespaceMapUID (on a remote namespace) is the UID of the last NamespaceMap of the consumer that contained it, or that of its copy if the
 	// copy does not name its source (api.AnnotationSourceUID).
 	AnnotationNamespaceMapUID = "liqo.io/namespace-map-uid"
+	// AnnotationRemoteNamespaceName (on a remote namespace) is the name of this remote namespace. It differs in a copy of the namespace, see NamespaceMapOf.
+	AnnotationRemoteNamespaceName = "liqo.io/remote-namespace-name"
 	// DrainedRoleBinding is the name of a RoleBinding in the remote namespaces of a consumer whose Tenant is drained or being deleted. It permits the
 	// consumer only to read this RoleBinding. By it, the virtual kubelets of the consumer recognize why the provider refuses everything else.
 	DrainedRoleBinding = "liqo-drained"
@@ -27,6 +29,17 @@ const (
 	// recognize them by it.
 	AnnotationConsumerUsers = "offloading.liqo.io/consumer-users"
 )
+
+// NamespaceMapOf returns the NamespaceMap, as <namespace>/<name>, that a remote namespace was created for, or an object in a remote namespace. It is empty for all
+// other objects, also for a copy of a remote namespace: a backup tool or an export copies the annotations along, but the copy has another name. Namespaces
+// that an earlier release marked do not name themselves.
+func NamespaceMapOf(o metav1.Object) string {
+	annotations := o.GetAnnotations()
+	if name, named := annotations[AnnotationRemoteNamespaceName]; named && name != o.GetName() {
+		return ""
+	}
+	return annotations[AnnotationManagedByNamespaceMap]
+}
 
 // NamespaceMappingStrategy determines the name of the remote namespace.
 // +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName

@@ -448,3 +448,26 @@ func TestOffloadingsEndAfterAnUpgrade(t *testing.T) {
 		t.Error("the data is still there")
 	}
 }
+
+// TestCopiesOfRemoteNamespacesStay: a copy of a remote namespace that a backup tool or an export creates has its annotations, too. Liqo deletes it neither with
+// the NamespaceMap nor because the map lacks it, and takes it for no other one when the consumer requests its name.
+func TestCopiesOfRemoteNamespacesStay(t *testing.T) {
+	w := newDataWorld(t)
+	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}
+	w.read(w.milan, remote)
+	backup := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-backup", Labels: remote.Labels, Annotations: remote.Annotations}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-backup", Name: "data"}}
+	w.must(w.milan.Create(t.Context(), backup))
+	w.must(w.milan.Create(t.Context(), claim))
+	w.settle()
+	if !w.read(w.milan, claim) || !w.hasData() {
+		t.Fatal("the data is gone")
+	}
+	copied := lawMap(lawTenant)
+	w.change(w.milan, copied, func() { copied.Spec.DesiredMapping = map[string]string{"shop": lawRemote, "web": "shop-backup"} })
+	_, err := w.maps.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(copied)})
+	w.must(err)
+	if w.read(w.milan, copied); copied.Status.CurrentMapping["web"].Phase != offloadingv1beta1.MappingCreationLoopBackOff {
+		t.Errorf("the copy is taken for a remote namespace: %+v", copied.Status)
+	}
+}

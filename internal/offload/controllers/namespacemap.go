@@ -145,9 +145,9 @@ func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained
 func (r *namespaceMaps) claims(ctx context.Context, m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta) (map[string]bool, error) {
 	claims := map[string]bool{}
 	for remote := range existing {
-		annotations := existing[remote].Annotations
-		desired := m.DeletionTimestamp.IsZero() && m.Spec.DesiredMapping[annotations[offloadingv1beta1.AnnotationOriginalName]] == remote
-		if annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap] != offload.MapKey(m) || desired {
+		meta := existing[remote]
+		desired := m.DeletionTimestamp.IsZero() && m.Spec.DesiredMapping[meta.Annotations[offloadingv1beta1.AnnotationOriginalName]] == remote
+		if offloadingv1beta1.NamespaceMapOf(&meta) != offload.MapKey(m) || desired {
 			continue
 		}
 		var list corev1.PersistentVolumeClaimList
@@ -273,7 +273,7 @@ func (r *namespaceMaps) mapsAffected(ctx context.Context, ns client.Object) []re
 	var requests []reconcile.Request
 	for i := range list.Items {
 		m := &list.Items[i]
-		wants := ns.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap] == offload.MapKey(m)
+		wants := offloadingv1beta1.NamespaceMapOf(ns) == offload.MapKey(m)
 		for _, remote := range m.Spec.DesiredMapping {
 			wants = wants || remote == ns.GetName()
 		}

@@ -183,3 +183,32 @@ func TestADeletedTenantKeepsTheData(t *testing.T) {
 		})
 	}
 }
+
+// TestADeletedTenantKeepsCopiesOfRemoteNamespaces: a copy of a remote namespace, with all its annotations, is no remote namespace: it neither holds the Tenant nor
+// ends with it.
+func TestADeletedTenantKeepsCopiesOfRemoteNamespaces(t *testing.T) {
+	p := newProviderOfRome(authv1beta1.TenantActive)
+	remote := p.data[0].(*corev1.Namespace)
+	p.present(t, true, []client.Object{remote})
+	remote.Annotations[offloadingv1beta1.AnnotationRemoteNamespaceName] = remote.Name
+	backup := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-backup", Labels: remote.Labels, Annotations: remote.Annotations}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-backup", Name: "data"}}
+	p.tenant.Finalizers = []string{peering.FinalizerTenant}
+	for _, err := range []error{
+		p.Update(t.Context(), remote), p.Create(t.Context(), backup), p.Create(t.Context(), claim), p.Delete(t.Context(), p.pod), p.Delete(t.Context(), p.data[1]),
+		p.Update(t.Context(), p.tenant), p.Delete(t.Context(), p.tenant), p.Get(t.Context(), client.ObjectKeyFromObject(p.tenant), p.tenant),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	for range 6 {
+		err = p.end(t.Context(), p.tenant)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	p.present(t, false, []client.Object{remote})
+	p.present(t, true, []client.Object{backup, claim})
+}

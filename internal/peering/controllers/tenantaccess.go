@@ -408,7 +408,7 @@ func (r *tenants) reportDrain(ctx context.Context, tenant *authv1beta1.Tenant) e
 // inRemoteNamespace reports whether an object is a remote namespace of the consumer with that tenant namespace, or was created in one with it. If tenantNamespace
 // is empty, the consumer may be any.
 func inRemoteNamespace(o client.Object, tenantNamespace string) bool {
-	namespace, _, made := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+	namespace, _, made := strings.Cut(offloadingv1beta1.NamespaceMapOf(o), "/")
 	return made && (tenantNamespace == "" || namespace == tenantNamespace)
 }
 
