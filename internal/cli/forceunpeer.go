@@ -44,7 +44,8 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 		Long: "Delete everything in the local cluster that belongs to the peerings with another cluster, in both directions, without contacting\n" +
 			"that cluster: virtual nodes and their pods, identities, granted resources and the pods that use them, the network between the\n" +
 			"clusters, and the tenant namespace. The objects in the other cluster stay. If the other cluster still responds, run unpeer instead.\n" +
-			"If the other cluster has claims in the local one, the command lists them and refuses, unless --delete-volumes is given.",
+			"If the other cluster has claims in the local one, the command lists them and refuses, unless --delete-volumes is given. It also refuses\n" +
+			"while the tenant namespace holds claims, or workloads that are not Liqo's.",
 		Example: cmdline.Example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),
@@ -74,6 +75,9 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 				c.Warn("This command abandons the data of these volumes, even if cluster %s still has it:\n  - %s", args[0], strings.Join(abandoned, "\n  - "))
 			}
 			if err := deletevolumes.CheckConsumer(cmd.Context(), c, namespace); err != nil {
+				return err
+			}
+			if err := requireRemovable(cmd.Context(), c, namespace); err != nil {
 				return err
 			}
 			if err := a.Confirm(giveUpQuestion(args[0], foreign)); err != nil {
@@ -181,6 +185,9 @@ func markLost(ctx context.Context, c *session.Cluster, peer string, lost bool) e
 
 // deleteNamespace deletes a namespace and waits until it is gone. If that takes too long, the error lists the remaining contents.
 func deleteNamespace(ctx context.Context, c *session.Cluster, name string) error {
+	if err := requireRemovable(ctx, c, name); err != nil {
+		return err
+	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := kube.Delete(ctx, c, namespace); err != nil {
 		return c.Err(err)

@@ -305,7 +305,7 @@ func TestRollbackKeepsStorage(t *testing.T) {
 		}
 		return response
 	})
-	if ran.code != 1 || !strings.Contains(ran.said, "Namespace liqo-storage was created, and is kept because it has PersistentVolumeClaims") {
+	if ran.code != 1 || !strings.Contains(ran.said, "This installation created a namespace that is kept: namespace liqo-storage stays, because it holds PersistentVolumeClaim ") {
 		t.Errorf("with a claim: code %d: %s", ran.code, ran.said)
 	}
 	if left := differentObjects(empty, ran.left); !slices.Equal(left, []string{storage, "rome /v1/persistentvolumeclaims liqo-storage/data"}) {

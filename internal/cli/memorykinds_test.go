@@ -43,7 +43,7 @@ var servedKinds = sync.OnceValue(func() map[string]servedKind {
 	}
 	groups := []string{
 		"", "apps", "rbac.authorization.k8s.io", "apiextensions.k8s.io", "certificates.k8s.io", "admissionregistration.k8s.io", "authorization.k8s.io",
-		"discovery.k8s.io", "coordination.k8s.io", "node.k8s.io", "storage.k8s.io",
+		"discovery.k8s.io", "coordination.k8s.io", "node.k8s.io", "storage.k8s.io", "batch",
 	}
 	for gvk := range kube.NewScheme().AllKnownTypes() {
 		if gvk.Version != "v1" || !slices.Contains(groups, gvk.Group) || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") || gvk.Kind == "WatchEvent" {

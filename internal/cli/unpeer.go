@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
+	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -53,7 +55,7 @@ func unpeerCommand(a *session.Session) *cobra.Command {
 	deletevolumes.AddFlag(a, flags)
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	flags.BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
-	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
+	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too, unless they hold claims, or workloads that are not Liqo's")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := aloneWith(cmd, args[0]); err != nil {
@@ -86,6 +88,9 @@ func runUnpeer(ctx context.Context, p *session.Pair, wait, deleteNamespaces bool
 	}
 	if deleteNamespaces {
 		if err := requireOneWay(ctx, p); err != nil {
+			return err
+		}
+		if err := requireRemovableBoth(ctx, p, namespace); err != nil {
 			return err
 		}
 	}
@@ -253,7 +258,39 @@ func deleteTenantNamespace(ctx context.Context, c *session.Cluster, remoteID str
 	if err != nil || name == "" {
 		return err
 	}
+	if err := requireRemovable(ctx, c, name); err != nil {
+		return err
+	}
 	return c.DeleteAll(ctx, []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}, wait)
+}
+
+// requireRemovable fails if a tenant namespace must not be deleted, because it holds claims, or workloads that are not Liqo's.
+func requireRemovable(ctx context.Context, c *session.Cluster, namespace string) error {
+	if namespace == "" {
+		return nil
+	}
+	why, err := installer.WhyKept(ctx, c, namespace)
+	if err == nil && why != "" {
+		err = errors.New(why)
+	}
+	return c.Err(err)
+}
+
+// requireRemovableBoth is requireRemovable for the tenant namespaces of both clusters, before the first change. It adds what the command does without them.
+func requireRemovableBoth(ctx context.Context, p *session.Pair, here string) error {
+	there, err := session.FindTenantNamespace(ctx, p.Remote, p.Local.ID)
+	if err != nil {
+		return err
+	}
+	return withoutNamespaces(errors.Join(requireRemovable(ctx, p.Local, here), requireRemovable(ctx, p.Remote, there)))
+}
+
+// withoutNamespaces adds to the error about a tenant namespace how to unpeer without its deletion.
+func withoutNamespaces(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w\nNothing was changed. Without --delete-namespaces, the command removes the peering and keeps the tenant namespaces", err)
 }
 
 // hasBothWays reports whether the remote cluster is also a consumer of the local one. Both peerings then share one network.

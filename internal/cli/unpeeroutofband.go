@@ -152,6 +152,11 @@ func leaveProvider(a *session.Session, cmd *cobra.Command, name string, o *leave
 		return fmt.Errorf("cluster %s also uses resources of %s, and both directions share the tenant namespace %s: leave --delete-namespaces out",
 			provider, c.ID, namespace)
 	}
+	if o.deleteNamespaces {
+		if err := withoutNamespaces(requireRemovable(ctx, c, namespace)); err != nil {
+			return err
+		}
+	}
 	if err := checkUnpeer(ctx, c, provider, namespace); err != nil {
 		return err
 	}

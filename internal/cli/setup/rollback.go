@@ -55,7 +55,7 @@ func (u *installRun) rollback() error {
 }
 
 // removeStorage removes the namespaces that this installation created and that Helm keeps, because they may hold data of users: the storage namespace.
-// It keeps a namespace with claims. The release is uninstalled before, so no controller of Liqo has the right to create a claim any more.
+// It keeps a namespace with claims, or with workloads that are not Liqo's. The release is uninstalled before, so no controller of Liqo has the right to create a claim any more.
 func (u *installRun) removeStorage(ctx context.Context, step *console.Step) error {
 	if u.existing == nil {
 		return nil
@@ -68,12 +68,12 @@ func (u *installRun) removeStorage(ctx context.Context, step *console.Step) erro
 		if u.existing[namespace.Name] {
 			continue
 		}
-		claims, err := installer.HasClaims(ctx, u.Cluster, namespace.Name)
+		why, err := installer.WhyKept(ctx, u.Cluster, namespace.Name)
 		if err != nil {
 			return err
 		}
-		if claims {
-			u.Warn("Namespace %s was created, and is kept because it has PersistentVolumeClaims", namespace.Name)
+		if why != "" {
+			u.Warn("This installation created a namespace that is kept: %s", why)
 			continue
 		}
 		if err := kube.Delete(ctx, u.Cluster, namespace); err != nil {

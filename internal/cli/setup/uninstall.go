@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +40,8 @@ func UninstallCommand(a *session.Session) *cobra.Command {
 		Short: "Remove Liqo from a cluster",
 		Long: "Remove Liqo from the cluster. The command fails while the cluster is peered, a namespace is offloaded, or volumes of Liqo's\n" +
 			"StorageClass exist, and lists them. --delete-volumes deletes these volumes, with their data.\n" +
-			"The custom resource definitions and namespaces stay, unless --purge removes them too.",
+			"The custom resource definitions and namespaces stay, unless --purge removes them too. A namespace with claims, or with workloads that\n" +
+			"are not Liqo's, always stays.",
 		Example: cmdline.Example(`
 			# Remove the programs, keep the custom resources
 			%[1]s uninstall
@@ -319,32 +322,57 @@ func wouldRemove(ctx context.Context, c *session.Cluster, purge bool, uses *uses
 		text += "\nThe data of this volume: " + describeVolume(&uses.volumes[i], uses.volumes)
 	}
 	if purge {
-		all, _, _, err := leftovers(ctx, c)
+		found, err := leftovers(ctx, c)
 		if err != nil {
 			return err
 		}
-		for _, object := range all {
+		for _, object := range found.removed() {
 			text += "\n" + c.Name(object)
 		}
+		defer found.warn(c)
 	}
 	c.Info("%s", text)
 	return nil
 }
 
-// leftovers returns the objects that are not part of the Helm release, in the order of their deletion: objects created at run time,
-// definitions, namespaces.
-func leftovers(ctx context.Context, c *session.Cluster) (all, definitions, namespaces []client.Object, err error) {
-	if definitions, err = installer.Definitions(ctx, c); err != nil {
-		return nil, nil, nil, err
+// remains are the objects that are not part of the Helm release: the objects created at run time, the definitions and the namespaces. kept holds, by name, why
+// some of the namespaces stay.
+type remains struct {
+	made, definitions, namespaces []client.Object
+	kept                          map[string]string
+}
+
+// removed returns the objects that a purge deletes, in the order of their deletion.
+func (r *remains) removed() []client.Object {
+	all := slices.Concat(r.made, r.definitions)
+	for _, namespace := range r.namespaces {
+		if r.kept[namespace.GetName()] == "" {
+			all = append(all, namespace)
+		}
 	}
-	if namespaces, err = installer.Namespaces(ctx, c, c.Namespace); err != nil {
-		return nil, nil, nil, err
+	return all
+}
+
+// warn names the namespaces that stay.
+func (r *remains) warn(c *session.Cluster) {
+	for _, name := range slices.Sorted(maps.Keys(r.kept)) {
+		c.Warn("%s", r.kept[name])
 	}
-	made, err := installer.Leftovers(ctx, c)
-	if err != nil {
-		return nil, nil, nil, err
+}
+
+func leftovers(ctx context.Context, c *session.Cluster) (*remains, error) {
+	r := &remains{}
+	var err error
+	if r.definitions, err = installer.Definitions(ctx, c); err != nil {
+		return nil, err
 	}
-	return append(append(made, definitions...), namespaces...), definitions, namespaces, nil
+	if r.namespaces, r.kept, err = installer.Namespaces(ctx, c, c.Namespace); err != nil {
+		return nil, err
+	}
+	if r.made, err = installer.Leftovers(ctx, c); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 func uninstall(ctx context.Context, a *session.Session, c *session.Cluster, purge bool) error {
@@ -433,17 +461,18 @@ func NoRolesLeft(ctx context.Context, c *session.Cluster) error {
 	return nil
 }
 
-// purgeAll deletes everything that is not part of the Helm release. It removes finalizers first, because the controllers no longer run.
+// purgeAll deletes everything that is not part of the Helm release, but no namespace with claims or with workloads of others. It removes finalizers first, because the controllers no longer run.
 func purgeAll(ctx context.Context, c *session.Cluster) error {
-	all, definitions, namespaces, err := leftovers(ctx, c)
+	found, err := leftovers(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := installer.ReleaseObjects(ctx, c, definitions, namespaces); err != nil {
+	found.warn(c)
+	if err := installer.ReleaseObjects(ctx, c, found.definitions, found.namespaces); err != nil {
 		return err
 	}
-	if err := installer.Remove(ctx, c, all); err != nil {
+	if err := installer.Remove(ctx, c, found.removed()); err != nil {
 		return err
 	}
-	return c.WaitAllGone(ctx, all, c.Verbose)
+	return c.WaitAllGone(ctx, found.removed(), c.Verbose)
 }

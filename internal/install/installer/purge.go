@@ -2,8 +2,10 @@ package installer
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	helmkube "helm.sh/helm/v4/pkg/kube"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -39,7 +41,7 @@ func Definitions(ctx context.Context, c client.Client) ([]client.Object, error) 
 	return out, nil
 }
 
-// ReleaseObjects removes the finalizers from all objects of Liqo's kinds and from all Secrets of the given namespaces. The controllers that
+// ReleaseObjects removes the finalizers from all objects of Liqo's kinds, and Liqo's finalizers from the Secrets of the given namespaces. The controllers that
 // would remove them no longer run, and the objects would block the deletion of their definitions and namespaces forever.
 func ReleaseObjects(ctx context.Context, c client.Client, definitions, namespaces []client.Object) error {
 	for _, definition := range definitions {
@@ -48,12 +50,13 @@ func ReleaseObjects(ctx context.Context, c client.Client, definitions, namespace
 			continue
 		}
 		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: storageVersion(crd), Kind: crd.Spec.Names.Kind}
-		if err := dropFinalizers(ctx, c, gvk); err != nil {
+		if err := dropFinalizers(ctx, c, gvk, func(string) bool { return true }); err != nil {
 			return err
 		}
 	}
 	for _, namespace := range namespaces {
-		if err := dropFinalizers(ctx, c, corev1.SchemeGroupVersion.WithKind("Secret"), client.InNamespace(namespace.GetName())); err != nil {
+		err := dropFinalizers(ctx, c, corev1.SchemeGroupVersion.WithKind("Secret"), ofLiqo, client.InNamespace(namespace.GetName()))
+		if err != nil {
 			return err
 		}
 	}
@@ -69,7 +72,14 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, opts ...client.ListOption) error {
+// ofLiqo reports whether a finalizer is one of Liqo's.
+func ofLiqo(finalizer string) bool {
+	domain, _, _ := strings.Cut(finalizer, "/")
+	return domain == "liqo.io" || strings.HasSuffix(domain, ".liqo.io")
+}
+
+// dropFinalizers removes the selected finalizers of all objects of a kind.
+func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, selected func(string) bool, opts ...client.ListOption) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err := c.List(ctx, list, opts...); err != nil {
@@ -79,45 +89,53 @@ func dropFinalizers(ctx context.Context, c client.Client, gvk schema.GroupVersio
 		return fmt.Errorf("listing objects of kind %s: %w", gvk.Kind, err)
 	}
 	for i := range list.Items {
-		if len(list.Items[i].Finalizers) == 0 {
+		finalizers := list.Items[i].Finalizers
+		stay := slices.DeleteFunc(slices.Clone(finalizers), selected)
+		if len(stay) == len(finalizers) {
 			continue
+		}
+		if len(stay) == 0 {
+			stay = nil // in the patch, null
+		}
+		content, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": stay}})
+		if err != nil {
+			return fmt.Errorf("removing the finalizers of %s %s: %w", gvk.Kind, list.Items[i].Name, err)
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(gvk)
 		object.SetNamespace(list.Items[i].Namespace)
 		object.SetName(list.Items[i].Name)
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		if err := c.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
+		if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, content)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("removing the finalizers of %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(object), err)
 		}
 	}
 	return nil
 }
 
-// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace. It leaves
-// out a storage namespace with claims, because they hold data of users.
-func Namespaces(ctx context.Context, c client.Client, installation string) ([]client.Object, error) {
+// Namespaces returns the existing namespaces of Liqo: the tenant namespaces, the namespace of the installation and the storage namespace. kept holds, by name,
+// why some of them must not be deleted.
+func Namespaces(ctx context.Context, c client.Client, installation string) (all []client.Object, kept map[string]string, err error) {
 	var list corev1.NamespaceList
 	if err := c.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing Namespaces: %w", err)
+		return nil, nil, fmt.Errorf("listing Namespaces: %w", err)
 	}
-	var out []client.Object
+	kept = map[string]string{}
 	for i := range list.Items {
 		namespace := &list.Items[i]
-		switch {
-		case namespace.Labels[api.LabelTenantNamespace] == api.True || namespace.Name == installation:
-			out = append(out, namespace)
-		case namespace.Labels[api.LabelStorageProvisioner] == api.True || namespace.Name == api.StorageNamespace:
-			claims, err := HasClaims(ctx, c, namespace.Name)
-			if err != nil {
-				return nil, err
-			}
-			if !claims {
-				out = append(out, namespace)
-			}
+		if namespace.Labels[api.LabelTenantNamespace] != api.True && namespace.Labels[api.LabelStorageProvisioner] != api.True &&
+			namespace.Name != installation && namespace.Name != api.StorageNamespace {
+			continue
 		}
+		why, err := WhyKept(ctx, c, namespace.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if why != "" {
+			kept[namespace.Name] = why
+		}
+		all = append(all, namespace)
 	}
-	return out, nil
+	return all, kept, nil
 }
 
 // KeptNamespaces returns the namespaces that belong to the release in namespace installation, according to the annotations of Helm, and that Helm keeps
@@ -136,15 +154,6 @@ func KeptNamespaces(ctx context.Context, c client.Client, installation string) (
 		}
 	}
 	return out, nil
-}
-
-// HasClaims reports whether a namespace has PersistentVolumeClaims.
-func HasClaims(ctx context.Context, c client.Client, namespace string) (bool, error) {
-	var claims corev1.PersistentVolumeClaimList
-	if err := c.List(ctx, &claims, client.InNamespace(namespace), client.Limit(1)); err != nil {
-		return false, fmt.Errorf("listing the claims of namespace %s: %w", namespace, err)
-	}
-	return len(claims.Items) > 0, nil
 }
 
 // Leftovers returns the cluster-scoped objects that an installation created at run time and that are not part of the chart.
