@@ -187,7 +187,8 @@ func deleteClaims(ctx context.Context, c *session.Cluster, volumes []corev1.Pers
 	return nil
 }
 
-// claimOfVolume returns the claim of a volume, nil if it was deleted. A claim that was recreated has another volume.
+// claimOfVolume returns the claim that has a volume, nil if there is none. A claim with the name in the claimRef may have another volume: it was recreated, or the
+// volume is only reserved for it.
 func claimOfVolume(ctx context.Context, c *session.Cluster, volume *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
 	ref := volume.Spec.ClaimRef
 	if ref == nil || volume.Status.Phase == corev1.VolumeReleased {
@@ -198,7 +199,7 @@ func claimOfVolume(ctx context.Context, c *session.Cluster, volume *corev1.Persi
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading PersistentVolumeClaim %s in namespace %s: %w", ref.Name, ref.Namespace, err)
 	}
-	if err != nil || ref.UID != "" && claim.UID != ref.UID {
+	if err != nil || claim.Spec.VolumeName != volume.Name || ref.UID != "" && claim.UID != ref.UID {
 		return nil, nil
 	}
 	return claim, nil

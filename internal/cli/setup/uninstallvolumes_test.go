@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"strings"
@@ -21,20 +22,23 @@ import (
 // nothing else.
 func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 	claim := func(name, uid string) client.Object {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}}
+		volume := map[string]string{"data": "pvc-1"}[name]
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)},
+			Spec: corev1.PersistentVolumeClaimSpec{VolumeName: cmp.Or(volume, "of-another-class")}}
 	}
 	bound, anew, released := clitest.VolumeOf("1", "shop", "data", "milan"), clitest.VolumeOf("2", "shop", "anew", ""), clitest.VolumeOf("3", "shop", "reused", "")
 	bound.(*corev1.PersistentVolume).Spec.ClaimRef.UID, anew.(*corev1.PersistentVolume).Spec.ClaimRef.UID = "a", "former"
 	released.(*corev1.PersistentVolume).Status.Phase = corev1.VolumeReleased
 	others := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PersistentVolumeSpec{
 		ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "theirs"}}}
+	reserved := clitest.VolumeOf("4", "shop", "reserved", "") // for a claim that has the volume of another class
 	named := func(o client.Object) []string { return []string{o.GetName()} }
 	c := &session.Cluster{Console: console.New(io.Discard, io.Discard, false), WithWatch: fake.NewClientBuilder().WithScheme(session.Scheme()).
 		WithIndex(&corev1.PersistentVolume{}, "metadata.name", named).WithIndex(&corev1.PersistentVolumeClaim{}, "metadata.name", named).WithObjects(
-		bound, anew, released, others, claim("data", "a"), claim("anew", "b"), claim("reused", "c"), claim("theirs", "d")).Build()}
+		bound, anew, released, reserved, others, claim("data", "a"), claim("anew", "b"), claim("reused", "c"), claim("reserved", "e"), claim("theirs", "d")).Build()}
 	lines := []string{
 		"PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan", "PersistentVolumeClaim anew in namespace shop has a volume of Liqo, 1Gi",
-		"is a retained volume of Liqo, 1Gi",
+		"is a retained volume of Liqo, 1Gi", "PersistentVolumeClaim reserved in namespace shop has a volume of Liqo, 1Gi",
 	}
 	uses, err := usesOfInstallation(t.Context(), c)
 	if err != nil || len(uses.all) != len(lines) || len(uses.volumes) != 0 {
@@ -71,7 +75,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 	for i := range volumes.Items {
 		left = append(left, volumes.Items[i].Name)
 	}
-	if got := strings.Join(left, " "); got != "anew reused theirs theirs" {
+	if got := strings.Join(left, " "); got != "anew reserved reused theirs theirs" {
 		t.Errorf("left: %s", got)
 	}
 }
