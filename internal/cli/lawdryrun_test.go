@@ -110,7 +110,7 @@ func TestDryRunOfTestNetwork(t *testing.T) {
 		t.Errorf("code %d, %d changes: %s%s", ran.code, ran.wrote, ran.said, diff)
 	}
 	for _, want := range []string{
-		"(dry run) Namespace liqo-test-network-rome would be created", "(milan, dry run) DaemonSet network-test-host in namespace liqo-test-network-rome would be created", "would connect to all others",
+		"(dry run) Namespace liqo-test-network-rome would be created", "(milan, dry run) DaemonSet network-test-host in namespace liqo-test-hosts-rome would be created", "would connect to all others",
 	} {
 		if !strings.Contains(ran.said, want) {
 			t.Errorf("no %q in: %s", want, ran.said)

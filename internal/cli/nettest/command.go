@@ -55,7 +55,8 @@ func testNetworkCommand(a *session.Session) *cobra.Command {
 		Long: "Run a server on every node of the local cluster, the consumer, and of its providers, and let each of them send requests to all others: by\n" +
 			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
 			"fails is tried again a few times; then every failing pair is named and the exit code is 1.\n\n" +
-			"The servers run in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer. They stay there for the next run unless you set --rm.",
+			"The servers run in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer. The pods in the host network run in namespace\n" +
+			testHostsPrefix + "-CLUSTER-ID, in which the consumer has no rights. All stay there for the next run unless you set --rm.",
 		Example: cmdline.Example(`
 			# A consumer and two providers
 			%[1]s test network --remote-kubeconfigs milan.yaml,naples.yaml
@@ -216,11 +217,20 @@ func (t *networkTest) remove(ctx context.Context) error {
 				return fmt.Errorf("deleting namespace %s: %w", within, err)
 			}
 		}
+		hosts, err := t.removeHosts(ctx, c)
+		if err != nil {
+			return err
+		}
 		if err := c.WaitGone(ctx, step, namespace); err != nil {
 			return err
 		}
+		if hosts != nil {
+			if err := c.WaitGone(ctx, step, hosts); err != nil {
+				return err
+			}
+		}
 	}
-	step.Done("Namespace %s is gone from all clusters", within)
+	step.Done("Namespaces %s and %s are gone from all clusters", within, t.hostsNamespace())
 	return nil
 }
 

@@ -79,8 +79,9 @@ const callerMachine = "this machine"
 type testCheck struct {
 	// title is the kind of check.
 	title string
-	// cluster is the cluster ID of the source, and pod its name. With pod callerMachine, liqoctl sends the requests itself.
+	// cluster is the cluster ID of the source, and pod its name. With pod callerMachine, liqoctl sends the requests itself. host means that the pod is in the host network.
 	cluster, pod string
+	host         bool
 	urls         []string
 	// replicas are the names of the replicas that may respond.
 	replicas []string
@@ -167,7 +168,7 @@ func planChecks(w *testedWorld, o *testOptions) []testCheck {
 		add("pod to pods", c.pods, testCheck{urls: endpoints, everyone: true})
 		if !o.basic {
 			add("pod to Service", c.pods, testCheck{urls: service})
-			add("host network to pods", c.hosts, testCheck{urls: endpoints, everyone: true})
+			add("host network to pods", c.hosts, testCheck{urls: endpoints, everyone: true, host: true})
 			if o.outside != "" {
 				add("pod to the outside", c.pods, testCheck{urls: []string{o.outside}, anything: true})
 			}

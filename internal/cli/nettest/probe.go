@@ -156,7 +156,11 @@ func (t *networkTest) ask(ctx context.Context, check *testCheck) ([]testOutcome,
 		return askFromHere(ctx, check.urls), nil
 	}
 	command := append([]string{testServerProgram, "probe", "-timeout", answerTime.String()}, check.urls...)
-	out, err := workload.Run(ctx, t.cluster(check.cluster), t.namespace(), check.pod, command...)
+	namespace := t.namespace()
+	if check.host {
+		namespace = t.hostsNamespace()
+	}
+	out, err := workload.Run(ctx, t.cluster(check.cluster), namespace, check.pod, command...)
 	if err != nil {
 		return nil, err
 	}

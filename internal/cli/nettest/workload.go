@@ -35,13 +35,14 @@ import (
 
 // Names of the test's objects, and related constants:
 //
-// - the namespace in all clusters, completed with the ID of the consumer
+// - the namespace in all clusters, and that of the pods in the host network, both completed with the ID of the consumer
 // - the Service and the label of the replicas
 // - the further Services for node ports and load balancers
 // - the pods in the host network
 // - the IP object
 const (
 	testNamespacePrefix = "liqo-test-network"
+	testHostsPrefix     = "liqo-test-hosts"
 	testName            = "network-test"
 	testNodePort        = testName + "-np"
 	testBalancer        = testName + "-lb"
@@ -55,8 +56,11 @@ const (
 
 // namespaceOf returns the namespace for the test of one consumer. Its providers use the same name, and may also have namespaces of
 // other consumers.
-func namespaceOf(consumer string) string {
-	name := testNamespacePrefix + "-" + consumer
+func namespaceOf(consumer string) string { return completed(testNamespacePrefix, consumer) }
+
+// completed returns a name of a namespace that starts with prefix, and that no other consumer has.
+func completed(prefix, consumer string) string {
+	name := prefix + "-" + consumer
 	if len(name) <= validation.DNS1123LabelMaxLength {
 		return name
 	}
@@ -94,6 +98,12 @@ func (t *networkTest) deploy(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	return t.deployServers(ctx)
+}
+
+// deployServers creates all objects in the namespaces, which exist.
+func (t *networkTest) deployServers(ctx context.Context) error {
+	c, within := t.consumer, t.namespace()
 	for name, kind := range t.services() {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: within, Name: name}}
 		if _, err := c.Ensure(ctx, service, func() error {
@@ -122,7 +132,7 @@ func (t *networkTest) deploy(ctx context.Context) error {
 		if err := session.AssumeNamespace(ctx, target, within); err != nil {
 			return err
 		}
-		if err := ensureHosts(ctx, target, within, t.options.image); err != nil {
+		if err := t.deployHosts(ctx, target); err != nil {
 			return err
 		}
 		if t.options.ip {
@@ -153,7 +163,7 @@ func ensureReplicas(ctx context.Context, c *session.Cluster, namespace, id strin
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
 			LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
 		}}
-		testContainer(pod, image, "serve", "-http", ":80", "-udp", "", "-stream", "")
+		testContainer(pod, image, "serve", "-http", ":80", "-udp", "", "-stream", "").Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"} // for port 80
 		container := &pod.Containers[0]
 		container.Env = []corev1.EnvVar{{Name: "CLUSTER_NAME", Value: id}}
 		if container.ReadinessProbe == nil {
@@ -161,24 +171,6 @@ func ensureReplicas(ctx context.Context, c *session.Cluster, namespace, id strin
 				HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(80)},
 			}}
 		}
-		return nil
-	})
-	return err
-}
-
-// ensureHosts creates or updates the DaemonSet with a host network pod on every real node. Such pods cannot be offloaded, so each cluster
-// needs its own DaemonSet.
-func ensureHosts(ctx context.Context, c *session.Cluster, namespace, image string) error {
-	hosts := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: testHosts}}
-	_, err := c.Ensure(ctx, hosts, func() error {
-		labels := map[string]string{testLabel: testHosts}
-		metav1.SetMetaDataAnnotation(&hosts.ObjectMeta, api.AnnotationShareWithConsumer, api.True) // in a provider it is in a remote namespace
-		hosts.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-		hosts.Spec.Template.Labels = labels
-		pod := &hosts.Spec.Template.Spec
-		pod.HostNetwork = true
-		pod.Affinity = affinityTo(corev1.NodeSelectorRequirement{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpDoesNotExist})
-		testContainer(pod, image, "sleep", "infinity")
 		return nil
 	})
 	return err
@@ -202,16 +194,24 @@ func affinityTo(where corev1.NodeSelectorRequirement) *corev1.Affinity {
 	}}}
 }
 
-// testContainer sets the only container of the pod to run the test server. It keeps the fields that the API server has set.
-func testContainer(pod *corev1.PodSpec, image string, args ...string) {
-	grace := int64(1)
-	pod.TerminationGracePeriodSeconds = &grace
+// testContainer sets the only container of the pod to run the test server, without capabilities and without a token. It keeps the fields that the API server has set.
+// It returns the security context of the container.
+func testContainer(pod *corev1.PodSpec, image string, args ...string) *corev1.SecurityContext {
+	grace, no := int64(1), false
+	pod.TerminationGracePeriodSeconds, pod.AutomountServiceAccountToken = &grace, &no
 	if len(pod.Containers) == 0 {
 		pod.Containers = []corev1.Container{{Name: "test"}}
 	}
 	container := &pod.Containers[0]
 	container.Image, container.ImagePullPolicy = image, corev1.PullIfNotPresent
 	container.Command, container.Args = []string{testServerProgram}, args
+	if container.SecurityContext == nil {
+		container.SecurityContext = &corev1.SecurityContext{}
+	}
+	container.SecurityContext.AllowPrivilegeEscalation = &no
+	container.SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
+	container.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	return container.SecurityContext
 }
 
 // testedNodes returns the real nodes, without virtual nodes.
@@ -336,25 +336,19 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *session.Cluster, int
 		return "", c.Err(fmt.Errorf("listing pods: %w", err))
 	}
 	for _, pod := range pods.Items {
-		switch {
-		case pod.DeletionTimestamp != nil:
-		case pod.Labels[testLabel] == testHosts:
-			if !podReady(&pod) {
-				why = fmt.Sprintf("pod %s of cluster %s is not ready, %s", pod.Name, c.ID, workload.Trouble(&pod))
-			}
-			into.hosts = append(into.hosts, pod.Name)
-		case pod.Labels[testClusterLabel] == c.ID:
+		if pod.DeletionTimestamp == nil && pod.Labels[testClusterLabel] == c.ID {
 			into.pods = append(into.pods, pod.Name)
 		}
 	}
 	if len(into.pods) != places {
 		why = fmt.Sprintf("cluster %s runs %d of %d test servers", c.ID, len(into.pods), places)
 	}
-	if len(into.hosts) == 0 {
-		why = fmt.Sprintf("cluster %s has no pod in the host network", c.ID)
-	}
 	slices.Sort(into.pods)
-	slices.Sort(into.hosts)
+	reason, err := t.gatherHosts(ctx, c, into)
+	if err != nil {
+		return "", err
+	}
+	why = cmp.Or(reason, why)
 	for name := range t.services() {
 		reason, err := gatherService(ctx, c, t.namespace(), name, into, replicas)
 		if err != nil {

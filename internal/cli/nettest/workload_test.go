@@ -64,11 +64,15 @@ func testedSlice(pods ...string) *discoveryv1.EndpointSlice {
 // TestTestedWorld: the checks start when every pod runs and every cluster knows every address. Before that, the command names what is missing.
 func TestTestedWorld(t *testing.T) {
 	replica := func(of string) map[string]string { return map[string]string{testLabel: testName, testClusterLabel: of} }
-	host := map[string]string{testLabel: testHosts}
+	host := func(ready bool) *corev1.Pod {
+		pod := testedPodObject("h", ready, map[string]string{testLabel: testHosts})
+		pod.Namespace = hostsNamespaceOf("rome")
+		return pod
+	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf("rome"), Name: testName}}
 	rome := fakecluster.New("rome",
 		testedNodeObject("rome-1", "172.16.0.1", map[string]string{taintControlPlane: ""}), testedNodeObject("milan", "10.0.0.9", map[string]string{api.LabelRemoteClusterID: "milan"}),
-		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), testedPodObject("h", true, host),
+		testedPodObject("r", true, replica("rome")), testedPodObject("m", true, replica("milan")), host(true),
 		service.DeepCopy(), testedSlice("r=10.1.0.1", "m=10.71.0.1"))
 	milan := fakecluster.New("milan", testedNodeObject("milan-1", "172.16.0.1", nil))
 	run := &networkTest{options: &testNetworkOptions{}, consumer: rome, providers: []*session.Cluster{milan}}
@@ -85,11 +89,11 @@ func TestTestedWorld(t *testing.T) {
 		}
 	}
 	missing("cluster milan has no pod in the host network")
-	create(testedPodObject("h", false, host))
-	missing("cluster milan runs 0 of 1 test servers")
+	create(host(false))
+	missing("pod h of cluster milan is not ready")
 	create(testedPodObject("m", true, replica("milan")))
 	missing("pod h of cluster milan is not ready")
-	ready := testedPodObject("h", true, host)
+	ready := host(true)
 	if err := milan.Status().Update(t.Context(), ready); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +173,9 @@ func TestTestServersSettle(t *testing.T) {
 	replica := map[string]string{testLabel: testName, testClusterLabel: "rome"}
 	world := func(options *testNetworkOptions, objects ...client.Object) (*networkTest, *bytes.Buffer) {
 		said := &bytes.Buffer{}
-		rome := fakecluster.New("rome", append(objects, testedNodeObject("rome-1", "172.16.0.1", nil), testedPodObject("h", true, map[string]string{testLabel: testHosts}),
+		host := testedPodObject("h", true, map[string]string{testLabel: testHosts})
+		host.Namespace = hostsNamespaceOf("rome")
+		rome := fakecluster.New("rome", append(objects, testedNodeObject("rome-1", "172.16.0.1", nil), host,
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf("rome"), Name: testName}}, testedSlice("r=10.1.0.1"))...)
 		rome.Console = console.New(io.Discard, said, false)
 		return &networkTest{options: options, consumer: rome}, said

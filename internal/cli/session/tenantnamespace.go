@@ -14,11 +14,13 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// podSecurity holds the labels that admit the pods of virtual kubelets and gateways, whatever the cluster's default Pod Security level is.
-var podSecurity = map[string]string{
-	"pod-security.kubernetes.io/enforce": "privileged",
-	"pod-security.kubernetes.io/audit":   "privileged",
-	"pod-security.kubernetes.io/warn":    "privileged",
+// PodSecurity returns the labels of a namespace that admit all pods, such as those of virtual kubelets and gateways, whatever the cluster's default Pod Security level is.
+func PodSecurity() map[string]string {
+	return map[string]string{
+		"pod-security.kubernetes.io/enforce": "privileged",
+		"pod-security.kubernetes.io/audit":   "privileged",
+		"pod-security.kubernetes.io/warn":    "privileged",
+	}
 }
 
 // FindTenantNamespace returns the tenant namespace of the peering with a cluster: the namespace with both labels, whatever its name is. The
@@ -58,7 +60,7 @@ func EnsureTenantNamespace(ctx context.Context, c *Cluster, remoteID string) (st
 			return fmt.Errorf("namespace %s carries label %s=%s, want %s: correct the label, or delete the namespace if nobody needs it",
 				namespace.Name, api.LabelRemoteClusterID, other, remoteID)
 		}
-		kube.AddLabels(namespace, podSecurity)
+		kube.AddLabels(namespace, PodSecurity())
 		kube.AddLabels(namespace, map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: remoteID, api.LabelManaged: api.True})
 		return nil
 	})

@@ -105,7 +105,8 @@ func testNamespaces(s *story.Story, c *playground.Cluster) map[string]types.UID 
 	s.Must(c.List(s.Context(), &list))
 	out := map[string]types.UID{}
 	for _, namespace := range list.Items {
-		if strings.HasPrefix(namespace.Name, "liqo-test-network-") && namespace.DeletionTimestamp == nil {
+		ours := strings.HasPrefix(namespace.Name, "liqo-test-network-") || strings.HasPrefix(namespace.Name, "liqo-test-hosts-")
+		if ours && namespace.DeletionTimestamp == nil {
 			out[namespace.Name] = namespace.UID
 		}
 	}
