@@ -62,6 +62,10 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	cordoned := func(t *authv1beta1.Tenant) { t.Annotations = map[string]string{authv1beta1.AnnotationCordon: "true"} }
 	vouched := func(t *authv1beta1.Tenant) { t.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake }
 	other := func(t *authv1beta1.Tenant) { t.Spec.ClusterID = "turin" }
+	consenting := func(t *authv1beta1.Tenant) { metav1.SetMetaDataAnnotation(&t.ObjectMeta, api.AnnotationDeleteVolumes, api.True) }
+	withdrawn := func(t *authv1beta1.Tenant) { delete(t.Annotations, api.AnnotationDeleteVolumes) }
+	claimed := func(t *authv1beta1.Tenant) { metav1.SetMetaDataAnnotation(&t.ObjectMeta, peering.AnnotationClaimedID, api.True) }
+	proven := func(t *authv1beta1.Tenant) { delete(t.Annotations, peering.AnnotationClaimedID) }
 	held := func(t *authv1beta1.Tenant) { t.Finalizers = []string{"rome.example/stay"} }
 	proxy := func(t *authv1beta1.Tenant) { url := "https://proxy.example"; t.Spec.ProxyURL = &url }
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
@@ -88,6 +92,7 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	}
 	check("drained from the beginning", rome.Create(t.Context(), tenant(drained)), "tenantCondition belongs to the provider")
 	check("vouched for by itself", rome.Create(t.Context(), tenant(vouched)), "authzPolicy belongs to the provider")
+	check("with the consent to delete the provider's volumes", rome.Create(t.Context(), tenant(consenting)), "liqo.io/delete-volumes belongs to the provider")
 	check("with a finalizer", rome.Create(t.Context(), tenant(held)), "finalizers belong to the provider")
 	check("a second one", rome.Create(t.Context(), tenant(func(t *authv1beta1.Tenant) { t.Name = "rome-2" })), "metadata.name must be rome")
 	check("one of many", rome.Create(t.Context(), tenant(func(t *authv1beta1.Tenant) { t.Name, t.GenerateName = "", "rome" })), "metadata.name must be rome")
@@ -118,6 +123,12 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	check("undoing a cordon", patch(rome, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "liqo.io/cordon belongs to the provider")
 	check("undoing a cordon by making it anew", rome.Delete(t.Context(), tenant(nil)), "removed by the provider")
 	check("the end of the cordon", patch(admin, func(t *authv1beta1.Tenant) { t.Annotations = nil }), "")
+	check("the consent to delete the provider's volumes", patch(rome, consenting), "liqo.io/delete-volumes belongs to the provider")
+	check("the provider's consent, for a Tenant whose ID is not proven", patch(admin, func(t *authv1beta1.Tenant) { consenting(t); claimed(t) }), "")
+	check("what is its, with the provider's consent", patch(rome, proxy), "")
+	check("withdrawing the provider's consent", patch(rome, withdrawn), "liqo.io/delete-volumes belongs to the provider")
+	check("proving its ID by itself", patch(rome, proven), "liqo.io/claimed-cluster-id belongs to the provider")
+	check("the end of the provider's consent", patch(admin, func(t *authv1beta1.Tenant) { withdrawn(t); proven(t) }), "")
 	check("leaving", rome.Delete(t.Context(), tenant(nil)), "")
 	remember := func(key string) {
 		t.Helper()
