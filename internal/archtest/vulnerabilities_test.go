@@ -42,6 +42,23 @@ func TestReleasesNeedTheVulnerabilityDatabase(t *testing.T) {
 	}
 }
 
+// TestReleasesRunTheVulnerabilityCheck: make release and make push run the check that needs the database. A snapshot, which is not published, does not.
+func TestReleasesRunTheVulnerabilityCheck(t *testing.T) {
+	for _, target := range []string{"release", "push"} {
+		for _, snapshot := range []string{"", "1"} {
+			cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-builtin-rules", target, "VERSION=v1.2.3", "REGISTRY=registry.example.org/liqo", "SNAPSHOT="+snapshot)
+			cmd.Dir = filepath.Join("..", "..")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("make %s: %v: %s", target, err, out)
+			}
+			if checked := strings.Contains(string(out), "REQUIRE_VULNDB=1 tools/vulnerabilities.sh"); checked != (snapshot == "") {
+				t.Errorf("make %s with SNAPSHOT=%q runs the check: %t", target, snapshot, checked)
+			}
+		}
+	}
+}
+
 // TestVulnerabilitiesOfAllModules: the check covers each module with our sources, and the third-party programs in our images. A finding in the first module
 // does not prevent the checks of the others.
 func TestVulnerabilitiesOfAllModules(t *testing.T) {
