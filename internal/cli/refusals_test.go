@@ -35,6 +35,8 @@ func TestRefusalsInMemory(t *testing.T) {
 		"uninstall --purge":                {peered, "If the other cluster is gone for good: liqoctl force unpeer"},
 		"info":                             {worldSnapshot{}, "liqo is not installed in namespace liqo of https://rome: install it (liqoctl install), or name the right kubeconfig"},
 		"info -n other":                    {installed, "liqo is installed in namespace liqo, not in other: pass --namespace"},
+		"offload namespace nope":           {installed, "there is no namespace nope in the cluster: create it first"},
+		"unoffload namespace nope":         {installed, "there is no namespace nope in the cluster: kubectl get namespaceoffloadings --all-namespaces lists the offloaded ones"},
 		"install --version v0":             {installed, "--version v0: this liqoctl carries the chart of version"},
 		"install --repo-url x":             {installed, "--repo-url x: charts are not fetched: clone the repository and give its chart with --local-chart-path"},
 		"peer --remote-kubeconfig %rome":   {installed, "the local and the remote cluster are the same"},

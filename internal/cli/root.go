@@ -119,7 +119,7 @@ func newRoot(a *session.Session) *cobra.Command {
 	add(groupAdmission, admission.CordonCommand(a), admission.UncordonCommand(a), admission.DrainCommand(a), admission.ActivateCommand(a))
 	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(), optionsCommand(a))
 	completeFlags(a, root)
-	root.SetFlagErrorFunc(cmdline.UnknownFlag)
+	root.SetFlagErrorFunc(cmdline.FlagError)
 	root.SetUsageTemplate(usage)
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -72,8 +73,23 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	return DidYouMean(err, args[0], known)
 }
 
-// UnknownFlag appends similar flags of the command to the error about an unknown flag.
-func UnknownFlag(cmd *cobra.Command, err error) error {
+// wanted describes the values of the types of flags whose parsers report invalid values in words of the standard library.
+var wanted = map[string]string{
+	"bool": "true or false", "duration": "a duration, for example 30s or 5m", "int": "a whole number", "int32": "a whole number", "uint16": "a whole number, 0 to 65535",
+}
+
+// FlagError says which values of a flag are valid in the error about an invalid one, and appends similar flags of the command to the error about an unknown flag.
+func FlagError(cmd *cobra.Command, err error) error {
+	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		want, known := wanted[invalid.GetFlag().Value.Type()]
+		switch {
+		case !known:
+			return err
+		case errors.Is(err, strconv.ErrRange) && !strings.Contains(want, " to "):
+			want += " with fewer digits"
+		}
+		return fmt.Errorf("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+	}
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return err

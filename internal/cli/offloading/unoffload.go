@@ -55,7 +55,7 @@ func unoffloadNamespaceCommand(a *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := choice.resolve(cmd.Context(), local, args)
+			names, err := choice.resolve(cmd.Context(), local, args, "kubectl get namespaceoffloadings --all-namespaces lists the offloaded ones")
 			if err != nil {
 				return err
 			}
