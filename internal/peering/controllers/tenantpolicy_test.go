@@ -62,9 +62,13 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	cordoned := func(t *authv1beta1.Tenant) { t.Annotations = map[string]string{authv1beta1.AnnotationCordon: "true"} }
 	vouched := func(t *authv1beta1.Tenant) { t.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake }
 	other := func(t *authv1beta1.Tenant) { t.Spec.ClusterID = "turin" }
-	consenting := func(t *authv1beta1.Tenant) { metav1.SetMetaDataAnnotation(&t.ObjectMeta, api.AnnotationDeleteVolumes, api.True) }
+	consenting := func(t *authv1beta1.Tenant) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, api.AnnotationDeleteVolumes, api.True)
+	}
 	withdrawn := func(t *authv1beta1.Tenant) { delete(t.Annotations, api.AnnotationDeleteVolumes) }
-	claimed := func(t *authv1beta1.Tenant) { metav1.SetMetaDataAnnotation(&t.ObjectMeta, peering.AnnotationClaimedID, api.True) }
+	claimed := func(t *authv1beta1.Tenant) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, peering.AnnotationClaimedID, api.True)
+	}
 	proven := func(t *authv1beta1.Tenant) { delete(t.Annotations, peering.AnnotationClaimedID) }
 	held := func(t *authv1beta1.Tenant) { t.Finalizers = []string{"rome.example/stay"} }
 	proxy := func(t *authv1beta1.Tenant) { url := "https://proxy.example"; t.Spec.ProxyURL = &url }
