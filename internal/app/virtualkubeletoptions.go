@@ -118,6 +118,15 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	if o.clusterDomain == "" {
 		o.clusterDomain = clusterDomain()
 	}
+	problems := o.validate()
+	if !o.reflectIPs { // EndpointSlices without addresses are useless
+		o.reflection["endpointslice"].workers = 0
+	}
+	return o, problems
+}
+
+// validate returns an error that names all missing and invalid flags.
+func (o *virtualKubeletOptions) validate() error {
 	missing := []error{o.peerCheck.Validate()}
 	for _, required := range []struct{ flag, value string }{
 		{"virtual-node", o.virtualNode}, {"tenant-namespace", o.tenantNamespace}, {"cluster-id", o.clusterID},
@@ -135,10 +144,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 			missing = append(missing, fmt.Errorf("flag --%s-reflection-workers is %d, want 0 or more", kind, n))
 		}
 	}
-	if !o.reflectIPs {
-		o.reflection["endpointslice"].workers = 0
-	}
-	return o, errors.Join(missing...)
+	return errors.Join(missing...)
 }
 
 // workers returns how many objects of a kind are processed in parallel.

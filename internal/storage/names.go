@@ -180,7 +180,11 @@ func Describe(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) st
 		return fmt.Sprintf("PersistentVolumeClaim %s in namespace %s has a volume of Liqo, %s", ref.Name, ref.Namespace, size.String())
 	}
 	if ref := DataOf(volume); ref.Name != "" {
-		text := fmt.Sprintf("PersistentVolume %s of deleted claim %s in namespace %s is a retained volume of Liqo, %s", volume.Name, ref.Name, ref.Namespace, size.String())
+		whose := "deleted"
+		if volume.Status.Phase != corev1.VolumeReleased { // it is reserved, perhaps for a claim that exists
+			whose = "former"
+		}
+		text := fmt.Sprintf("PersistentVolume %s of %s claim %s in namespace %s is a retained volume of Liqo, %s", volume.Name, whose, ref.Name, ref.Namespace, size.String())
 		if volume.DeletionTimestamp != nil && InProvider(volume) {
 			text += ", in deletion until its data is gone,"
 		}

@@ -180,7 +180,7 @@ func (w *movedWorld) vouch(ctx context.Context, claim *corev1.PersistentVolumeCl
 		return
 	}
 	var volumes []*corev1.PersistentVolume
-	uid := claim.UID
+	uid, isAhead := claim.UID, false
 	for i := range list {
 		v := &list[i]
 		volumes = append(volumes, v)
@@ -188,10 +188,10 @@ func (w *movedWorld) vouch(ctx context.Context, claim *corev1.PersistentVolumeCl
 			continue
 		}
 		if ahead := move.CopyOf(v); ahead != "" {
-			uid = types.UID(strings.TrimPrefix(ahead, storage.VolumeName("")))
+			uid, isAhead = types.UID(strings.TrimPrefix(ahead, storage.VolumeName(""))), true
 		}
 		if v.Labels[api.LabelRemoteClusterID] == "milan" {
-			uid = storage.VolumeUID(v)
+			uid, isAhead = storage.VolumeUID(v), false
 			break
 		}
 	}
@@ -202,7 +202,7 @@ func (w *movedWorld) vouch(ctx context.Context, claim *corev1.PersistentVolumeCl
 			Annotations: map[string]string{storage.AnnotationClaimUID: string(uid)},
 		}},
 	}
-	if uid == "u1" { // the claim has its old volume
+	if uid == "u1" || isAhead && claim.UID == "u1" && claim.Annotations[storage.AnnotationAhead] == "" { // the claim has its old volume
 		state.Backing = nil
 	}
 	if w.foreign > 0 {

@@ -38,7 +38,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 		bound, anew, released, reserved, others, claim("data", "a"), claim("anew", "b"), claim("reused", "c"), claim("reserved", "e"), claim("theirs", "d")).Build()}
 	lines := []string{
 		"PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi in cluster milan", "PersistentVolumeClaim anew in namespace shop has a volume of Liqo, 1Gi",
-		"is a retained volume of Liqo, 1Gi", "PersistentVolumeClaim reserved in namespace shop has a volume of Liqo, 1Gi",
+		"is a retained volume of Liqo, 1Gi", "PersistentVolume pvc-4 of former claim reserved in namespace shop is a retained volume of Liqo, 1Gi",
 	}
 	uses, err := usesOfInstallation(t.Context(), c)
 	if err != nil || len(uses.all) != len(lines) || len(uses.volumes) != 0 {

@@ -114,10 +114,11 @@ func (m *move) taken(target *corev1.Node, confirmed bool) (step Step, due bool) 
 	if problem := storage.Denied(m.Claim, provider); problem != "" {
 		return m.denied(provider, problem), true
 	}
-	if _, problem := storage.Vouched(m.Claim, provider, m.copyUID()); problem != "" {
+	backing, problem := storage.Vouched(m.Claim, provider, m.copyUID())
+	if problem != "" {
 		return m.occupied(problem), true
 	}
-	if confirmed && !storage.Free(m.Claim, provider) {
+	if began := m.ahead() && backing != ""; confirmed && !began && !storage.Free(m.Claim, provider) {
 		return m.unproven(target, m.targetConfirmation()), true
 	}
 	return Step{}, false
