@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,12 +104,9 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	if err != nil {
 		return nil, err
 	}
-	plan := offload.Enforce(m, existing, claims, offload.NamespacePolicy{
-		LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit,
-	})
+	plan := offload.Enforce(m, existing, claims, r.policy())
 	for _, name := range plan.Delete {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: existing[name].UID}}
-		if err := kube.Delete(ctx, r.Client, ns); err != nil {
+		if err := r.deleteNamespace(ctx, m, name); err != nil {
 			return nil, err
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleted a remote namespace that is no longer requested", "remoteNamespace", name, "clusterID", consumer)
@@ -128,6 +126,39 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		m.Status.CurrentMapping = nil
 	}
 	return plan.Remaining, failed
+}
+
+func (r *namespaceMaps) policy() offload.NamespacePolicy {
+	return offload.NamespacePolicy{LiqoNamespace: r.LiqoNamespace, Chosen: r.ChosenNamespaces, Refused: r.RefusedNamespaces, Limit: r.NamespaceLimit}
+}
+
+// deleteNamespace deletes a remote namespace, with everything in it. It first reads the map, the namespace and its claims from the API server and plans again: the
+// cache may be outdated, and the consumer may have requested the namespace again, or the administrator may have removed its mark. It returns a conflict, so that
+// the pass is repeated, if the plan is another one now, or if the namespace changes before it is deleted.
+func (r *namespaceMaps) deleteNamespace(ctx context.Context, m *offloadingv1beta1.NamespaceMap, name string) error {
+	ns, live := &corev1.Namespace{}, &offloadingv1beta1.NamespaceMap{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil || !ns.DeletionTimestamp.IsZero() {
+		return client.IgnoreNotFound(err)
+	}
+	outdated := apierrors.NewConflict(corev1.Resource("namespaces"), name, errors.New("the cache is outdated: it is not to be deleted"))
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); apierrors.IsNotFound(err) {
+		return outdated
+	} else if err != nil {
+		return fmt.Errorf("reading NamespaceMap %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	existing := map[string]metav1.ObjectMeta{name: ns.ObjectMeta}
+	claims, err := r.claims(ctx, live, existing)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(offload.Enforce(live, existing, claims, r.policy()).Delete, name) {
+		return outdated
+	}
+	err = r.Delete(ctx, ns, client.Preconditions{UID: &ns.UID, ResourceVersion: &ns.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting namespace %s: %w", name, err)
+	}
+	return nil
 }
 
 // warnRetained emits an Event for each namespace that stays only because of its claims. The recorder merges the Events of repeated passes.

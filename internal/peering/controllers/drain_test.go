@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -211,4 +214,77 @@ func TestADeletedTenantKeepsCopiesOfRemoteNamespaces(t *testing.T) {
 	}
 	p.present(t, false, []client.Object{remote})
 	p.present(t, true, []client.Object{backup, claim})
+}
+
+// TestADeletedTenantConfirmsEachDeletion: after the copies of a consumer are deleted, its remote namespaces end one by one. Each stays if it has got a claim since, if
+// the permission to delete data was withdrawn, if its mark was removed, or if the Tenant is another one.
+func TestADeletedTenantConfirmsEachDeletion(t *testing.T) {
+	abandoned := map[string]string{api.AnnotationDeleteVolumes: api.True}
+	for name, c := range map[string]struct {
+		abandoned bool
+		meanwhile func(t *testing.T, p *providerOfRome) error
+		deleted   bool
+	}{
+		"nothing has changed": {meanwhile: func(*testing.T, *providerOfRome) error { return nil }, deleted: true},
+		"a claim is new": {meanwhile: func(t *testing.T, p *providerOfRome) error {
+			return p.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "new"}})
+		}},
+		"the permission is withdrawn": {abandoned: true, meanwhile: func(t *testing.T, p *providerOfRome) error {
+			live := p.tenant.DeepCopy()
+			live.Annotations = nil
+			return p.Update(t.Context(), live)
+		}},
+		"the mark is removed": {abandoned: true, meanwhile: func(t *testing.T, p *providerOfRome) error {
+			remote := &corev1.Namespace{}
+			if err := p.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, remote); err != nil {
+				return err
+			}
+			remote.Annotations = nil
+			return p.Update(t.Context(), remote)
+		}},
+		"the Tenant is another one": {abandoned: true, meanwhile: func(t *testing.T, p *providerOfRome) error {
+			live := p.tenant.DeepCopy()
+			live.Finalizers = nil
+			fresh := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name, UID: "2"}, Spec: live.Spec}
+			return errors.Join(p.Update(t.Context(), live), p.Create(t.Context(), fresh))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProviderOfRome(authv1beta1.TenantActive)
+			p.tenant.Finalizers = []string{peering.FinalizerTenant}
+			if c.abandoned {
+				p.tenant.Annotations = abandoned
+			} else if err := p.Delete(t.Context(), p.data[1]); err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range []error{
+				p.Delete(t.Context(), p.pod), p.Update(t.Context(), p.tenant), p.Delete(t.Context(), p.tenant),
+				p.Get(t.Context(), client.ObjectKeyFromObject(p.tenant), p.tenant), p.Delete(t.Context(), p.data[3]), p.Delete(t.Context(), p.data[4]),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 3 { // the access ends
+				if err := p.suspend(t.Context(), p.tenant); err != nil && !kube.IsWait(err) {
+					t.Fatal(err)
+				}
+			}
+			p.client = interceptor.NewClient(p.Client.(client.WithWatch), interceptor.Funcs{
+				List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if _, copies := list.(*offloadingv1beta1.NamespaceMapList); copies {
+						if err := c.meanwhile(t, p); err != nil {
+							t.Error(err)
+						}
+					}
+					return inner.List(ctx, list, opts...)
+				},
+			})
+			err := p.revoke(t.Context(), p.tenant)
+			p.present(t, !c.deleted, []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}})
+			if err == nil && name != "the mark is removed" { // which makes it a namespace of the provider
+				t.Error("the Tenant ends")
+			}
+		})
+	}
 }

@@ -199,23 +199,50 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	}
 	// What is left are namespaces that a NamespaceMap kept because of their claims.
 	for i := range namespaces {
-		namespace := &namespaces[i]
-		if err := r.client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading namespace %s: %w", namespace.Name, err)
-		}
-		if left++; !namespace.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if err := kube.Delete(ctx, r.client, namespace); err != nil {
+		stays, err := r.endNamespace(ctx, tenant, namespaces[i].Name)
+		if err != nil {
 			return err
+		}
+		if stays {
+			left++
 		}
 	}
 	if left > 0 {
 		return kube.WaitFor(suspendRetry, reasons.DeletingCopies, "waiting for the deletion of %d namespaces of cluster %s", left, tenant.Spec.ClusterID)
 	}
 	return r.disconnect(ctx, tenant)
+}
+
+// endNamespace deletes a remote namespace of a Tenant that is being deleted, and reports whether it is still there. It reads the Tenant, the namespace and its claims
+// from the API server directly before, because the deletion deletes all data in it: since the claims were read, there may be another claim, or the administrator may
+// have withdrawn the permission to delete data or removed the mark of the namespace. A namespace that changes before its deletion stays for this pass.
+func (r *tenants) endNamespace(ctx context.Context, tenant *authv1beta1.Tenant, name string) (bool, error) {
+	live, namespace := &authv1beta1.Tenant{}, &corev1.Namespace{}
+	if err := r.reader.Get(ctx, client.ObjectKey{Name: name}, namespace); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	switch {
+	case !inRemoteNamespace(namespace, tenant.Namespace):
+		return false, nil
+	case !namespace.DeletionTimestamp.IsZero():
+		return true, nil
+	}
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(tenant), live); err != nil {
+		return true, fmt.Errorf("reading Tenant %s/%s: %w", tenant.Namespace, tenant.Name, err)
+	}
+	if live.UID != tenant.UID {
+		return true, apierrors.NewConflict(authv1beta1.GroupVersion.WithResource("tenants").GroupResource(), tenant.Name, errors.New("the cache is outdated: it is another Tenant"))
+	}
+	if err := r.keepClaims(ctx, live, []corev1.Namespace{*namespace}); err != nil {
+		return true, err
+	}
+	err := r.client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return true, fmt.Errorf("deleting namespace %s: %w", name, err)
+	}
+	return true, nil
 }
 
 // claimsRetry is the time after which the claims that hold a Tenant are read again. They are not watched.
