@@ -88,10 +88,10 @@ func TestDoctorOnAPIServer(t *testing.T) {
 	identity("broken", authv1beta1.IdentityResourceSlice, func() { config.CurrentContext = "none" })
 	code, out, errOut := run(t, "doctor", "--verbose", "--kubeconfig", kubeconfig)
 	for _, want := range []string{
-		"access: weak may not do in cluster turin: create resourceslices in namespace there, create renews in namespace there, create namespacemaps in namespace there\n" +
+		"access: weak may not do in cluster turin: create resourceslices in namespace there, create renews in namespace there, create namespacemaps in namespace there (asked from here)\n" +
 			"          cure: in cluster turin: liqoctl activate tenant rome",
 		"access: weak-node may not do in cluster turin: create shadowpods in namespace shop-rome",
-		"access: the API server of turin does not answer as lost at https://turin: ", "127.0.0.1:1: connect: connection refused",
+		"access: the API server of turin does not answer as lost at https://turin, asked from here: ", "127.0.0.1:1: connect: connection refused",
 		"access: the API server of turin was not asked as broken at https://turin: its kubeconfig, Secret tenant-of-turin/kubeconfig-broken, can not be used: ",
 		"access: the API server of turin was not asked as program at https://turin: its kubeconfig, Secret tenant-of-turin/kubeconfig-program, can not be used: programs and plugins are not run for credentials",
 		"identities: Identity weak in namespace tenant-of-turin: its certificate can not be read: ",

@@ -118,9 +118,10 @@ func identityStates(w *doctorWorld) []brokenState {
 				w.kubeconfigWith(func(user *clientcmdapi.AuthInfo, _ *clientcmdapi.Cluster) {
 					*user = clientcmdapi.AuthInfo{Token: "unknown"}
 				})
+				w.unreachable() // the cluster does not reach it either
 			},
 			first: "the API server of turin refuses controlplane-turin at https://turin",
-			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE" + enroll, cured: authenticated,
+			cure:  "in cluster turin: liqoctl activate tenant rome if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE" + enroll, cured: w.back(w.identity, w.secret, w.foreign),
 		},
 		{
 			name: "the provider took the rights away", asks: true,

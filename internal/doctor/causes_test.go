@@ -151,6 +151,10 @@ func TestCauses(t *testing.T) {
 			}
 			unhealthy(rome, authentication, corev1beta1.AuthIdentityControlPlaneStatus)
 		}, first: "fail rome, access: the API server of milan refuses controlplane-milan", cure: "liqoctl authenticate", consequences: 3},
+		"the provider rejects our identity, seen from here only": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Accesses[0].Failure, rome.Accesses[0].Refused = "403 Forbidden", true
+			nodeNotReady(rome)
+		}, first: "fail rome, virtual nodes: Node milan is not Ready", cure: "cluster milan", consequences: 2, others: 1},
 		"we drained a consumer": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Tenants[0].Spec.TenantCondition = authv1beta1.TenantDrained
 			unhealthy(rome, authentication, corev1beta1.AuthTenantStatus)

@@ -274,10 +274,12 @@ func TestSick(t *testing.T) {
 		},
 			"warn rome, resources: ResourceSlice granted in namespace liqo-tenant-milan is cordoned\n", "liqoctl uncordon resourceslice granted --remote-cluster-id milan"},
 		"rights taken away": {func(c *Cluster, _ *Facts) { c.Accesses[0].Denied = []string{"create renews in namespace x"} },
-			"fail rome, access: controlplane-milan may not do in cluster milan: create renews in namespace x\n", "liqoctl activate tenant rome"},
+			"fail rome, access: controlplane-milan may not do in cluster milan: create renews in namespace x (asked from here)\n", "liqoctl activate tenant rome"},
 		"nobody reaches the peer": {func(c *Cluster, _ *Facts) {
 			c.Accesses[0].Failure, c.Peers[0].Status.Conditions[0] = "no route", corev1beta1.Condition{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusError, Reason: "R", Message: "no route"}
-		}, "fail rome, access: the API server of milan does not answer as controlplane-milan at https://milan: no route\n> rome, peerings: milan: APIServerStatus is Error, R: no route\n", "can be reached"},
+		}, "fail rome, access: the API server of milan does not answer as controlplane-milan at https://milan, asked from here: no route\n> rome, peerings: milan: APIServerStatus is Error, R: no route\n", "can be reached"},
+		"only from here the identity is refused": {func(c *Cluster, _ *Facts) { c.Accesses[0].Failure, c.Accesses[0].Refused = "403 Forbidden", true },
+			"warn rome, access: rome reaches milan at https://milan, as it says itself; asked from here, controlplane-milan is refused: 403 Forbidden\n", "what responds at https://milan"},
 		"only the cluster reaches the peer": {func(c *Cluster, _ *Facts) { c.Accesses[0].Failure = "no route" }, "", ""},
 		"only the tunnel leads there":       {func(c *Cluster, _ *Facts) { c.Accesses[0].Proxy = "http://10.0.0.1:8118" }, "", ""},
 		"a condition": {func(c *Cluster, _ *Facts) {

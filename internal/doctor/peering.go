@@ -160,19 +160,23 @@ func resources(r *report) {
 	}
 }
 
-// accesses checks the results of the requests to the API servers of the peers, made with the Identities of this cluster.
+// reaches reports whether the cluster itself says that it reaches the API server of a peer, and that its identity is accepted there.
+func (c *Cluster) reaches(peer string) (established, accepted bool) {
+	for i := range c.Peers {
+		established = established || c.Peers[i].Spec.ClusterID == peer && slices.ContainsFunc(c.Peers[i].Status.Conditions, func(condition corev1beta1.Condition) bool {
+			return condition.Type == corev1beta1.APIServerStatus && condition.Status == corev1beta1.StatusEstablished
+		})
+	}
+	return established, established && !deniesAccess(c.Peers, peer)
+}
+
+// accesses checks the results of the requests to the API servers of the peers, made with the Identities of this cluster. The machine that runs the doctor made them, and
+// may reach another server at that address than the cluster does, or none: findings say so, and the report of the cluster counts where it has one.
 func accesses(r *report) {
 	var answered []string
 	failed := map[string]bool{}
 	for _, a := range r.Accesses {
-		established := false
-		for i := range r.Peers {
-			if r.Peers[i].Spec.ClusterID == a.Peer {
-				for _, condition := range r.Peers[i].Status.Conditions {
-					established = established || condition.Type == corev1beta1.APIServerStatus && condition.Status == corev1beta1.StatusEstablished
-				}
-			}
-		}
+		established, accepted := r.reaches(a.Peer)
 		r.about(partAPIServer, a.Peer)
 		switch {
 		case a.Proxy != "" && established:
@@ -184,9 +188,14 @@ func accesses(r *report) {
 				"the API server of %s was not asked as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Refused:
 			r.about(partDenied, a.Peer)
-			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE",
-				a.Peer, r.ID)+r.withoutKubeconfig(a.Peer),
-				"the API server of %s refuses %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
+			cure := fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else here: liqoctl authenticate --remote-kubeconfig FILE", a.Peer, r.ID) +
+				r.withoutKubeconfig(a.Peer)
+			if accepted {
+				r.warn(fmt.Sprintf("see what responds at %s on this machine, such as a proxy. If it is cluster %s: %s", a.Server, a.Peer, cure),
+					"%s reaches %s at %s, as it says itself; asked from here, %s is refused: %s", r.ID, a.Peer, a.Server, a.Identity, a.Failure).identity = a.Identity
+				continue
+			}
+			r.fail(cure, "the API server of %s refuses %s at %s, asked from here: %s", a.Peer, a.Identity, a.Server, a.Failure).identity = a.Identity
 		case a.Failure != "" && established:
 			answered = append(answered, fmt.Sprintf("%s reaches %s at %s, as it says itself; from here: %s", r.ID, a.Peer, a.Server, a.Failure))
 		case a.Failure != "":
@@ -194,15 +203,15 @@ func accesses(r *report) {
 			if key := a.Peer + " " + a.Server; !failed[key] {
 				failed[key] = true
 				r.fail("see that "+a.Server+" can be reached from the cluster, and that cluster "+a.Peer+" did not take the rights away (liqoctl info there)",
-					"the API server of %s does not answer as %s at %s: %s", a.Peer, a.Identity, a.Server, a.Failure)
+					"the API server of %s does not answer as %s at %s, asked from here: %s", a.Peer, a.Identity, a.Server, a.Failure)
 			}
 		default:
-			answered = append(answered, fmt.Sprintf("%s answers %s in %s", a.Peer, a.Identity, a.Took.Round(time.Millisecond)))
+			answered = append(answered, fmt.Sprintf("%s answers %s in %s, asked from here", a.Peer, a.Identity, a.Took.Round(time.Millisecond)))
 		}
 		if len(a.Denied) > 0 {
 			r.about(partDenied, a.Peer)
 			r.fail(fmt.Sprintf("in cluster %s: liqoctl activate tenant %s if it is drained, else see RoleBindings in the tenant namespace", a.Peer, r.ID),
-				"%s may not do in cluster %s: %s", a.Identity, a.Peer, strings.Join(a.Denied, ", ")).identity = a.Identity
+				"%s may not do in cluster %s: %s (asked from here)", a.Identity, a.Peer, strings.Join(a.Denied, ", ")).identity = a.Identity
 		}
 	}
 	if len(answered) > 0 {
