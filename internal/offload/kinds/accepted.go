@@ -108,7 +108,8 @@ func RefusedPodLabels() (domains, keys []string) {
 		"datadoghq.com",                        // monitoring agents
 		"azure.workload.identity", "spiffe.io", // cloud and workload identities
 		"kueue.x-k8s.io", "scheduling.x-k8s.io", // job queues and pod groups
-		"scheduling.k8s.io", "scheduling.sigs.k8s.io",
+		"scheduling.k8s.io", "scheduling.sigs.k8s.io", "yunikorn.apache.org", "volcano.sh",
+		"eks.amazonaws.com", // profiles of Fargate, and pods without the identity of their account
 	}, []string{"aadpodidbinding"} // Azure identities, before azure.workload.identity
 }
 

@@ -125,3 +125,20 @@ func TestExternalNames(t *testing.T) {
 		}
 	}
 }
+
+// TestPodLabelsThatControllersObey: the Pod of a consumer has no label by which a known controller or webhook of the provider decides. Domains that only end alike are others.
+func TestPodLabelsThatControllersObey(t *testing.T) {
+	kept := []string{"app", "app.kubernetes.io/name", "notvolcano.sh/x", "amazonaws.com/x", "openservicemesh.io/x"}
+	labels := map[string]string{}
+	for _, key := range slices.Concat(kept, []string{
+		"istio.io/rev", "kueue.x-k8s.io/queue-name", "yunikorn.apache.org/queue", "yunikorn.apache.org/app-id", "volcano.sh/preemptable", "scheduling.volcano.sh/queue-name",
+		"eks.amazonaws.com/fargate-profile", "eks.amazonaws.com/skip-pod-identity-webhook",
+	}) {
+		labels[key] = "x"
+	}
+	RefusePodLabels(labels, nil, nil)
+	slices.Sort(kept)
+	if got := slices.Sorted(maps.Keys(labels)); !slices.Equal(got, kept) {
+		t.Errorf("the Pod has the labels %v, want %v", got, kept)
+	}
+}
