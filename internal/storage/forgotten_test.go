@@ -108,15 +108,15 @@ func TestReservedVolumesKeepTheirData(t *testing.T) {
 // TestNoEmptyVolumeDuringAMove: while the move of the data of a claim is unfinished, a new claim of its name that liqoctl did not create gets no volume, also if no
 // policy refused that claim.
 func TestNoEmptyVolumeDuringAMove(t *testing.T) {
-	record := func(name string) []*corev1.PersistentVolume {
+	record := func(name string, copied types.UID) []*corev1.PersistentVolume {
 		_, volume := bound("turin")
-		annotate(&volume.ObjectMeta, AnnotationMove, `{"node":"milan"}`)
+		annotate(&volume.ObjectMeta, AnnotationMove, `{"node":"milan","copy":"`+string(copied)+`"}`)
 		volume.Spec.ClaimRef.Name = name
 		return []*corev1.PersistentVolume{volume}
 	}
 	for name, place := range map[string]Place{"n1": here(), "milan": there()} {
 		s := at(place, claim(name))
-		s.Moving = Moving(record(claimName), types.NamespacedName{Namespace: "shop", Name: claimName})
+		s.Moving = Moving(record(claimName, "earlier"), s.Claim)
 		step := Next(s)
 		if s.Moving == "" || step.Action != Nothing || !strings.Contains(step.Refused, "is in PersistentVolume "+s.Moving+", and its move to another node is unfinished") {
 			t.Errorf("%s: %+v", name, step)
@@ -126,9 +126,12 @@ func TestNoEmptyVolumeDuringAMove(t *testing.T) {
 			t.Errorf("%s: the claim of the move: %+v", name, step)
 		}
 		s = at(place, claim(name))
-		s.Moving = Moving(record("other"), types.NamespacedName{Namespace: "shop", Name: claimName})
+		s.Moving = Moving(record("other", ""), s.Claim)
 		if step = Next(s); s.Moving != "" || step.Action != CreateBacking {
 			t.Errorf("%s: the move of another claim: %+v", name, step)
+		}
+		if s.Moving = Moving(record(claimName, s.Claim.UID), s.Claim); s.Moving != "" {
+			t.Errorf("%s: the claim with the copy waits for the old data to be released", name)
 		}
 	}
 }

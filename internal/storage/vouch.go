@@ -93,6 +93,7 @@ func conditionOf(provider string) corev1.PersistentVolumeClaimConditionType {
 // moving is the part of the record of a move that this package reads. Package move writes the record.
 type moving struct {
 	Node, Provider, Capacity string
+	Copy                     types.UID
 	Live                     struct{ UID types.UID }
 }
 
@@ -104,10 +105,12 @@ func movingOf(volume *corev1.PersistentVolume) (record moving, found bool) {
 	return record, json.Unmarshal([]byte(volume.Annotations[AnnotationMove]), &record) == nil
 }
 
-// Moving returns the name of the virtual volume whose unfinished move is for a claim with that name. It is empty if there is none.
-func Moving(volumes []*corev1.PersistentVolume, claim types.NamespacedName) string {
+// Moving returns the name of the virtual volume whose unfinished move is for a claim with the name of this one. It is empty if there is none, or if this claim has
+// the verified copy of the data: then the move only has to release the old data.
+func Moving(volumes []*corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) string {
 	for _, v := range volumes {
-		if _, found := movingOf(v); found && ReservedFor(v) == claim {
+		record, found := movingOf(v)
+		if found && record.Copy != claim.UID && ReservedFor(v) == (types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}) {
 			return v.Name
 		}
 	}

@@ -319,15 +319,15 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 		if namespace != nil {
 			s.Place.NamespaceClass = namespace.Annotations[api.AnnotationRealStorageClass]
 		}
-		if s.Moving, err = p.moving(ctx, client.ObjectKeyFromObject(s.Claim)); err != nil {
+		if s.Moving, err = p.moving(ctx, s.Claim); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
-// moving returns the virtual volume whose unfinished move is for a claim with that name; see storage.Moving.
-func (p *provisioner) moving(ctx context.Context, claim types.NamespacedName) (string, error) {
+// moving returns the virtual volume whose unfinished move is for a claim with the name of this one; see storage.Moving.
+func (p *provisioner) moving(ctx context.Context, claim *corev1.PersistentVolumeClaim) (string, error) {
 	var list corev1.PersistentVolumeList
 	if err := p.client.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
 		return "", fmt.Errorf("listing the virtual volumes: %w", err)

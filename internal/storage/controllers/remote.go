@@ -327,7 +327,10 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	s := storage.State{UID: uid, Place: storage.Place{
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
 	}}
-	s.Classes, s.ByName, s.Moving = r.classes(), r.isByName(f), storage.Moving(r.reserved(f.Key), f.Key)
+	s.Classes, s.ByName = r.classes(), r.isByName(f)
+	if f.Claim != nil {
+		s.Moving = storage.Moving(r.reserved(f.Key), f.Claim)
+	}
 	owner := false
 	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {
 		s.Volume = volume // the UID in its claimRef is that of the claim

@@ -384,6 +384,7 @@ func (w *world) stateOfClaim(cluster string, uid types.UID) storage.State {
 		}
 	}
 	if s.Claim != nil {
+		s.Moving = storage.Moving(sorted(w.volumes), s.Claim)
 		for _, node := range nodes() {
 			if node.Name == storage.SelectedNode(s.Claim, uid) && (cluster == "" || storage.ProviderOf(&node) == cluster) {
 				s.Node = &node
