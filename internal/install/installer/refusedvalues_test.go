@@ -63,6 +63,7 @@ func TestValuesWithoutEffect(t *testing.T) {
 		"networkManager: {config: {podCIDR: 10.1.0.0/16}}":                                      "networkManager: set ipam.podCIDRs",
 		"networking: {gateway: {mssclamp: {value: 1300}}}":                                      "mssclamp.value: ",
 		"networking: {serverResources: [{apiVersion: example.org/v1, resource: ovpnservers}]}":  "networking.serverResources: ",
+		"metrics: {enabled: true, prometheusRule: {enabled: true}}":                             "metrics.prometheusRule.enabled: this cluster has no kind PrometheusRule",
 		"networking: {clientResources: [{apiVersion: example.org/v1, resource: ovpngateways}]}": "networking.clientResources: ",
 	} {
 		if got := told(text); !strings.Contains(got, want) {
