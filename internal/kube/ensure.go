@@ -66,6 +66,17 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 	return nil
 }
 
+// DeleteUnchanged deletes obj only in the version that the caller has read, for decisions that depend on its content. A missing object is no error. If the object
+// was changed or replaced, the error is a Conflict.
+func DeleteUnchanged(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
+	version := obj.GetResourceVersion()
+	opts = append(opts, client.Preconditions{UID: ptr(obj.GetUID()), ResourceVersion: &version})
+	if err := c.Delete(ctx, obj, opts...); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s: %w", describe(c, obj), err)
+	}
+	return nil
+}
+
 func ptr(uid types.UID) *types.UID { return &uid }
 
 // KindsOf returns the plural kind of the objects of a typed list, for error messages: "Identities" for an *IdentityList.

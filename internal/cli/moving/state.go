@@ -2,6 +2,7 @@ package moving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,10 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 	}
 	for i := range s.Volumes {
 		if s.Volumes[i].Annotations[storage.AnnotationMove] != "" { // a move that has started needs its own objects, and no check for obstacles
-			return s, v.readParts(ctx, s)
+			if err := v.readParts(ctx, s); err != nil {
+				return nil, err
+			}
+			return s, v.unchanged(ctx, claim)
 		}
 	}
 	var quotas corev1.ResourceQuotaList
@@ -72,6 +76,22 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 	}
 	s.Refusals, err = v.rehearse(ctx, s)
 	return s, err
+}
+
+// unchanged fails with a conflict if the claim was changed while the rest of the state was read. Another command may cancel or finish the same move meanwhile, and
+// its writes protect each other only if none of them is read before an earlier one.
+func (v *volumeMove) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	if claim.ResourceVersion == "" { // there was none
+		return nil
+	}
+	now := &corev1.PersistentVolumeClaim{}
+	if err := v.Get(ctx, client.ObjectKeyFromObject(claim), now); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading PersistentVolumeClaim %s in namespace %s: %w", claim.Name, claim.Namespace, err)
+	}
+	if now.ResourceVersion != claim.ResourceVersion {
+		return apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), claim.Name, errors.New("it was changed while the move was read"))
+	}
+	return nil
 }
 
 // rehearse has the API server check, once and without a write, the objects that the move will create. It returns its refusals.

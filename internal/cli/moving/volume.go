@@ -304,6 +304,9 @@ func (v *volumeMove) write(ctx context.Context, step *move.Step) error {
 		if step.Force {
 			options = append(options, client.GracePeriodSeconds(0))
 		}
+		if step.Unchanged {
+			return kube.DeleteUnchanged(ctx, v, object, options...)
+		}
 		return kube.Delete(ctx, v, object, options...)
 	default:
 		old, ok := step.Old.(client.Object)

@@ -163,11 +163,14 @@ func (w *movedWorld) settle(ctx context.Context) {
 			}
 			continue
 		}
+		released := volume.Status.Phase == corev1.VolumeReleased
 		if volume.Status.Phase = corev1.VolumeReleased; volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 			w.must(w.client.Delete(ctx, volume))
 			continue
 		}
-		w.must(w.client.Status().Update(ctx, volume))
+		if !released { // the command reads the claim once more after the volumes
+			w.must(w.client.Status().Update(ctx, volume))
+		}
 	}
 	w.createAhead(ctx, claim)
 	w.vouch(ctx, claim, volumes.Items)

@@ -187,6 +187,12 @@ func (m *move) withdraw(target *corev1.Node) Step {
 	if step, due := m.sourceUnproven(); due && !m.ahead() { // for the pods of a live move, this was confirmed when they were created
 		return step
 	}
+	if step, due := m.awaitRefusal(Preparing); due {
+		return step
+	}
+	if step, due := m.declare(); due {
+		return step
+	}
 	return m.remove(Preparing, "replacing the claim")
 }
 
@@ -463,6 +469,9 @@ func (m *move) back() Step {
 		return m.ending(Returning)
 	case m.restored(claim):
 		if step, due := m.discard(); due {
+			return step
+		}
+		if step, due := m.keepClaim(m.record.Withdrawn, Returning); due {
 			return step
 		}
 		if step, due := m.releaseName(Returning); due {

@@ -119,6 +119,7 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Volumes[0] = *source
+		s.Volumes[0].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		s.protect()
 		return s
 	}

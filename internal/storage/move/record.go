@@ -42,6 +42,8 @@ type Record struct {
 	Checksum string    `json:"checksum,omitempty"`
 	// Backing is the UID of the claim in the provider that has the verified copy. It is empty if the target is this cluster.
 	Backing types.UID `json:"backing,omitempty"`
+	// Withdrawn is the resourceVersion of the claim that a command is about to delete, empty before.
+	Withdrawn string `json:"withdrawn,omitempty"`
 	// Live is not nil if the data is copied while pods use it.
 	Live *Live `json:"live,omitempty"`
 }
@@ -98,7 +100,8 @@ func newRecord(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVol
 	}
 	if out.Annotations = maps.Clone(claim.Annotations); out.Annotations != nil {
 		maps.DeleteFunc(out.Annotations, func(key, _ string) bool {
-			return ofKubernetes(key) || key == storage.AnnotationMove || key == storage.AnnotationAhead || key == storage.AnnotationCapacity
+			return ofKubernetes(key) || key == storage.AnnotationMove || key == storage.AnnotationAhead || key == storage.AnnotationCapacity ||
+				key == annotationKept
 		})
 	}
 	return out

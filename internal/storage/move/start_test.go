@@ -48,7 +48,7 @@ func (s *State) protect() {
 	if source := s.underway(); source != nil {
 		if record, err := recordOf(source); err == nil {
 			m := &move{State: s, source: source, record: record}
-			s.Home = m.withEntry(m.entry())
+			s.Home = m.withEntry(s.Home, storage.AnnotationMovingClaims, m.entry())
 		}
 	}
 }

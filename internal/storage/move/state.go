@@ -142,6 +142,8 @@ type Step struct {
 	// Late, if not nil, is the error that ends the command if it waits longer than Within for the same condition.
 	Late   error
 	Within time.Duration
+	// Unchanged means that Delete applies only to the version of Object that the decision is about, as a patch does. It is set for the claim that is moved.
+	Unchanged bool
 	// Force means that Delete does not wait until the pod has ended.
 	Force bool
 	// Unused, if not nil, is the object that the caller deletes before it ends with Late.

@@ -231,6 +231,9 @@ func (w *world) obey(step Step) {
 	case step.Action == Create && have == nil:
 		w.create(step.Object)
 	case step.Action == Delete && have != nil && have.GetUID() == step.Object.GetUID():
+		if step.Unchanged && have.GetResourceVersion() != step.Object.GetResourceVersion() {
+			return
+		}
 		if c, ok := have.(*corev1.PersistentVolumeClaim); ok && c.Labels[LabelMove] == "" && c.Spec.VolumeName == "" && c.Annotations[storage.AnnotationMove] == "" {
 			w.fatal("the command deletes a claim that somebody else created: %+v", c)
 		}
