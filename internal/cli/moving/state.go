@@ -205,10 +205,21 @@ func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 			}
 		}
 	}
-	for _, node := range v.first.Nodes { // only their names matter, for messages
-		if !fresh[node.Name] && storage.ProviderOf(&node) == "" {
-			s.Nodes = append(s.Nodes, node)
+	for _, node := range v.first.Nodes { // the move needs the name of each, and that one of those with the data is Ready
+		if fresh[node.Name] || storage.ProviderOf(&node) != "" {
+			continue
 		}
+		if move.Away(&node) {
+			now := &corev1.Node{}
+			switch err := v.Get(ctx, client.ObjectKey{Name: node.Name}, now); {
+			case apierrors.IsNotFound(err):
+				continue
+			case err != nil:
+				return fmt.Errorf("reading Node %s: %w", node.Name, err)
+			}
+			node = *now
+		}
+		s.Nodes = append(s.Nodes, node)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -179,6 +180,10 @@ func (m *move) withdraw(target *corev1.Node) Step {
 		return m.ending(Preparing)
 	case users != "":
 		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: delete them, and run the command again", m.Name, m.Namespace, users)
+	}
+	// The virtual kubelets may have confirmed everything before their clusters became unreachable.
+	if problems := m.unreachable(target); len(problems) > 0 {
+		return wait(Preparing, "the nodes of the move, because without them the data can't be copied once the claim is replaced: %v", errors.Join(problems...))
 	}
 	// A move that can't succeed ends here, before anything of the application is changed.
 	if step, due := m.taken(target, !m.ahead()); due {

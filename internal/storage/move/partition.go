@@ -24,7 +24,7 @@ func (s *State) partition() string {
 	}
 	var out []string
 	for _, node := range nodes {
-		if away(node) && storage.ProviderOf(node) != "" {
+		if Away(node) && storage.ProviderOf(node) != "" {
 			out = append(out, fmt.Sprintf("node %s is not Ready%s, so the move waits until cluster %s responds", node.Name, unready(node), storage.ProviderOf(node)))
 		}
 	}
@@ -34,8 +34,8 @@ func (s *State) partition() string {
 	return strings.Join(out, ", ") + ". To cancel the move without it, move the claim to a node of the cluster that has the data"
 }
 
-// away reports whether a node exists and is not Ready.
-func away(node *corev1.Node) bool { return node != nil && !ready(node) }
+// Away reports whether a node exists and is not Ready.
+func Away(node *corev1.Node) bool { return node != nil && !ready(node) }
 
 // forced deletes, without waiting for their cluster, pods of a cancelled move whose deletion a provider does not confirm, because it is unreachable or its virtual node
 // is gone. The claim with the old volume needs none of them. The virtual kubelet ends what runs there once the provider responds.
