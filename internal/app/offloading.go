@@ -80,8 +80,10 @@ func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume
 		return out
 	}
 	one.Cluster = volume.Labels[api.LabelRemoteClusterID]
-	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses.
-	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || storage.ReservedFor(volume) != data
+	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses. With policy Delete,
+	// the data is to be deleted only once Kubernetes has released the volume.
+	waits := storage.Unclaimed(volume) && volume.Status.Phase != corev1.VolumeReleased
+	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || waits || storage.ReservedFor(volume) != data
 	one.Released = storage.Unclaimed(volume) && !storage.InMove(volume, all)
 	return append(out, one)
 }

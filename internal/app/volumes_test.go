@@ -61,7 +61,9 @@ func TestRetainedVolumesAreKept(t *testing.T) {
 // TestVolumesWithoutTheirClaimAreKept: a volume keeps the remote namespace of its data also while it has no claim (Available), and while a claim of another
 // namespace uses it, whatever its reclaim policy is and although the namespace of the data ends.
 func TestVolumesWithoutTheirClaimAreKept(t *testing.T) {
-	for name, claim := range map[string]*corev1.ObjectReference{"no claim": nil, "another claim": {Namespace: "blog", Name: "other"}} {
+	for name, claim := range map[string]*corev1.ObjectReference{
+		"no claim": nil, "another claim": {Namespace: "blog", Name: "other", UID: "u7"}, "reserved for a claim": {Namespace: "shop", Name: "data"},
+	} {
 		for _, policy := range []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimRetain, corev1.PersistentVolumeReclaimDelete} {
 			volume := &corev1.PersistentVolume{
 				ObjectMeta: metav1.ObjectMeta{

@@ -50,6 +50,9 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 type NamespacePair struct {
 	// Local is the name in the consumer, Remote the name in this cluster.
 	Local, Remote string
+	// Inherited means that another map granted the namespace, and that it has claims. Their data may be unknown to the consumer, so the namespace keeps the mark of
+	// that map as long as it has claims.
+	Inherited bool
 }
 
 // Enforcement is the plan of a provider for one NamespaceMap.
@@ -61,7 +64,7 @@ type Enforcement struct {
 	// Remaining lists the namespaces of this map that still exist and should not: those in Delete, and those that are being deleted already.
 	Remaining []string
 	// Retained lists the namespaces that the map does not desire, but that stay because of their claims.
-	Retained []string
+	Retained []NamespacePair
 	// Status is the current mapping, by local name. It counts every namespace in Ensure as created; call Report for those that could not be created.
 	Status map[string]offloadingv1beta1.RemoteNamespaceStatus
 }
@@ -78,6 +81,12 @@ func grantUID(m *offloadingv1beta1.NamespaceMap) string {
 	return string(m.UID)
 }
 
+// GrantedByAnother reports whether another NamespaceMap than m granted a namespace.
+func GrantedByAnother(m *offloadingv1beta1.NamespaceMap, namespace *metav1.ObjectMeta) bool {
+	uid := namespace.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID]
+	return uid != "" && uid != grantUID(m)
+}
+
 // Enforce plans what a provider does for a NamespaceMap (the replicated copy), given the metadata of the existing namespaces, by name. An existing
 // namespace that this map did not create for the same local namespace is never changed: the phase is CreationLoopBackOff until that namespace is
 // deleted. If two local namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that
@@ -87,9 +96,10 @@ func grantUID(m *offloadingv1beta1.NamespaceMap) string {
 // consumer has lost its identity. So a namespace that its specification still contains, and that has claims (see claims), stays.
 //
 // Nor is it a request to delete data that a map lacks a namespace: its consumer may have lost the map that contained the namespace, and written another one
-// of the same name. So a namespace with claims is deleted only if the map by which it was last granted (see grantUID) does not contain it any longer. Any
-// other map takes over the namespaces that it contains, and leaves the others alone. A namespace without the mark of a map is as one of another map. A
-// consumer that ends a peering first removes all namespaces from the specification.
+// of the same name. So a namespace with claims is deleted only if the map by which it was granted (see grantUID) does not contain it any longer. Any other map
+// takes over the namespaces that it contains, and leaves the others alone. As long as a namespace that it took over has claims, it does not count as granted by it:
+// the consumer has lost its volumes with the former map, so it would not ask before it deletes their data. A consumer that ends a peering first removes all
+// namespaces from the specification.
 func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, claims map[string]bool, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired, deleting := m.Spec.DesiredMapping, !m.DeletionTimestamp.IsZero()
@@ -112,7 +122,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 		meta := existing[remote]
 		removed := m.Spec.DesiredMapping[local] != remote && meta.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] == grantUID(m)
 		if claims[remote] && !removed && meta.DeletionTimestamp.IsZero() {
-			plan.Retained = append(plan.Retained, remote)
+			plan.Retained = append(plan.Retained, NamespacePair{Local: local, Remote: remote})
 			continue
 		}
 		if meta.DeletionTimestamp.IsZero() {
@@ -139,7 +149,7 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 			many++
 		}
 		taken[remote] = true
-		plan.Ensure = append(plan.Ensure, NamespacePair{Local: local, Remote: remote})
+		plan.Ensure = append(plan.Ensure, NamespacePair{Local: local, Remote: remote, Inherited: exists && claims[remote] && GrantedByAnother(m, &meta)})
 		plan.Status[local] = status(remote, offloadingv1beta1.MappingAccepted)
 	}
 	return plan
@@ -168,14 +178,14 @@ func status(remote string, phase offloadingv1beta1.MappingPhase) offloadingv1bet
 
 // MarkNamespace sets the label and annotations that mark a remote namespace as belonging to a NamespaceMap of consumer. Other labels and annotations
 // stay.
-func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer, local string) {
+func MarkNamespace(meta *metav1.ObjectMeta, m *offloadingv1beta1.NamespaceMap, consumer string, pair NamespacePair) {
 	metav1.SetMetaDataLabel(meta, api.LabelRemoteClusterID, consumer)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationManagedByNamespaceMap, MapKey(m))
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationRemoteNamespaceName, meta.Name)
-	if uid := grantUID(m); uid != "" {
+	if uid := grantUID(m); uid != "" && !pair.Inherited {
 		metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationNamespaceMapUID, uid)
 	}
-	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, local)
+	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationOriginalName, pair.Local)
 	metav1.SetMetaDataAnnotation(meta, offloadingv1beta1.AnnotationConsumerUsers, authv1beta1.SliceUserSuffix(consumer))
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -71,7 +72,7 @@ func world(namespaces map[string]string) map[string]metav1.ObjectMeta {
 			meta.DeletionTimestamp, local = &noon, local[1:]
 		}
 		if local != "" {
-			MarkNamespace(&meta, replica(nil), "rome", local)
+			MarkNamespace(&meta, replica(nil), "rome", NamespacePair{Local: local})
 		}
 		result[name] = meta
 	}
@@ -91,9 +92,9 @@ func TestEnforce(t *testing.T) {
 	}{
 		"nothing": {want: Enforcement{Status: phases{}}},
 		"new": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"other": ""},
-			want: Enforcement{Ensure: []NamespacePair{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{Local: "a", Remote: "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
 		"kept": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "a"},
-			want: Enforcement{Ensure: []NamespacePair{{"a", "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{Local: "a", Remote: "a-rome"}}, Status: phases{"a": at("a-rome", accepted)}}},
 		"foreign is left alone": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": ""},
 			want: Enforcement{Status: phases{"a": at("a", backoff)}}},
 		"foreign on its way out is waited for": {desired: map[string]string{"a": "a"}, existing: map[string]string{"a": "-"},
@@ -105,20 +106,20 @@ func TestEnforce(t *testing.T) {
 		"wanted again while being deleted": {desired: map[string]string{"a": "a-rome"}, existing: map[string]string{"a-rome": "-a"},
 			want: Enforcement{Status: phases{"a": at("a-rome", terminating)}}},
 		"another name": {desired: map[string]string{"a": "new"}, existing: map[string]string{"old": "a"},
-			want: Enforcement{Ensure: []NamespacePair{{"a", "new"}}, Delete: []string{"old"}, Remaining: []string{"old"}, Status: phases{"a": at("new", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{Local: "a", Remote: "new"}}, Delete: []string{"old"}, Remaining: []string{"old"}, Status: phases{"a": at("new", accepted)}}},
 		"two want one name: the first": {desired: map[string]string{"b": "x", "a": "x"},
-			want: Enforcement{Ensure: []NamespacePair{{"a", "x"}}, Status: phases{"a": at("x", accepted), "b": at("x", backoff)}}},
+			want: Enforcement{Ensure: []NamespacePair{{Local: "a", Remote: "x"}}, Status: phases{"a": at("x", accepted), "b": at("x", backoff)}}},
 		"two want one name: who has it": {desired: map[string]string{"a": "x", "b": "x"}, existing: map[string]string{"x": "b"},
-			want: Enforcement{Ensure: []NamespacePair{{"b", "x"}}, Status: phases{"b": at("x", accepted), "a": at("x", backoff)}}},
+			want: Enforcement{Ensure: []NamespacePair{{Local: "b", Remote: "x"}}, Status: phases{"b": at("x", accepted), "a": at("x", backoff)}}},
 		"reserved": {desired: map[string]string{"a": "liqo-tenant-turin", "b": "kube-b", "c": "liqo"},
 			want: Enforcement{Status: phases{"a": at("liqo-tenant-turin", backoff), "b": at("kube-b", backoff), "c": at("liqo", backoff)}}},
 		"kept back": {desired: map[string]string{"a": "istio-system", "b": "openshift-b", "c": "system", "d": "a-system-rome"},
-			want: Enforcement{Ensure: []NamespacePair{{"c", "system"}, {"d", "a-system-rome"}}, Status: phases{
+			want: Enforcement{Ensure: []NamespacePair{{Local: "c", Remote: "system"}, {Local: "d", Remote: "a-system-rome"}}, Status: phases{
 				"a": at("istio-system", backoff), "b": at("openshift-b", backoff), "c": at("system", accepted), "d": at("a-system-rome", accepted)}}},
 		"kept back after it was given": {desired: map[string]string{"a": "istio-system"}, existing: map[string]string{"istio-system": "a"},
-			want: Enforcement{Ensure: []NamespacePair{{"a", "istio-system"}}, Status: phases{"a": at("istio-system", accepted)}}},
+			want: Enforcement{Ensure: []NamespacePair{{Local: "a", Remote: "istio-system"}}, Status: phases{"a": at("istio-system", accepted)}}},
 		"too many": {desired: map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}, existing: map[string]string{"3": "c", "4": "d"},
-			want: Enforcement{Ensure: []NamespacePair{{"a", "1"}, {"c", "3"}, {"d", "4"}}, Status: phases{
+			want: Enforcement{Ensure: []NamespacePair{{Local: "a", Remote: "1"}, {Local: "c", Remote: "3"}, {Local: "d", Remote: "4"}}, Status: phases{
 				"a": at("1", accepted), "b": at("2", backoff), "c": at("3", accepted), "d": at("4", accepted)}}},
 		"those that go count": {desired: map[string]string{"a": "1"}, existing: map[string]string{"2": "-b", "3": "-c", "4": "-d"},
 			want: Enforcement{Remaining: []string{"2", "3", "4"}, Status: phases{
@@ -167,7 +168,7 @@ func TestEnforceSettles(t *testing.T) {
 				}
 				for _, pair := range plan.Ensure {
 					meta := existing[pair.Remote]
-					MarkNamespace(&meta, replica(nil), "rome", pair.Local)
+					MarkNamespace(&meta, replica(nil), "rome", pair)
 					existing[pair.Remote] = meta
 				}
 			}
@@ -241,5 +242,42 @@ func TestReportedNamespacesMustBeRequested(t *testing.T) {
 	})
 	if step := Next(ready, nil, nil, env); step.Action != PatchLocalStatus {
 		t.Errorf("out of reach: %s (%s)", step.Action, step.Why)
+	}
+}
+
+// TestNamespacesThatWereTakenOverKeepTheirData: a consumer that lost its NamespaceMap offloads the same namespace again. It does not know the volumes of the claims
+// there any more, so the end of that offloading deletes the namespace only once it has no claims.
+func TestNamespacesThatWereTakenOverKeepTheirData(t *testing.T) {
+	of := func(uid types.UID, desired map[string]string) *offloadingv1beta1.NamespaceMap {
+		m := replica(desired)
+		m.UID = uid
+		return m
+	}
+	meta := metav1.ObjectMeta{Name: "shop-rome"}
+	MarkNamespace(&meta, of("former", nil), "rome", NamespacePair{Local: "shop", Remote: "shop-rome"})
+	existing := map[string]metav1.ObjectMeta{"shop-rome": meta}
+	again, ended := of("new", map[string]string{"shop": "shop-rome"}), of("new", nil)
+	takeOver := func(claims bool) {
+		t.Helper()
+		plan := Enforce(again, existing, map[string]bool{"shop-rome": claims}, NamespacePolicy{})
+		if len(plan.Ensure) != 1 || plan.Ensure[0].Inherited != claims {
+			t.Fatalf("claims %t: %+v", claims, plan)
+		}
+		MarkNamespace(&meta, again, "rome", plan.Ensure[0])
+	}
+	for range 3 {
+		takeOver(true)
+	}
+	plan := Enforce(ended, existing, map[string]bool{"shop-rome": true}, NamespacePolicy{})
+	if len(plan.Delete)+len(plan.Remaining) > 0 || len(plan.Retained) != 1 || plan.Retained[0].Local != "shop" {
+		t.Errorf("the data of the former map: %+v", plan)
+	}
+	if plan = Enforce(ended, existing, nil, NamespacePolicy{}); len(plan.Delete) != 1 {
+		t.Errorf("the claims are deleted: %+v", plan)
+	}
+	takeOver(false)
+	existing["shop-rome"] = meta
+	if plan = Enforce(ended, existing, map[string]bool{"shop-rome": true}, NamespacePolicy{}); len(plan.Delete) != 1 {
+		t.Errorf("claims since then are those of the new map: %+v", plan)
 	}
 }

@@ -58,19 +58,19 @@ func TestChosenNames(t *testing.T) {
 		pair            NamespacePair
 		refuses         bool
 	}{
-		"the default name":                {nil, nil, NamespacePair{"web", "web-rome"}, false},
-		"the default name, too long":      {nil, nil, NamespacePair{long, cut}, false},
-		"the default name of another":     {nil, nil, NamespacePair{"web", "web-naples"}, true},
-		"that of another namespace":       {nil, nil, NamespacePair{"web", "db-rome"}, true},
-		"the same name":                   {nil, nil, NamespacePair{"web", "web"}, true},
-		"any name":                        {[]string{"*"}, nil, NamespacePair{"web", "web"}, false},
-		"a prefix":                        {[]string{"peer-*"}, nil, NamespacePair{"web", "peer-web"}, false},
-		"another prefix":                  {[]string{"peer-*"}, nil, NamespacePair{"web", "web"}, true},
-		"one of several":                  {[]string{"peer-*", "web"}, nil, NamespacePair{"web", "web"}, false},
-		"what is refused nevertheless":    {[]string{"*"}, []string{"web"}, NamespacePair{"web", "web"}, true},
-		"a default name that is refused":  {[]string{"*"}, []string{"*-rome"}, NamespacePair{"web", "web-rome"}, true},
-		"a reserved name":                 {[]string{"*"}, nil, NamespacePair{"web", "kube-system"}, true},
-		"a pattern that can't be matched": {[]string{"["}, nil, NamespacePair{"web", "["}, true},
+		"the default name":                {nil, nil, NamespacePair{Local: "web", Remote: "web-rome"}, false},
+		"the default name, too long":      {nil, nil, NamespacePair{Local: long, Remote: cut}, false},
+		"the default name of another":     {nil, nil, NamespacePair{Local: "web", Remote: "web-naples"}, true},
+		"that of another namespace":       {nil, nil, NamespacePair{Local: "web", Remote: "db-rome"}, true},
+		"the same name":                   {nil, nil, NamespacePair{Local: "web", Remote: "web"}, true},
+		"any name":                        {[]string{"*"}, nil, NamespacePair{Local: "web", Remote: "web"}, false},
+		"a prefix":                        {[]string{"peer-*"}, nil, NamespacePair{Local: "web", Remote: "peer-web"}, false},
+		"another prefix":                  {[]string{"peer-*"}, nil, NamespacePair{Local: "web", Remote: "web"}, true},
+		"one of several":                  {[]string{"peer-*", "web"}, nil, NamespacePair{Local: "web", Remote: "web"}, false},
+		"what is refused nevertheless":    {[]string{"*"}, []string{"web"}, NamespacePair{Local: "web", Remote: "web"}, true},
+		"a default name that is refused":  {[]string{"*"}, []string{"*-rome"}, NamespacePair{Local: "web", Remote: "web-rome"}, true},
+		"a reserved name":                 {[]string{"*"}, nil, NamespacePair{Local: "web", Remote: "kube-system"}, true},
+		"a pattern that can't be matched": {[]string{"["}, nil, NamespacePair{Local: "web", Remote: "["}, true},
 	} {
 		p := NamespacePolicy{LiqoNamespace: "liqo", Chosen: row.chosen, Refused: row.refused}
 		if got := p.Refuses(row.pair, "rome"); got != row.refuses {

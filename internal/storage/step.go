@@ -318,7 +318,7 @@ func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 	case !s.ours():
 		return refuse("the backing claim of volume %s, PersistentVolumeClaim %s in %s, was deleted or replaced by another one: restore its data from a backup to a new claim",
 			volume.Name, s.backingName(), s.where())
-	case s.Backing.Annotations[AnnotationRetained] == retainedCopy:
+	case s.Backing.Annotations[AnnotationRetained] == retainedCopy || s.Place.Cluster == "" && s.Backing.Annotations[AnnotationRetained] == api.True:
 		used := s.Backing.DeepCopy()
 		annotate(&used.ObjectMeta, AnnotationRetained, "")
 		return Step{Action: PatchBacking, Object: used, Old: s.Backing, Why: "its virtual volume is bound, and decides about it from now on", Confirm: true}

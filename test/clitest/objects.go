@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -44,7 +45,7 @@ func VolumeOf(uid, namespace, claim, provider string) client.Object {
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: claim},
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: claim, UID: types.UID(uid)},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
 		},
 	}

@@ -58,7 +58,7 @@ func CheckConsumer(ctx context.Context, c *session.Cluster, tenantNamespace stri
 	var lines []string
 	for i := range namespaces.Items {
 		name := namespaces.Items[i].Name
-		if owner, _, _ := strings.Cut(namespaces.Items[i].Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/"); owner != tenantNamespace {
+		if owner, _, _ := strings.Cut(offloadingv1beta1.NamespaceMapOf(&namespaces.Items[i]), "/"); owner != tenantNamespace {
 			continue
 		}
 		var claims corev1.PersistentVolumeClaimList

@@ -56,7 +56,8 @@ func testNetworkCommand(a *session.Session) *cobra.Command {
 			"address, by the name of their Service, from the host network, and the outside. Further checks are chosen by flags. What\n" +
 			"fails is tried again a few times; then every failing pair is named and the exit code is 1.\n\n" +
 			"The servers run in namespace " + testNamespacePrefix + "-CLUSTER-ID, with the ID of the consumer. The pods in the host network run in namespace\n" +
-			testHostsPrefix + "-CLUSTER-ID, in which the consumer has no rights. All stay there for the next run unless you set --rm.",
+			testHostsPrefix + "-CLUSTER-ID, in which the consumer has no rights. All stay there for the next run unless you set --rm. Neither unpeer nor uninstall removes\n" +
+			"namespace " + testHostsPrefix + "-CLUSTER-ID: without --rm, delete it in each cluster (kubectl delete namespace).",
 		Example: cmdline.Example(`
 			# A consumer and two providers
 			%[1]s test network --remote-kubeconfigs milan.yaml,naples.yaml
@@ -230,7 +231,7 @@ func (t *networkTest) remove(ctx context.Context) error {
 			}
 		}
 	}
-	step.Done("Namespaces %s and %s are gone from all clusters", within, t.hostsNamespace())
+	step.Done("Namespace %s is gone from all clusters, and so is %s where this command created it", within, t.hostsNamespace())
 	return nil
 }
 

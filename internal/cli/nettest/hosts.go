@@ -17,6 +17,9 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
+// enforceLabel is the label of a namespace with the Pod Security level of its pods.
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
 // hostsUser is the user of the pods in the host network: they send requests, and need no right of root.
 const hostsUser = 65532
 
@@ -63,13 +66,19 @@ func ensureHostsNamespace(ctx context.Context, c *session.Cluster, name string) 
 		if namespace.ResourceVersion != "" && namespace.Labels[testLabel] != testHosts {
 			return fmt.Errorf("namespace %s is not of this command: it lacks label %s=%s. Move what it has to another namespace", name, testLabel, testHosts)
 		}
-		kube.AddLabels(namespace, session.PodSecurity())
-		kube.AddLabels(namespace, map[string]string{testLabel: testHosts})
+		if namespace.ResourceVersion != "" && namespace.Labels[enforceLabel] != session.PodSecurity()[enforceLabel] { // who may set the other label must not get this one by it
+			return fmt.Errorf("namespace %s permits no pods in the host network: an administrator of cluster %s has to set label %s=%s, or to delete the namespace if it has nothing that is needed",
+				name, c.ID, enforceLabel, session.PodSecurity()[enforceLabel])
+		}
+		if namespace.ResourceVersion == "" {
+			kube.AddLabels(namespace, session.PodSecurity())
+			kube.AddLabels(namespace, map[string]string{testLabel: testHosts})
+		}
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w: ask an administrator of cluster %s to create it: kubectl create namespace %[3]s && kubectl label namespace %[3]s %s=%s %s=privileged",
-			err, c.ID, name, testLabel, testHosts, "pod-security.kubernetes.io/enforce")
+		return fmt.Errorf("%w: ask an administrator of cluster %s to create and label it: kubectl create namespace %[3]s; kubectl label --overwrite namespace %[3]s %s=%s %s=%s",
+			err, c.ID, name, testLabel, testHosts, enforceLabel, session.PodSecurity()[enforceLabel])
 	}
 	return err
 }

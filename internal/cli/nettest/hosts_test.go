@@ -114,7 +114,7 @@ func TestHostNetworkNeedsItsOwnNamespace(t *testing.T) {
 	named := func(labels map[string]string) client.Object {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hostsNamespaceOf("rome"), Labels: labels}}
 	}
-	own := map[string]string{testLabel: testHosts}
+	own := map[string]string{testLabel: testHosts, enforceLabel: "privileged"}
 	for what, row := range map[string]struct {
 		namespace client.Object
 		forbidden bool
@@ -122,8 +122,9 @@ func TestHostNetworkNeedsItsOwnNamespace(t *testing.T) {
 	}{
 		"of the run before":     {named(own), false, ""},
 		"a remote namespace":    {named(map[string]string{testLabel: testHosts, api.LabelRemoteClusterID: "rome"}), false, "namespace liqo-test-hosts-rome belongs to cluster rome"},
+		"of a tenant":           {named(map[string]string{testLabel: testHosts}), false, "namespace liqo-test-hosts-rome permits no pods in the host network"},
 		"of others":             {named(nil), false, "namespace liqo-test-hosts-rome is not of this command: it lacks label app.kubernetes.io/name=network-test-host"},
-		"no right to create it": {nil, true, "ask an administrator of cluster milan to create it"},
+		"no right to create it": {nil, true, "ask an administrator of cluster milan to create and label it"},
 	} {
 		for _, basic := range []bool{false, true} {
 			var more []client.Object

@@ -58,13 +58,13 @@ func (n *namespaceChoice) validate(args []string) error {
 }
 
 // resolve returns the names of the selected namespaces, each once. It fails with the cure if a named namespace does not exist.
-func (n *namespaceChoice) resolve(ctx context.Context, c *session.Cluster, args []string, cure string) ([]string, error) {
+func (n *namespaceChoice) resolve(ctx context.Context, c *session.Cluster, args []string, cure func(name string) string) ([]string, error) {
 	if n.selector == "" {
 		names := cmdline.Unique(args)
 		for _, name := range names {
 			if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil {
 				if apierrors.IsNotFound(err) {
-					return nil, fmt.Errorf("there is no namespace %s in the cluster: %s", name, cure)
+					return nil, fmt.Errorf("there is no namespace %s in the cluster: %s", name, cure(name))
 				}
 				return nil, fmt.Errorf("reading namespace %s: %w", name, err)
 			}
@@ -199,7 +199,7 @@ func offloadNamespaceCommand(a *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := o.choice.resolve(cmd.Context(), local, args, "create it first (kubectl create namespace)")
+			names, err := o.choice.resolve(cmd.Context(), local, args, func(name string) string { return "create it first: kubectl create namespace " + name })
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func TestNodeSelectorTerms(t *testing.T) {
 func TestRepeatedNamespacesCountOnce(t *testing.T) {
 	c := fakecluster.New("rome",
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog"}})
-	names, err := (&namespaceChoice{}).resolve(t.Context(), c, []string{"shop", "blog", "shop"}, "create it")
+	names, err := (&namespaceChoice{}).resolve(t.Context(), c, []string{"shop", "blog", "shop"}, func(string) string { return "create it" })
 	if want := []string{"shop", "blog"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("namespaces %v, want %v: %v", names, want, err)
 	}

@@ -55,7 +55,9 @@ func unoffloadNamespaceCommand(a *session.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := choice.resolve(cmd.Context(), local, args, "kubectl get namespaceoffloadings --all-namespaces lists the offloaded ones")
+			names, err := choice.resolve(cmd.Context(), local, args, func(string) string {
+				return "kubectl get namespaceoffloadings --all-namespaces lists the offloaded ones"
+			})
 			if err != nil {
 				return err
 			}

@@ -32,6 +32,7 @@ func TestUninstallDeletesVolumesOnDemand(t *testing.T) {
 	others := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PersistentVolumeSpec{
 		ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "theirs"}}}
 	reserved := clitest.VolumeOf("4", "shop", "reserved", "") // for a claim that has the volume of another class
+	reserved.(*corev1.PersistentVolume).Spec.ClaimRef.UID = ""
 	named := func(o client.Object) []string { return []string{o.GetName()} }
 	c := &session.Cluster{Console: console.New(io.Discard, io.Discard, false), WithWatch: fake.NewClientBuilder().WithScheme(session.Scheme()).
 		WithIndex(&corev1.PersistentVolume{}, "metadata.name", named).WithIndex(&corev1.PersistentVolumeClaim{}, "metadata.name", named).WithObjects(

@@ -32,7 +32,7 @@ func WhyKept(ctx context.Context, c client.Client, namespace string) (string, er
 			options = append(options, client.MatchingLabelsSelector{Selector: others})
 		}
 		if err := c.List(ctx, list, options...); err != nil {
-			return "", fmt.Errorf("namespace %s stays, because its content is unknown: listing %s: %w", namespace, kube.KindsOf(list), err)
+			return "", fmt.Errorf("namespace %s stays, because its content is unknown: listing %s: %w. Run the command as a user who may list them", namespace, kube.KindsOf(list), err)
 		}
 		objects, err := kube.Items(list)
 		if err != nil {
@@ -46,6 +46,6 @@ func WhyKept(ctx context.Context, c client.Client, namespace string) (string, er
 	if len(held) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("namespace %s stays, because it holds %s: copy the data of claims that you need and move the workloads to another namespace, then run the command again",
-		namespace, strings.Join(held, ", ")), nil
+	return fmt.Sprintf("namespace %s stays, because it holds %s, and maybe more (kubectl get pvc,deployments,statefulsets,daemonsets,cronjobs,jobs,pods --namespace %[1]s). Copy the data that "+
+		"you need, delete the claims, and move the workloads to another namespace", namespace, strings.Join(held, ", ")), nil
 }

@@ -397,8 +397,8 @@ func lawMeta(o client.Object) *metav1.ObjectMeta {
 }
 
 // TestAnotherNamespaceMapDeletesNoData: a consumer that lost its NamespaceMap, and its offloadings, writes another one without the namespaces of the former. The
-// provider keeps those with claims and reports them. The consumer gets the same namespace again when it offloads its namespace again, and only then may
-// it end it.
+// provider keeps those with claims and reports them. The consumer gets the same namespace again when it offloads its namespace again. It does not know the volumes
+// of before, so not even its permission to delete data ends that namespace. It ends once its claims are deleted.
 func TestAnotherNamespaceMapDeletesNoData(t *testing.T) {
 	for name, before := range map[string]func(w *dataWorld){
 		"with a copy that names its source":  func(*dataWorld) {},
@@ -428,8 +428,13 @@ func TestAnotherNamespaceMapDeletesNoData(t *testing.T) {
 			w.change(w.rome, o, func() { o.Annotations = map[string]string{api.AnnotationDeleteVolumes: api.True} })
 			w.delete(w.rome, o)
 			w.settle()
-			if w.hasData() {
-				t.Error("the data is still there after its deletion was requested")
+			if !w.hasData() {
+				t.Fatal("the data of the former NamespaceMap is gone")
+			}
+			w.must(w.milan.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: lawRemote, Name: "data"}}))
+			w.settle()
+			if w.read(w.milan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}) {
+				t.Error("the namespace stays without claims")
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,23 +71,29 @@ func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.Namespace
 	if consumer == "" {
 		return kube.Invalid(reasons.MissingOriginLabel, "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
 	}
-	_, err := r.enforce(ctx, m, consumer)
+	plan, err := r.enforce(ctx, m, consumer)
+	if err == nil && len(plan.Retained) > 0 {
+		return kube.WaitFor(retainedRetry, offloadingv1beta1.ReasonVolumesKept, "waiting for the deletion of the claims in %d namespaces that cluster %s does not offload", len(plan.Retained), consumer)
+	}
 	return err
 }
 
+// retainedRetry is the time after which the claims of namespaces are read again that stay only because of them. Claims are not watched.
+const retainedRetry = time.Minute
+
 func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
-	left, err := r.enforce(ctx, m, m.Labels[api.LabelOriginID])
+	plan, err := r.enforce(ctx, m, m.Labels[api.LabelOriginID])
 	if err != nil {
 		return err
 	}
-	if len(left) > 0 {
-		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for the deletion of namespaces %v", left)
+	if len(plan.Remaining) > 0 {
+		return kube.Wait(offloadingv1beta1.ReasonTerminating, "waiting for the deletion of namespaces %v", plan.Remaining)
 	}
 	return nil
 }
 
-// enforce executes the plan of offload.Enforce. It returns the namespaces that should be gone but still exist.
-func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.NamespaceMap, consumer string) ([]string, error) {
+// enforce executes the plan of offload.Enforce, and returns it.
+func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.NamespaceMap, consumer string) (*offload.Enforcement, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.List(ctx, &namespaces); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
@@ -125,7 +132,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 	if len(plan.Status) == 0 {
 		m.Status.CurrentMapping = nil
 	}
-	return plan.Remaining, failed
+	return &plan, failed
 }
 
 func (r *namespaceMaps) policy() offload.NamespacePolicy {
@@ -162,23 +169,23 @@ func (r *namespaceMaps) deleteNamespace(ctx context.Context, m *offloadingv1beta
 }
 
 // warnRetained emits an Event for each namespace that stays only because of its claims. The recorder merges the Events of repeated passes.
-func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained []string, consumer string) {
-	for _, name := range retained {
+func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained []offload.NamespacePair, consumer string) {
+	for _, pair := range retained {
 		r.events.Eventf(m, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonVolumesKept, "Enforce",
-			"namespace %s stays, because it has PersistentVolumeClaims and cluster %s has not removed it: its NamespaceMap was deleted, or is another one than before. "+
-				"The namespace is used again when cluster %s offloads the same namespace again. To end it, copy the data and delete the claims",
-			name, consumer, consumer)
+			"namespace %s stays: it has PersistentVolumeClaims (kubectl get pvc --namespace %[1]s), and the NamespaceMap of cluster %s that granted it was deleted, or replaced by another "+
+				"one. Cluster %[2]s uses it again if it offloads namespace %s again. To end it, copy the data that is needed, and delete the claims and the namespace",
+			pair.Remote, consumer, pair.Local)
 	}
 }
 
-// claims returns the namespaces that have claims, of those that a NamespaceMap created and no longer desires. It reads the claims from the API server, because
-// the cache does not hold claims of users.
+// claims returns the namespaces that have claims, of those that a NamespaceMap created and no longer desires, or took over from another one. It reads the claims
+// from the API server, because the cache does not hold claims of users.
 func (r *namespaceMaps) claims(ctx context.Context, m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta) (map[string]bool, error) {
 	claims := map[string]bool{}
 	for remote := range existing {
 		meta := existing[remote]
 		desired := m.DeletionTimestamp.IsZero() && m.Spec.DesiredMapping[meta.Annotations[offloadingv1beta1.AnnotationOriginalName]] == remote
-		if offloadingv1beta1.NamespaceMapOf(&meta) != offload.MapKey(m) || desired {
+		if offloadingv1beta1.NamespaceMapOf(&meta) != offload.MapKey(m) || desired && !offload.GrantedByAnother(m, &meta) {
 			continue
 		}
 		var list corev1.PersistentVolumeClaimList
@@ -201,7 +208,7 @@ func (r *namespaceMaps) ensureNamespace(
 	ns := &corev1.Namespace{ObjectMeta: *meta.DeepCopy()}
 	ns.Name = pair.Remote
 	before := ns.DeepCopy()
-	offload.MarkNamespace(&ns.ObjectMeta, m, consumer, pair.Local)
+	offload.MarkNamespace(&ns.ObjectMeta, m, consumer, pair)
 	ns.Labels, ns.Annotations = merge(ns.Labels, r.GlobalLabels), merge(ns.Annotations, r.GlobalAnnotations)
 	if !there {
 		err := r.Create(ctx, ns)

@@ -37,7 +37,7 @@ func TestUsersOfConsumersWithoutTheirGroupOnAPIServer(t *testing.T) {
 		}
 	}
 	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}
-	offload.MarkNamespace(&remote.ObjectMeta, &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}, "rome", "shop")
+	offload.MarkNamespace(&remote.ObjectMeta, &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}, "rome", offload.NamespacePair{Local: "shop"})
 	control, kubelet := peering.ControlPlaneSubject("rome"), peering.ResourceSliceSubject("pool", "rome")
 	users := map[string]bool{ // whether the policies hold for the user
 		control.User: true, peering.TokenSubject(control).User: true, kubelet.User: true, "ada": false, peering.ResourceSliceSubject("pool", "turin").User: false,

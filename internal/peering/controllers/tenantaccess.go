@@ -277,12 +277,16 @@ func (r *tenants) remoteNamespaces(ctx context.Context, tenant *authv1beta1.Tena
 // own. It removes finalizers of ShadowPods: a consumer must not be able to keep its pods with one. It reads from the API server, because an outdated
 // cache could miss a ShadowPod that was created just before the access was withdrawn.
 func (r *tenants) endPods(ctx context.Context, tenant *authv1beta1.Tenant) (int, error) {
-	namespaces, err := r.remoteNamespaces(ctx, tenant)
-	if err != nil {
-		return 0, err
+	list := &corev1.NamespaceList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return 0, fmt.Errorf("listing namespaces: %w", err)
 	}
 	left := 0
-	for _, namespace := range namespaces {
+	for _, namespace := range list.Items {
+		// This includes copies of remote namespaces: a backup tool copies ShadowPods too.
+		if owner, _, _ := strings.Cut(namespace.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/"); owner != tenant.Namespace {
+			continue
+		}
 		shadows, pods := &offloadingv1beta1.ShadowPodList{}, &corev1.PodList{}
 		if err := r.reader.List(ctx, shadows, client.InNamespace(namespace.Name)); err != nil {
 			return 0, fmt.Errorf("listing ShadowPods in namespace %s: %w", namespace.Name, err)

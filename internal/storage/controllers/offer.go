@@ -46,7 +46,7 @@ func (o *offers) setup(mgr ctrl.Manager) error {
 
 // ofRemoteNamespace returns the request of a namespace that was created for a consumer, none for other namespaces.
 func ofRemoteNamespace(namespace client.Object) []reconcile.Request {
-	if namespace.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap] == "" {
+	if offloadingv1beta1.NamespaceMapOf(namespace) == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(namespace)}}
