@@ -132,6 +132,8 @@ func TestMovingClaimsOnAPIServer(t *testing.T) {
 		{"a user writes an annotation of the namespace", tenant, shop, merge(`{"metadata":{"annotations":{"a":"b"}}}`), ""},
 		{"a user removes the record", tenant, shop, record("null"), "is written by users who may update PersistentVolumes"},
 		{"a user records a move", tenant, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, record(`"x=pvc-u1/n1"`), "is written by users who may update"},
+		{"a user records a claim as replaced", tenant, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
+			merge(`{"metadata":{"annotations":{"storage.liqo.io/replaced-claims":"x=1"}}}`), "is written by users who may update"},
 		{"the binder names the volume", binder, held, nil, ""},
 		{"the move permits pods to use the claim", admin, held, merge(`{"metadata":{"annotations":{"storage.liqo.io/move":null}}}`), ""},
 		{"the move ends", admin, shop, record("null"), ""},
