@@ -19,7 +19,6 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
 )
 
@@ -138,10 +137,8 @@ func (v *volumeMove) run(ctx context.Context) error {
 				pause = urgentBetween
 			}
 			switch {
-			case err == nil && step.Err != nil:
-				return v.Err(errors.Join(step.Err, v.discard(ctx, step.Unused)))
-			case err == nil && (step.Done || v.endsDryRun(&step)):
-				return nil
+			case err == nil && (step.Done || step.Err != nil || v.endsDryRun(&step)):
+				return v.Err(step.Err)
 			case err == nil && step.Action != move.Nothing:
 				continue
 			case err == nil && step.Stopped != "":
@@ -174,16 +171,13 @@ func (v *volumeMove) progressed() {
 	}
 }
 
-// discard deletes objects that a move leaves unused.
-func (v *volumeMove) discard(ctx context.Context, unused []storage.Object) error {
-	for _, object := range unused {
-		if object, ok := object.(client.Object); ok {
-			if err := kube.Delete(ctx, v, object); err != nil {
-				return err
-			}
-		}
+// discard deletes an object that a move leaves unused.
+func (v *volumeMove) discard(ctx context.Context, unused any) error {
+	object, ok := unused.(client.Object)
+	if !ok {
+		return nil
 	}
-	return nil
+	return kube.Delete(ctx, v, object)
 }
 
 // endsDryRun reports whether a dry run ends with a step. It executes one step only, because later steps depend on pods that it does not create. A wait that

@@ -157,8 +157,8 @@ func unready(node *corev1.Node) string {
 	return ""
 }
 
-// The checks are pods that run at both ends of a move before its first change. No dry run shows whether a node can pull the image, and liqoctl has no rights in
-// providers, which may refuse the pods of the move. The checks mount nothing, and are otherwise like the pods that copy data.
+// The checks are pods that run in the providers of a move before its first change. liqoctl has no rights in providers, so no dry run can tell whether the pods of
+// the move can run there. The checks mount nothing, and are otherwise like the pods that copy data.
 const (
 	checkSource = "check-source"
 	checkTarget = "check-target"
@@ -167,62 +167,25 @@ const (
 // checkTime is how long a command waits for a check.
 const checkTime = 2 * time.Minute
 
-// check returns the pod that checks whether a pod of the move can run on a node. Kubernetes deletes it together with the claim, even if the command is
+// check returns the pod that checks whether a pod of the move can run on a virtual node. Kubernetes deletes it together with the claim, even if the command is
 // interrupted before the move begins.
 func (m *move) check(role string, node *corev1.Node) *corev1.Pod {
 	out := m.pod(m.Namespace, role, "/restic", "version")
 	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: m.Claim.Name, UID: m.Claim.UID}}
 	out.Spec.NodeName = node.Name
-	if storage.ProviderOf(node) != "" {
-		onVirtualNode(out)
-	}
+	onVirtualNode(out)
 	return out
 }
 
-// checks returns the pods that have to run at both ends before the first change.
+// checks returns the pods that have to run in the providers before the first change.
 func (m *move) checks(target *corev1.Node) (out []*corev1.Pod) {
-	if node := m.sourceNode(); node != nil {
+	if node := m.nodeOf(providerOf(m.source)); providerOf(m.source) != "" && node != nil {
 		out = append(out, m.check(checkSource, node))
 	}
-	return append(out, m.check(checkTarget, target))
-}
-
-// sourceNode returns a node on which pods can read the data: a virtual node of the provider, or a node of this cluster on which pods are scheduled. It is nil if
-// there is none.
-func (m *move) sourceNode() *corev1.Node {
-	if provider := providerOf(m.source); provider != "" {
-		return m.nodeOf(provider)
-	}
-	for i := range m.Nodes {
-		node := &m.Nodes[i]
-		refuses := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
-		if admits(m.source, node) && ready(node) && !node.Spec.Unschedulable && !slices.ContainsFunc(node.Spec.Taints, refuses) {
-			return node
-		}
-	}
-	return nil
-}
-
-// begunChecks returns the checks that exist.
-func (m *move) begunChecks() (out []storage.Object) {
-	for _, role := range []string{checkSource, checkTarget} {
-		if pod := m.part(m.Namespace, role); pod != nil && pod.Name == m.name()+"-"+role && pod.DeletionTimestamp == nil {
-			out = append(out, pod)
-		}
+	if storage.ProviderOf(target) != "" {
+		out = append(out, m.check(checkTarget, target))
 	}
 	return out
-}
-
-// uncheckable returns the error about a check that does not run.
-func (m *move) uncheckable(pod *corev1.Pod) error {
-	events := fmt.Sprintf("kubectl get events --namespace %s --field-selector involvedObject.name=%s", pod.Namespace, pod.Name)
-	cause := fmt.Sprintf("Its Events name the cause: %s. Make image %s available there, or name another one with --image", events, m.Image)
-	if forVirtualNode(pod) {
-		cause = fmt.Sprintf("What refuses it in that cluster is also an Event: %s. Its administrator may have to permit pods that run as root there (Pod Security level "+
-			"baseline for the remote namespace), raise a quota, or make image %s available", events, m.Image)
-	}
-	return fmt.Errorf("pod %s in namespace %s, which is like those that will copy the data, does not run on node %s: %s. Nothing was changed. %s", pod.Name, pod.Namespace,
-		pod.Spec.NodeName, trouble(pod), cause)
 }
 
 // checked runs the checks. due is false once all of them have ended well.
@@ -241,13 +204,15 @@ func (m *move) checked(target *corev1.Node) (step Step, due bool) {
 		case hasEnded(have):
 			continue
 		}
-		err := m.uncheckable(have)
+		err := fmt.Errorf("pod %s in namespace %s, which is like those that will copy the data, does not run on node %s: %s. Nothing was changed. What refuses it in that cluster is also an Event: "+
+			"kubectl get events --namespace %[2]s --field-selector involvedObject.name=%[1]s. Its administrator may have to permit pods that run as root there (Pod Security level "+
+			"baseline for the remote namespace), raise a quota, or make image %[5]s available", have.Name, have.Namespace, have.Spec.NodeName, trouble(have), m.Image)
 		refused := have.Status.Reason == offloadingv1beta1.PodOffloadingBackOff && have.Status.Message != ""
 		if refused || have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts {
-			return Step{Action: Delete, Object: have, Phase: Preparing, Why: "the pod does not run on node " + have.Spec.NodeName, Err: err, Unused: m.begunChecks()}, true
+			return Step{Action: Delete, Object: have, Phase: Preparing, Why: "the pod does not run on node " + have.Spec.NodeName, Err: err}, true
 		}
 		step := wait(Preparing, "pod %s to run on node %s: %s", have.Name, have.Spec.NodeName, trouble(have))
-		step.Late, step.Within, step.Unused = err, checkTime, m.begunChecks()
+		step.Late, step.Within, step.Unused = err, checkTime, have
 		return step, true
 	}
 	return Step{}, false
@@ -255,8 +220,10 @@ func (m *move) checked(target *corev1.Node) (step Step, due bool) {
 
 // withoutChecks deletes the checks. due is false once there are none.
 func (m *move) withoutChecks() (step Step, due bool) {
-	for _, pod := range m.begunChecks() {
-		return Step{Action: Delete, Object: pod, Phase: Finishing, Why: "removing " + pod.GetName()}, true
+	for _, role := range []string{checkSource, checkTarget} {
+		if pod := m.part(m.Namespace, role); pod != nil && pod.Name == m.name()+"-"+role && pod.DeletionTimestamp == nil {
+			return Step{Action: Delete, Object: pod, Phase: Finishing, Why: "removing " + pod.Name}, true
+		}
 	}
 	return Step{}, false
 }
