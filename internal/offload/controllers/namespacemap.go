@@ -72,13 +72,22 @@ func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.Namespace
 		return kube.Invalid(reasons.MissingOriginLabel, "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
 	}
 	plan, err := r.enforce(ctx, m, consumer)
-	if err == nil && len(plan.Retained) > 0 {
-		return kube.WaitFor(retainedRetry, offloadingv1beta1.ReasonVolumesKept, "waiting for the deletion of the claims in %d namespaces that cluster %s does not offload", len(plan.Retained), consumer)
+	if err != nil {
+		return err
 	}
-	return err
+	former := len(plan.Retained)
+	for _, pair := range plan.Ensure {
+		if pair.Inherited {
+			former++
+		}
+	}
+	if former > 0 {
+		return kube.WaitFor(retainedRetry, offloadingv1beta1.ReasonVolumesKept, "waiting for the deletion of the claims in %d namespaces that a former NamespaceMap of cluster %s granted", former, consumer)
+	}
+	return nil
 }
 
-// retainedRetry is the time after which the claims of namespaces are read again that stay only because of them. Claims are not watched.
+// retainedRetry is the time after which the claims of namespaces are read again that a former NamespaceMap granted. Claims are not watched.
 const retainedRetry = time.Minute
 
 func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {

@@ -135,7 +135,7 @@ func (s *State) keepClaim(withdrawn string, phase Phase) (step Step, due bool) {
 // releaseName returns the step that removes the entry of the move from the annotation of the namespace. Callers use it once the claim is bound to the volume that
 // has the data.
 func (s *State) releaseName(phase Phase) (step Step, due bool) {
-	if movingClaims(s.Home)[s.Name] == "" {
+	if movingClaims(s.Home)[s.Name] == "" && entriesOf(s.Home, annotationReplaced)[s.Name] == "" {
 		return Step{}, false
 	}
 	released := s.withEntry(s.withEntry(s.Home, annotationReplaced, ""), storage.AnnotationMovingClaims, "")
