@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/test/playground"
 )
 
@@ -176,7 +177,7 @@ func content(resource string, item unstructured.Unstructured) (string, error) {
 	case "pods": // which replica of a gateway is active is not part of the pod's content
 		unstructured.RemoveNestedField(object, "metadata", "labels", "networking.liqo.io/active")
 	}
-	// An owner that was recreated has another UID.
+	unstructured.RemoveNestedField(object, "metadata", "annotations", api.AnnotationSourceUID) // a source that was recreated has another UID, and so has an owner
 	if owners, found, err := unstructured.NestedSlice(object, "metadata", "ownerReferences"); err == nil && found {
 		for _, owner := range owners {
 			if fields, ok := owner.(map[string]any); ok {
