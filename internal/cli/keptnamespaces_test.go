@@ -27,7 +27,7 @@ func TestNamespacesWithDataOfOthersStay(t *testing.T) {
 		return w.snapshot()
 	}
 	const stays = " stays, because it holds "
-	const cure = ": copy the data of claims that you need and move the workloads to another namespace, then run the command again"
+	const cure = ", and maybe more (kubectl get "
 	claim := with("rome", &corev1.PersistentVolumeClaim{ObjectMeta: at("liqo-tenant-milan", "data")})
 	workload := with("milan", &appsv1.StatefulSet{ObjectMeta: at("liqo-tenant-rome", "db")})
 	for _, test := range []struct {
