@@ -128,7 +128,7 @@ func TestUninstallRefusesOnAPIServer(t *testing.T) {
 			Spec: corev1.PersistentVolumeSpec{
 				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: "data"},
+				ClaimRef:               &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "1"},
 				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
 			},
 		}, "PersistentVolumeClaim data in namespace shop has a volume of Liqo, 1Gi: copy the data to a claim of another StorageClass, then delete it, or abandon the data with --delete-volumes\n"},
