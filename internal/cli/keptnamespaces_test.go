@@ -65,7 +65,7 @@ func TestAPurgeKeepsDataOfOthers(t *testing.T) {
 		t.Errorf("dry run, code %d: %s", dry.code, dry.said)
 	}
 	purged := w.inCluster(t, used, "uninstall --purge --skip-confirm"+lawOne, nil)
-	if purged.code != 0 || !strings.Contains(purged.said, want) {
+	if purged.code != 0 || !strings.Contains(purged.said, want) || !strings.Contains(purged.said, "leftovers correctly removed. Kept: namespaces liqo, see above") {
 		t.Errorf("code %d, no %q: %s", purged.code, want, purged.said)
 	}
 	for _, key := range []string{"/v1/persistentvolumeclaims liqo/theirs", "apps/v1/deployments liqo/theirs", keyNamespace} {

@@ -16,7 +16,7 @@ import (
 )
 
 // awaitVerdict waits until the condition of the API server in foreign is newer than the start of the command. The control plane detects a cut of the network
-// within c.DetectsCutsWithin, and writes the condition only when it changes. So the condition holds for the start of the command a second after that time has passed since then.
+// within c.DetectsCutsWithin, and writes the condition only when it changes. So the condition holds for the start of the command once that time and a second have passed since then.
 // A request of liqoctl itself proves less: liqoctl may reach a provider that the control plane does not reach. So it asks the virtual kubelets, and does not
 // wait if the provider responds to them now. It does not wait either if there is no virtual node, because then no pod can run twice.
 //

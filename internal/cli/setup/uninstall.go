@@ -419,10 +419,15 @@ func uninstall(ctx context.Context, a *session.Session, c *session.Cluster, purg
 		c.Info("Kept: the custom resource definitions with their objects, and the namespaces. To delete them, run: liqoctl uninstall --purge")
 		return NoRolesLeft(ctx, c)
 	}
-	if err := purgeAll(ctx, c); err != nil {
+	kept, err := purgeAll(ctx, c)
+	if err != nil {
 		return err
 	}
-	c.Info("Custom resource definitions, namespaces and leftovers correctly removed")
+	if len(kept) > 0 {
+		c.Info("Custom resource definitions and leftovers correctly removed. Kept: namespaces %s, see above", strings.Join(kept, ", "))
+	} else {
+		c.Info("Custom resource definitions, namespaces and leftovers correctly removed")
+	}
 	return NoRolesLeft(ctx, c)
 }
 
@@ -462,18 +467,19 @@ func NoRolesLeft(ctx context.Context, c *session.Cluster) error {
 	return nil
 }
 
-// purgeAll deletes everything that is not part of the Helm release, but no namespace with claims or with workloads of others. It removes finalizers first, because the controllers no longer run.
-func purgeAll(ctx context.Context, c *session.Cluster) error {
+// purgeAll deletes everything that is not part of the Helm release, but no namespace with claims or with workloads of others. It removes finalizers first, because
+// the controllers no longer run. It returns the namespaces that stay.
+func purgeAll(ctx context.Context, c *session.Cluster) (kept []string, err error) {
 	found, err := leftovers(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	found.warn(c)
 	if err := installer.ReleaseObjects(ctx, c, found.definitions, found.namespaces); err != nil {
-		return err
+		return nil, err
 	}
 	if err := installer.Remove(ctx, c, found.removed()); err != nil {
-		return err
+		return nil, err
 	}
-	return c.WaitAllGone(ctx, found.removed(), c.Verbose)
+	return slices.Sorted(maps.Keys(found.kept)), c.WaitAllGone(ctx, found.removed(), c.Verbose)
 }

@@ -137,17 +137,12 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 // askedAgain is the time after which a peer is asked again whether it responds.
 const askedAgain = 5 * time.Second
 
-// askTimeout limits the time that a peer has to respond.
-const askTimeout = 5 * time.Second
-
 // plan returns the plan for a wish. If the plan depends on it, plan asks the peer whether it responds now. Nothing is deleted otherwise.
 func (r *foreignClusters) plan(ctx context.Context, facts *peering.Facts) peering.Plan {
 	plan := peering.PlanWish(facts)
 	if !plan.Ask {
 		return plan
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the worker waits for it
-	defer cancel()
 	err := r.links.ask(ctx, facts.Identity.Namespace)
 	if err == nil {
 		return plan
