@@ -173,7 +173,7 @@ func (v *volumeMove) readAgain(ctx context.Context, s *move.State) error {
 	return v.readNodes(ctx, s)
 }
 
-// readNodes reads the target node, and the nodes of the providers of the volumes.
+// readNodes reads the target node, the nodes of the providers of the volumes, and the nodes of this cluster that the move needs.
 func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 	fresh, target := map[string]bool{s.Node: true}, &corev1.Node{}
 	switch err := v.Get(ctx, client.ObjectKey{Name: s.Node}, target); {
@@ -205,19 +205,28 @@ func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 			}
 		}
 	}
-	for _, node := range v.first.Nodes { // the move needs the name of each, and that one of those with the data is Ready
-		if fresh[node.Name] || storage.ProviderOf(&node) != "" {
+	return v.readNodesHere(ctx, s, fresh)
+}
+
+// readNodesHere reads again the nodes of this cluster that were not Ready, and those with the data until one of them is Ready: a node may fail after the first read,
+// and one Ready node suffices. A node that is gone counts as not Ready, because it may return. known are the nodes that were read.
+func (v *volumeMove) readNodesHere(ctx context.Context, s *move.State, known map[string]bool) error {
+	found := false
+	for _, node := range v.first.Nodes {
+		if known[node.Name] || storage.ProviderOf(&node) != "" {
 			continue
 		}
-		if move.Away(&node) {
+		if move.Away(&node) || !found && s.HasData(&node) {
 			now := &corev1.Node{}
 			switch err := v.Get(ctx, client.ObjectKey{Name: node.Name}, now); {
 			case apierrors.IsNotFound(err):
-				continue
+				node.Status = corev1.NodeStatus{}
 			case err != nil:
 				return fmt.Errorf("reading Node %s: %w", node.Name, err)
+			default:
+				node = *now
 			}
-			node = *now
+			found = found || s.HasData(&node) && !move.Away(&node)
 		}
 		s.Nodes = append(s.Nodes, node)
 	}

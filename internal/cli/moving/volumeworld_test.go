@@ -68,6 +68,8 @@ type movedWorld struct {
 	foreign int
 	// ignored means that the API server does not enforce policy liqo-moving-claims.
 	ignored bool
+	// down, if not nil, reports whether node rome-1 is not Ready now. It is asked whenever the command begins to read.
+	down func() bool
 	// dryRun has the command run with --dry-run.
 	dryRun bool
 	// timeout, if not 0, is the time without progress after which the command ends. took is how long the command ran.
@@ -140,6 +142,7 @@ func (w *movedWorld) settle(ctx context.Context) {
 		w.must(w.client.Status().Update(ctx, pod))
 	}
 	w.control(ctx)
+	w.fail(ctx)
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := w.client.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "data"}, claim); client.IgnoreNotFound(err) != nil {
 		w.t.Fatal(err)
@@ -174,6 +177,23 @@ func (w *movedWorld) settle(ctx context.Context) {
 	}
 	w.createAhead(ctx, claim)
 	w.vouch(ctx, claim, volumes.Items)
+}
+
+// fail sets whether node rome-1 is Ready.
+func (w *movedWorld) fail(ctx context.Context) {
+	w.t.Helper()
+	if w.down == nil {
+		return
+	}
+	node, status := &corev1.Node{}, corev1.ConditionTrue
+	if w.down() {
+		status = corev1.ConditionUnknown
+	}
+	w.must(w.client.Get(ctx, client.ObjectKey{Name: "rome-1"}, node))
+	if node.Status.Conditions[0].Status != status {
+		node.Status.Conditions[0].Status = status
+		w.must(w.client.Status().Update(ctx, node))
+	}
 }
 
 // vouch has the virtual kubelet say whether the claim in milan is the one of the move. Whatever it has is taken to be that.

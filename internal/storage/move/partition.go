@@ -37,6 +37,12 @@ func (s *State) partition() string {
 // Away reports whether a node exists and is not Ready.
 func Away(node *corev1.Node) bool { return node != nil && !ready(node) }
 
+// HasData reports whether pods on a node can use the old data of an unfinished move.
+func (s *State) HasData(node *corev1.Node) bool {
+	source := s.underway()
+	return source != nil && admits(source, node)
+}
+
 // forced deletes, without waiting for their cluster, pods of a cancelled move whose deletion a provider does not confirm, because it is unreachable or its virtual node
 // is gone. The claim with the old volume needs none of them. The virtual kubelet ends what runs there once the provider responds.
 func (m *move) forced() (step Step, due bool) {
