@@ -175,7 +175,7 @@ func setupEnrollment(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupIPAM(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return ipamcontrollers.Setup(mgr, ipamcontrollers.Options{
-		LiqoNamespace: opts.LiqoNamespace, Pools: opts.IPAMPools, Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
+		LiqoNamespace: opts.LiqoNamespace, Pools: opts.IPAMPools, APIServer: opts.APIServerAddress, Labels: opts.GlobalLabels, Annotations: opts.GlobalAnnotations,
 	})
 }
 

@@ -154,7 +154,7 @@ func dependencies() ([]network.Dependency, error) {
 	}
 	var all []network.Dependency
 	for prefix, name := range found {
-		all = append(all, network.Dependency{Prefix: prefix, Name: name})
+		all = append(all, network.Dependency{Prefix: prefix, Name: name, Routed: name == agent.Destination})
 	}
 	slices.SortFunc(all, func(a, b network.Dependency) int {
 		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))

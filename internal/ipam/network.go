@@ -63,6 +63,8 @@ type network struct {
 	local bool
 	// negotiated is true if only the peer named the range. The peer must not choose which addresses are routed to it.
 	negotiated bool
+	// reported is true if only the peer named the range, and liqoctl read it with the rights of an administrator of both clusters.
+	reported bool
 }
 
 func (n *network) String() string { return fmt.Sprintf("Network %s", keyOf(&n.ObjectMeta)) }
@@ -83,6 +85,8 @@ type taken struct {
 // pools, away from the addresses of hosts. Neither the addresses that the peer names, nor the number of its changes, influence the choice. If such a
 // Network already has a range outside the pools, or one that overlaps addresses that this cluster needs, the plan reports a problem. The plan handles
 // these Networks after all others.
+//
+// If liqoctl read a range in the peer (label ipam.liqo.io/network-reported), it keeps its addresses only apart from the networks around the hosts.
 //
 // Two ranges never overlap, except shared and reserved ranges of this cluster. The plan depends only on the objects, not on their
 // order. Planning again with the given ranges changes nothing.
@@ -151,12 +155,12 @@ func ordered(networks []ipamv1alpha1.Network) []*ipamv1alpha1.Network {
 	return out
 }
 
-// choose gives ranges to the Networks that have none. It avoids the ranges in near if there is room elsewhere.
+// choose gives ranges to the Networks that have none. It avoids the ranges in near if there is room elsewhere. No reported range keeps its addresses in them.
 func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out map[types.NamespacedName]NetworkPlan) {
 	pools := objects.Pools
 	var elsewhere []*network
 	for _, n := range pending {
-		if n.hindrance(inUse) != "" {
+		if n.hindrance(inUse, near) != "" {
 			elsewhere = append(elsewhere, n)
 			continue
 		}
@@ -164,7 +168,7 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 		out[keyOf(&n.ObjectMeta)] = NetworkPlan{CIDR: n.wanted}
 	}
 	for _, n := range elsewhere {
-		instead, from := n.hindrance(inUse), n.wanted
+		instead, from := n.hindrance(inUse, near), n.wanted
 		if n.negotiated {
 			from = searchStart(n, objects)
 		}
@@ -183,8 +187,11 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 	}
 }
 
-// hindrance returns the reason why a Network does not get its requested range; empty if it gets that range.
-func (n *network) hindrance(inUse []taken) string {
+// hindrance returns the reason why a Network does not get its requested range; empty if it gets that range. near are the networks around the hosts.
+func (n *network) hindrance(inUse, near []taken) string {
+	if n.reported {
+		inUse = slices.Concat(inUse, near)
+	}
 	if in := overlapped(n.wanted, inUse); in != nil {
 		return fmt.Sprintf("overlaps %s (%s)", in.prefix, in.name)
 	}
@@ -316,6 +323,7 @@ func read(object *ipamv1alpha1.Network) (*network, Problem) {
 	kind := object.Labels[ipamv1alpha1.LabelNetworkType]
 	n.local = kind != ""
 	n.negotiated = object.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && !n.fixed
+	n.reported = object.Labels[ipamv1alpha1.LabelNetworkReported] == api.True && !n.fixed
 	n.tolerant = object.Labels[ipamv1alpha1.LabelNetworkShared] == api.True || kind == ipamv1alpha1.NetworkTypeReserved
 	var err error
 	if object.Status.CIDR != "" {

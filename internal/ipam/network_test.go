@@ -286,6 +286,30 @@ func TestNegotiatedNetworks(t *testing.T) {
 	}
 }
 
+// TestReportedNetworks: a range that liqoctl read in the peer keeps its addresses, unless it overlaps the network around a node or an API server. Where such a network
+// ends is unknown to this cluster, and the peer must not attract packets to other hosts in it. What an administrator entered keeps its addresses.
+func TestReportedNetworks(t *testing.T) {
+	local := []ipamv1alpha1.Network{pods("pod-cidr 10.244.0.0/16"), fixed("service-cidr 10.96.0.0/12")}
+	hosts := []Host{{"node rome-1", netip.MustParseAddr("172.16.1.2")}, {"the API server", netip.MustParseAddr("10.130.0.7")}, {"the address of the API server for peers", netip.MustParseAddr("203.0.113.7")}}
+	plan := func(text string, labels ...string) NetworkPlan {
+		n := net(text, 1, labels...)
+		return Networks(NetworkObjects{Networks: append(slices.Clone(local), n), Pools: DefaultPools(), Hosts: hosts})[keyOf(&n.ObjectMeta)]
+	}
+	for wanted, around := range map[string]string{
+		"10.20.0.0/16": "", "10.131.0.0/16": "", "100.64.0.0/16": "", "172.17.0.0/16": "",
+		"10.130.9.0/24": "overlaps 10.130.0.0/16 (the network around the API server)", "10.128.0.0/12": "the API server",
+		"172.16.200.0/24": "overlaps 172.16.0.0/16 (the network around node rome-1)",
+	} {
+		got := plan("milan/a "+wanted, ipamv1alpha1.LabelNetworkReported)
+		if got.Problem != (Problem{}) || !strings.Contains(got.Instead, around) || (got.CIDR.String() == wanted) != (around == "") || overlapped(got.CIDR, neighbourhoods(hosts)) != nil {
+			t.Errorf("reported %s: %+v, want another place: %q", wanted, got, around)
+		}
+		if got := plan("milan/a " + wanted); got.CIDR.String() != wanted && !got.CIDR.Contains(hosts[1].Addr) && !netip.MustParsePrefix(wanted).Contains(hosts[1].Addr) {
+			t.Errorf("entered %s: %+v", wanted, got)
+		}
+	}
+}
+
 // TestLawsOfNetworks holds in random histories of created and deleted Networks, with planners that restart at every step.
 func TestLawsOfNetworks(t *testing.T) {
 	for seed := range uint64(200) {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane"
 	"liqo.io/liqo/internal/ipam"
 )
@@ -14,25 +15,41 @@ type Dependency struct {
 	Prefix netip.Prefix
 	// Name describes the dependency: "the network of link eth0", "a next hop", "the destination of a route", "a resolver".
 	Name string
+	// Routed means that it is the destination of a route. Its hosts are behind a router, and it may be wider than the networks that exist there.
+	Routed bool
 }
+
+// wide is the prefix length up to which the destination of a route leaves room for views that this cluster chose. With 10.0.0.0/8 as a dependency, few private
+// addresses would be left to choose from.
+const wide = 8
 
 // Admitted returns the views of a peer that a node routes to the peer. A view is a prefix under which this cluster sees a range of the
 // peer. Admitted accepts every range that an administrator entered. It refuses a range that only the peer named in two cases: the view is
-// the peer's own range and not private, or the view overlaps a dependency of the node. It returns a problem for each refused range.
+// the peer's own range and not private, or the view overlaps a dependency of the node. A wide route, such as a static one to 10.0.0.0/8,
+// counts unless this cluster chose the view: a peer that names the view could attract packets to any host behind that route. Admitted returns a problem for
+// each refused range.
 func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 	if !p.Negotiated {
 		return p.Views(), nil
 	}
+	cure := "add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range"
+	if !p.Chosen {
+		cure += ". If these addresses belong to cluster " + p.ClusterID + ", an administrator of this cluster removes annotation " +
+			networkingv1beta1.AnnotationReportedByPeer + " from the Configuration in namespace " + p.Namespace + " instead"
+	}
 	var views []netip.Prefix
 	var problems []Problem
 	for _, r := range p.Remaps() {
-		i := slices.IndexFunc(host.Dependencies, func(d Dependency) bool { return d.Prefix.Overlaps(r.View) })
+		chosen := p.Chosen && !r.Identity()
+		i := slices.IndexFunc(host.Dependencies, func(d Dependency) bool {
+			return d.Prefix.Overlaps(r.View) && !(chosen && d.Routed && d.Prefix.Bits() <= wide)
+		})
 		switch {
 		case r.Identity() && !ipam.Private(r.View):
 			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s is not routed to cluster %q: it is not private, and only the peer named it", r.View, p.ClusterID)})
 		case i >= 0:
 			d := host.Dependencies[i]
-			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s, under which this cluster sees cluster %q, is not routed there: it overlaps %s (%s); add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range", r.View, p.ClusterID, d.Prefix, d.Name)})
+			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s, under which this cluster sees cluster %q, is not routed there: it overlaps %s (%s); %s", r.View, p.ClusterID, d.Prefix, d.Name, cure)})
 		default:
 			views = append(views, r.View)
 		}

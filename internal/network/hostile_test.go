@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,7 +39,8 @@ func hosts() []ipam.Host {
 
 // hostOf returns a node as its agent knows it.
 func hostOf(name string) Host {
-	return Host{Name: name, MTU: 1500, Dependencies: []Dependency{{prefix("10.30.0.2/32"), "a resolver"}, {prefix("172.16.0.0/22"), "the network of link eth0"}, {prefix("172.17.0.1/32"), "a next hop"}}}
+	return Host{Name: name, MTU: 1500, Dependencies: []Dependency{{Prefix: prefix("10.30.0.2/32"), Name: "a resolver"}, {Prefix: prefix("172.16.0.0/22"), Name: "the network of link eth0"},
+		{Prefix: prefix("172.17.0.1/32"), Name: "a next hop"}, {Prefix: prefix("10.0.0.0/8"), Name: "the destination of a route", Routed: true}}}
 }
 
 // negotiated returns the facts of a world in which milan reported ranges in a NetworkRequest, or why the request was refused. earlier holds the views that
@@ -205,14 +207,15 @@ func TestPeersDoNotChooseTheirViews(t *testing.T) {
 // not refuse ranges that an administrator configured.
 func TestRangesOnTheLinksOfANode(t *testing.T) {
 	f, _ := apart()
-	host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{prefix("10.20.7.0/24"), "the network of link eth1"}}}
+	host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{Prefix: prefix("10.20.7.0/24"), Name: "the network of link eth1"}}}
 	facts := &f.Facts
 	if problems := Refusals(facts, host); len(problems) > 0 || len(CompileNode(facts, host, f.active()).Routes) != 2 {
 		t.Errorf("what an administrator entered is refused: %v", problems)
 	}
 	facts.Peers[0].Negotiated = true
 	problems := Refusals(facts, host)
-	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, under which this cluster sees cluster "milan", is not routed there: it overlaps 10.20.7.0/24 (the network of link eth1); add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range` {
+	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, under which this cluster sees cluster "milan", is not routed there: it overlaps 10.20.7.0/24 (the network of link eth1); add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range. `+
+		`If these addresses belong to cluster milan, an administrator of this cluster removes annotation networking.liqo.io/reported-by-peer from the Configuration in namespace liqo-tenant-milan instead` {
 		t.Errorf("problems %q", problems)
 	}
 	if state := CompileNode(facts, host, f.active()); len(state.Routes) != 1 || state.Routes[0].Destination != prefix("10.71.0.0/16") {
@@ -230,10 +233,56 @@ func TestRangesThatLiqoctlReadAreChecked(t *testing.T) {
 		}
 		facts, _ := Gather(&o)
 		peer := facts.Peers[slices.IndexFunc(facts.Peers, func(p Peer) bool { return p.ClusterID == o.Configurations[0].Labels[api.LabelRemoteClusterID] })]
-		host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{peer.Pods[0].View, "the network of link eth1"}}}
+		host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{Prefix: peer.Pods[0].View, Name: "the network of link eth1"}}}
 		if views, problems := Admitted(&peer, host); slices.Contains(views, peer.Pods[0].View) == read || (len(problems) == 1) != read {
 			t.Errorf("read by liqoctl %t: routes to %v, %v", read, views, problems)
 		}
+	}
+}
+
+// TestWideRoutesOfANode: a node may reach any network behind a wide static route, such as 10.0.0.0/8. A range whose addresses the peer named is not routed to the
+// peer there, and the problem names the cures. A range whose place this cluster chose is, because nearly all places are behind such a route.
+func TestWideRoutesOfANode(t *testing.T) {
+	read := func(o *Objects) {
+		metav1.SetMetaDataAnnotation(&o.Configurations[0].ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
+	}
+	for name, row := range map[string]struct {
+		change func(*Objects)
+		routed bool
+	}{
+		"an administrator entered it": {func(*Objects) {}, true},
+		"liqoctl read it":             {read, false},
+		"liqoctl read it, and own ranges are unknown": {func(o *Objects) {
+			read(o)
+			o.Networks = slices.DeleteFunc(o.Networks, func(n ipamv1alpha1.Network) bool {
+				return n.Labels[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypeService
+			})
+			o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.21.0.0/16"
+		}, true},
+		"a request named it": {func(o *Objects) {
+			o.Configurations[0].Labels[networkingv1beta1.LabelNegotiated] = api.True
+			o.Configurations[0].Status.Remote.CIDR.Pod[0] = "10.21.0.0/16"
+		}, true},
+		"a request named it, and an earlier version let it keep its addresses": {func(o *Objects) { o.Configurations[0].Labels[networkingv1beta1.LabelNegotiated] = api.True }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := objects(t)
+			o.Configurations[0].Spec.Remote.CIDR.Pod, o.Configurations[0].Status.Remote.CIDR.Pod = []string{"10.20.0.0/16"}, []string{"10.20.0.0/16"}
+			row.change(&o)
+			facts, _ := Gather(&o)
+			peer := facts.Peers[slices.IndexFunc(facts.Peers, func(p Peer) bool { return p.ClusterID == o.Configurations[0].Labels[api.LabelRemoteClusterID] })]
+			view := peer.Pods[0].View
+			host := Host{Name: "rome-1", MTU: 1500, Dependencies: []Dependency{{Prefix: prefix("10.0.0.0/8"), Name: "the destination of a route", Routed: true}}}
+			views, problems := Admitted(&peer, host)
+			if slices.Contains(views, view) != row.routed {
+				t.Errorf("%s is routed: %t, want %t (%v)", view, !row.routed, row.routed, problems)
+			}
+			for _, p := range problems {
+				if !strings.Contains(p.Text, "it overlaps 10.0.0.0/8 (the destination of a route)") {
+					t.Errorf("problem %q", p.Text)
+				}
+			}
+		})
 	}
 }
 

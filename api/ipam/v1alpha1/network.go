@@ -16,6 +16,9 @@ const (
 	// or to liqoctl while the local cluster does not know its own pod and service ranges. So Liqo always allocates its local range from the pools, away from
 	// addresses that the local cluster depends on.
 	LabelNetworkNegotiated = "ipam.liqo.io/network-negotiated"
+	// LabelNetworkReported ("true") marks a Network whose range only the peer supplied, to liqoctl or in a NetworkRequest. The range keeps its addresses only
+	// apart from the networks around the nodes and the API servers of the local cluster.
+	LabelNetworkReported = "ipam.liqo.io/network-reported"
 )
 
 // NetworkType is a value of LabelNetworkType.

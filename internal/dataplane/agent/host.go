@@ -69,8 +69,8 @@ func routedMTU(mtu int, routes []netlink.Route) int {
 }
 
 // Dependencies returns the prefixes that a host needs to reach other hosts, each with a description for people. They are the networks of
-// its links, its next hops, the destinations of its routes, and the name servers in the text resolvConf. The networks and routes of the
-// links named by except are left out.
+// its links, the next hops and the destinations of the routes in all its routing tables, and the name servers in the text resolvConf. The networks and
+// routes of the links named by except are left out.
 func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -91,11 +91,30 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 			all[netip.PrefixFrom(addr, ones).Masked()] = "the network of link " + names[a.LinkIndex]
 		}
 	}
-	routes, err := netlink.RouteList(nil, unix.AF_INET)
+	routes, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
-	for _, r := range routes { // the main table
+	for prefix, name := range routed(routes, func(link int) bool { return slices.Contains(except, names[link]) }) {
+		if all[prefix] == "" {
+			all[prefix] = name
+		}
+	}
+	return all, nil
+}
+
+// Destination describes the destination of a route in Dependencies.
+const Destination = "the destination of a route"
+
+// routed returns the next hops and the destinations of unicast routes, such as a network behind a router or a VPN, whichever program made the routes. It leaves
+// out default routes, also as two halves, and the routes of links for which except returns true.
+func routed(routes []netlink.Route, except func(link int) bool) map[netip.Prefix]string {
+	all := map[netip.Prefix]string{}
+	for i := range routes {
+		r := &routes[i]
+		if r.Type != unix.RTN_UNICAST || except(r.LinkIndex) {
+			continue
+		}
 		hops := []net.IP{r.Gw}
 		for _, hop := range r.MultiPath {
 			hops = append(hops, hop.Gw)
@@ -105,31 +124,14 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 				all[netip.PrefixFrom(addr, 32)] = "a next hop"
 			}
 		}
-	}
-	for _, prefix := range destinations(routes, func(link int) bool { return slices.Contains(except, names[link]) }) {
-		if all[prefix] == "" {
-			all[prefix] = "the destination of a route"
-		}
-	}
-	return all, nil
-}
-
-// widest is the prefix length up to which destinations treats a route like a default route. With 10.0.0.0/8 as a dependency, few private
-// addresses would be left to choose from.
-const widest = 8
-
-// destinations returns the destinations of unicast routes, such as a network behind a router or a VPN, whichever program made the routes.
-// It leaves out default routes, destinations of at most widest bits, and the routes of links for which except returns true.
-func destinations(routes []netlink.Route, except func(link int) bool) []netip.Prefix {
-	var all []netip.Prefix
-	for i := range routes {
-		r := &routes[i]
-		if r.Dst == nil || r.Type != unix.RTN_UNICAST || except(r.LinkIndex) {
+		if r.Dst == nil {
 			continue
 		}
 		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
-		if ones, _ := r.Dst.Mask.Size(); ok && ones > widest {
-			all = append(all, netip.PrefixFrom(addr, ones).Masked())
+		if ones, _ := r.Dst.Mask.Size(); ok && ones > 1 {
+			if to := netip.PrefixFrom(addr, ones).Masked(); all[to] == "" {
+				all[to] = Destination
+			}
 		}
 	}
 	return all

@@ -80,8 +80,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDestinationsOfRoutes: a node needs the networks that static routes lead to, through a router or a VPN. Default routes, also as two halves, and
-// routes of our own link are left out.
+// TestDestinationsOfRoutes: a node needs the networks that static routes lead to, through a router or a VPN, however wide, and in whichever routing table. Default
+// routes, also as two halves, and routes of our own link are left out. Next hops are needed too.
 func TestDestinationsOfRoutes(t *testing.T) {
 	to := func(text string, r netlink.Route) netlink.Route {
 		prefix := netip.MustParsePrefix(text)
@@ -92,7 +92,7 @@ func TestDestinationsOfRoutes(t *testing.T) {
 		return r
 	}
 	const eth, vpn, ours = 2, 3, 4
-	router := net.IPv4(192, 0, 2, 1)
+	router, second, gateway := net.IPv4(192, 0, 2, 1), net.IPv4(192, 0, 2, 2), net.IPv4(192, 0, 2, 3)
 	routes := []netlink.Route{
 		{LinkIndex: eth, Gw: router, Type: unix.RTN_UNICAST},
 		to("0.0.0.0/0", netlink.Route{LinkIndex: eth, Gw: router}),
@@ -100,17 +100,22 @@ func TestDestinationsOfRoutes(t *testing.T) {
 		to("10.0.0.0/8", netlink.Route{LinkIndex: eth, Gw: router}),
 		to("10.20.0.0/16", netlink.Route{LinkIndex: eth, Gw: router}),
 		to("10.30.0.9/32", netlink.Route{LinkIndex: vpn}),
-		to("10.40.0.0/16", netlink.Route{MultiPath: []*netlink.NexthopInfo{{LinkIndex: eth, Gw: router}}}),
+		to("10.40.0.0/16", netlink.Route{MultiPath: []*netlink.NexthopInfo{{LinkIndex: eth, Gw: second}}}),
+		to("10.45.0.0/16", netlink.Route{LinkIndex: vpn, Table: 52}),
 		to("10.50.0.0/16", netlink.Route{Type: unix.RTN_BLACKHOLE}),
-		to("10.60.0.0/16", netlink.Route{LinkIndex: ours}),
+		to("10.60.0.0/16", netlink.Route{LinkIndex: ours, Gw: gateway}),
+		to("172.16.0.0/12", netlink.Route{LinkIndex: eth, Gw: router, Table: 1000}),
 		to("fd00::/64", netlink.Route{LinkIndex: eth}),
 	}
-	var got []string
-	for _, prefix := range destinations(routes, func(link int) bool { return link == ours }) {
-		got = append(got, prefix.String())
+	got := map[string]string{}
+	for prefix, name := range routed(routes, func(link int) bool { return link == ours }) {
+		got[prefix.String()] = name
 	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"10.20.0.0/16", "10.30.0.9/32", "10.40.0.0/16"}, got); diff != "" {
-		t.Errorf("destinations (-want +got):\n%s", diff)
+	want := map[string]string{"192.0.2.1/32": "a next hop", "192.0.2.2/32": "a next hop"}
+	for _, prefix := range []string{"10.0.0.0/8", "10.20.0.0/16", "10.30.0.9/32", "10.40.0.0/16", "10.45.0.0/16", "172.16.0.0/12"} {
+		want[prefix] = "the destination of a route"
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("networks and next hops of routes (-want +got):\n%s", diff)
 	}
 }

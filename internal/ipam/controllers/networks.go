@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"net/url"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -33,12 +34,14 @@ import (
 
 // networks gives Networks their ranges.
 type networks struct {
-	client   client.Client
-	live     client.Reader
-	events   events.EventRecorder
-	pools    []netip.Prefix
-	external types.NamespacedName
-	pending  pendingAllocations
+	client client.Client
+	live   client.Reader
+	events events.EventRecorder
+	pools  []netip.Prefix
+	// apiServer is Options.APIServer.
+	apiServer string
+	external  types.NamespacedName
+	pending   pendingAllocations
 }
 
 // Reconcile plans all Networks.
@@ -99,13 +102,14 @@ const (
 	dnsApp             = "kube-dns"
 )
 
-// hosts returns the addresses of the nodes, the API servers and the cluster DNS. It reads from the watch cache of the API server
+// hosts returns the addresses of the nodes, the API servers, their load balancer if the installation names it, and the cluster DNS. It reads from the watch cache of the API server
 // (resourceVersion "0"), which is fresh enough; this happens only a few times in the life of a peering.
 func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
 	out, err := r.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
+	out = append(out, loadBalancer(r.apiServer)...)
 	add := func(name string, addresses ...string) {
 		for _, text := range addresses {
 			if addr, err := netip.ParseAddr(text); err == nil {
@@ -136,6 +140,19 @@ func (r *networks) hosts(ctx context.Context) ([]ipam.Host, error) {
 		}
 	}
 	return out, nil
+}
+
+// loadBalancer returns the address in the URL of an API server, which may be that of a load balancer. It returns none if the URL has a host name.
+func loadBalancer(apiServer string) []ipam.Host {
+	at, err := url.Parse(apiServer)
+	if err != nil {
+		return nil
+	}
+	addr, err := netip.ParseAddr(at.Hostname())
+	if err != nil {
+		return nil
+	}
+	return []ipam.Host{{Name: "the API server at " + apiServer, Addr: addr}}
 }
 
 // nodes returns the addresses of the real nodes.

@@ -43,6 +43,8 @@ type Options struct {
 	LiqoNamespace string
 	// Pools are the ranges from which remapped ranges are chosen; ipam.DefaultPools if empty.
 	Pools []netip.Prefix
+	// APIServer is the URL of the API server that the installation gives to consumers, for example that of a load balancer; empty if it gives none.
+	APIServer string
 	// Labels and Annotations are put on every created object.
 	Labels, Annotations map[string]string
 }
@@ -66,7 +68,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	}
 	events := kube.EventRecorder(mgr, "ipam")
 	external := types.NamespacedName{Namespace: opts.LiqoNamespace, Name: ipamv1alpha1.NetworkExternal}
-	n := &networks{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, pools: opts.Pools, external: external}
+	n := &networks{client: mgr.GetClient(), live: mgr.GetAPIReader(), events: events, pools: opts.Pools, apiServer: opts.APIServer, external: external}
 	err = kube.NewController(mgr, "network").
 		Watches(&ipamv1alpha1.Network{}, onePass()).
 		Watches(&ipamv1alpha1.IP{}, onePass(), builder.WithPredicates(holdsNetwork())).

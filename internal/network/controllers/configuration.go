@@ -163,10 +163,12 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 			return fmt.Errorf("the Network %s/%s exists and does not belong to this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
 		n.Labels = network.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
-		if choose {
-			n.Labels[ipamv1alpha1.LabelNetworkNegotiated] = api.True
-		} else {
-			delete(n.Labels, ipamv1alpha1.LabelNetworkNegotiated)
+		for label, set := range map[string]bool{ipamv1alpha1.LabelNetworkNegotiated: choose, ipamv1alpha1.LabelNetworkReported: network.ReportedByPeer(c)} {
+			if set {
+				n.Labels[label] = api.True
+			} else {
+				delete(n.Labels, label)
+			}
 		}
 		n.Annotations = network.Layered(r.Annotations, n.Annotations)
 		n.Spec.CIDR = w.CIDR.String()
