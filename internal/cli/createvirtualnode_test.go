@@ -71,7 +71,7 @@ func TestDoctorNamesUnreadableObjects(t *testing.T) {
 	c := fakecluster.New("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
 	c.Namespace = "liqo"
 	mayNotGet(c)
-	unread := strings.Join(doctorFacts(t.Context(), c, false).Unread, "\n")
+	unread := strings.Join(doctorFacts(t.Context(), c, readOnly).Unread, "\n")
 	for _, want := range []string{
 		"Lease kube-node-lease/milan can not be read: ",
 		"The address ranges can not be read: reading ConfigMap liqo-network-configmap in namespace liqo: ",

@@ -173,7 +173,7 @@ func diagnoseAll(ctx context.Context, a *session.Session, all []*session.Cluster
 			bounded, cancel := context.WithTimeout(ctx, accessTimeout)
 			defer cancel()
 			if silent[i] = probes[i](bounded); silent[i] == nil {
-				facts[i] = doctorFacts(ctx, c, true)
+				facts[i] = doctorFacts(ctx, c, askPeers)
 				lookUpHosts(ctx, a, facts[i].Names)
 			}
 		})

@@ -2,15 +2,20 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,7 +67,8 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 		return one
 	}
 	one.Took = time.Since(began)
-	for _, right := range p.rights(identity) {
+	namespaces := p.remoteNamespaces(identity)
+	for _, right := range rights(identity, namespaces) {
 		may, err := permitted(p.ctx, there, right)
 		if err != nil {
 			one.Failure = err.Error()
@@ -72,11 +78,14 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 			one.Denied = append(one.Denied, fmt.Sprintf("%s %s in namespace %s", right.Verb, right.Resource, right.Namespace))
 		}
 	}
+	if p.depth == makeDryRuns && len(namespaces) > 0 && len(one.Denied) == 0 {
+		one.DryRuns = p.dryRunsThere(there, one.Peer, namespaces[0])
+	}
 	return one
 }
 
-// rights returns the permissions that an Identity needs in the peer.
-func (p *collector) rights(identity *authv1beta1.Identity) []authorizationv1.ResourceAttributes {
+// rights returns the permissions that an Identity needs in the peer. namespaces are the remote namespaces of an Identity of a virtual node.
+func rights(identity *authv1beta1.Identity, namespaces []string) []authorizationv1.ResourceAttributes {
 	var out []authorizationv1.ResourceAttributes
 	if identity.Spec.Type == authv1beta1.IdentityControlPlane {
 		for _, of := range []struct{ group, resource string }{
@@ -86,15 +95,26 @@ func (p *collector) rights(identity *authv1beta1.Identity) []authorizationv1.Res
 		}
 		return out
 	}
+	for _, namespace := range namespaces {
+		out = append(out, authorizationv1.ResourceAttributes{
+			Verb: "create", Group: offloadingv1beta1.GroupVersion.Group, Resource: "shadowpods", Namespace: namespace,
+		})
+	}
+	return out
+}
+
+// remoteNamespaces returns the remote namespaces that a provider has accepted, for an Identity of a virtual node.
+func (p *collector) remoteNamespaces(identity *authv1beta1.Identity) (out []string) {
+	if identity.Spec.Type == authv1beta1.IdentityControlPlane {
+		return nil
+	}
 	var mappings offloadingv1beta1.NamespaceMapList
 	p.read("NamespaceMaps", &mappings, client.InNamespace(identity.Namespace), client.MatchingLabels{api.LabelRemoteID: identity.Spec.ClusterID})
 	for i := range mappings.Items {
 		current := mappings.Items[i].Status.CurrentMapping
 		for _, name := range slices.Sorted(maps.Keys(current)) {
-			if twin := current[name]; twin.Phase == offloadingv1beta1.MappingAccepted {
-				out = append(out, authorizationv1.ResourceAttributes{
-					Verb: "create", Group: offloadingv1beta1.GroupVersion.Group, Resource: "shadowpods", Namespace: twin.RemoteNamespace,
-				})
+			if remote := current[name]; remote.Phase == offloadingv1beta1.MappingAccepted {
+				out = append(out, remote.RemoteNamespace)
 			}
 		}
 	}
@@ -108,4 +128,113 @@ func permitted(ctx context.Context, there kubernetes.Interface, right authorizat
 		return false, fmt.Errorf("checking the permission to %s %s: %w", right.Verb, right.Resource, err)
 	}
 	return answer.Status.Allowed, nil
+}
+
+// dryRunTimeout is the timeout of all dry runs in one cluster. Kubernetes waits ten seconds for a webhook that does not respond.
+const dryRunTimeout = 20 * time.Second
+
+// probe is a plain object of the kinds in remote namespaces. The policies and webhooks of Liqo admit it.
+type probe struct {
+	client.Object
+	resource, kind string
+}
+
+// probes returns the objects for dry runs in a remote namespace of a consumer. class is the storage class of the claim, empty for the default.
+func probes(namespace, consumer, class string) (pod, claim probe, others []probe) {
+	meta := metav1.ObjectMeta{GenerateName: "liqo-doctor-", Namespace: namespace, Labels: map[string]string{api.LabelOrigin: consumer}}
+	yes, no := true, false
+	little := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("1Mi")}
+	pod = probe{&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: &no,
+		Containers: []corev1.Container{{
+			Name: "pause", Image: "registry.k8s.io/pause:3.10", Resources: corev1.ResourceRequirements{Requests: little, Limits: little},
+			SecurityContext: &corev1.SecurityContext{ // of Pod Security level "restricted"
+				AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		}},
+	}}, "pods", "Pod"}
+	data := &corev1.PersistentVolumeClaim{ObjectMeta: meta, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+	}}
+	if class != "" {
+		data.Spec.StorageClassName = &class
+	}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}}}
+	return pod, probe{data, "persistentvolumeclaims", "PersistentVolumeClaim"}, []probe{
+		{service, "services", "Service"}, {&corev1.ConfigMap{ObjectMeta: meta}, "configmaps", "ConfigMap"}, {&corev1.Secret{ObjectMeta: meta}, "secrets", "Secret"},
+	}
+}
+
+// dryRuns asks the API server of the cluster whether it admits the probes, in the first remote namespace of each consumer. It creates nothing.
+func (p *collector) dryRuns() {
+	ctx, cancel := context.WithTimeout(p.ctx, dryRunTimeout)
+	defer cancel()
+	var namespaces corev1.NamespaceList
+	p.read("Namespaces", &namespaces, client.HasLabels{api.LabelRemoteClusterID})
+	asked := map[string]bool{}
+	for i := range namespaces.Items {
+		namespace := &namespaces.Items[i]
+		consumer := namespace.Labels[api.LabelRemoteClusterID]
+		if namespace.DeletionTimestamp != nil || namespace.Labels[api.LabelTenantNamespace] != "" || asked[consumer] {
+			continue
+		}
+		asked[consumer] = true
+		pod, claim, others := probes(namespace.Name, consumer, "")
+		var denied []string
+		for _, object := range append(others, pod, claim) {
+			right := &authorizationv1.ResourceAttributes{Verb: "create", Resource: object.resource, Namespace: namespace.Name}
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: right}}
+			if err := p.cluster.Create(ctx, review); err == nil && !review.Status.Allowed {
+				denied = append(denied, object.resource)
+				continue
+			}
+			p.DryRuns = p.replied(p.DryRuns, namespace.Name, object.kind, p.cluster.Create(ctx, object.Object, client.DryRunAll))
+		}
+		if len(denied) > 0 {
+			p.unread("whether policies and webhooks admit the objects of cluster %s can not be checked: you may not create %s in namespace %s",
+				consumer, strings.Join(denied, ", "), namespace.Name)
+		}
+	}
+}
+
+// dryRunsThere asks the API server of a provider, as a virtual node, whether it admits a ShadowPod in a remote namespace and, if the virtual node has a storage
+// class, a claim. It creates nothing.
+func (p *collector) dryRunsThere(there kubernetes.Interface, provider, namespace string) (out []doctor.DryRun) {
+	class := ""
+	for i := range p.VirtualNodes {
+		if spec := &p.VirtualNodes[i].Spec; spec.ClusterID == provider && len(spec.StorageClasses) > 0 {
+			class = spec.StorageClasses[0].StorageClassName
+		}
+	}
+	pod, claim, _ := probes(namespace, p.ID, class)
+	gv := offloadingv1beta1.GroupVersion
+	shadow := &offloadingv1beta1.ShadowPod{TypeMeta: metav1.TypeMeta{APIVersion: gv.String(), Kind: "ShadowPod"}}
+	shadow.GenerateName, shadow.Namespace, shadow.Labels, shadow.Spec.Pod = pod.GetGenerateName(), namespace, pod.GetLabels(), pod.Object.(*corev1.Pod).Spec
+	body, err := json.Marshal(shadow)
+	if err == nil {
+		err = there.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, "namespaces", namespace, "shadowpods").
+			Param("dryRun", metav1.DryRunAll).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(p.ctx).Error()
+	}
+	out = p.replied(out, namespace, shadow.Kind, err)
+	if class == "" {
+		return out
+	}
+	_, err = there.CoreV1().PersistentVolumeClaims(namespace).
+		Create(p.ctx, claim.Object.(*corev1.PersistentVolumeClaim), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return p.replied(out, namespace, claim.kind, err)
+}
+
+// replied adds the reply to a dry run. If there was no reply, it records that in Unread.
+func (p *collector) replied(runs []doctor.DryRun, namespace, kind string, err error) []doctor.DryRun {
+	run := doctor.DryRun{Namespace: namespace, Kind: kind}
+	if err != nil {
+		if status := (*apierrors.StatusError)(nil); !errors.As(err, &status) {
+			p.unread("whether a %s is admitted in namespace %s can not be checked: %v", kind, namespace, err)
+			return runs
+		}
+		run.Refusal = err.Error()
+	}
+	return append(runs, run)
 }

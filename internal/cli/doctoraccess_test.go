@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,15 +13,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -27,12 +33,15 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // accessServer is the API server of a peer. It answers /version with a status code and denies the rights to some resources.
 type accessServer struct {
 	version int
 	denied  []string
+	// refusal is the text with which it refuses dry runs of claims.
+	refusal string
 	// asked are the rights that the client asked about: verb, resource and namespace.
 	asked []string
 }
@@ -48,8 +57,12 @@ func (s *accessServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("{}"))
 		return
 	}
-	var review authorizationv1.SelfSubjectAccessReview
 	body, err := io.ReadAll(r.Body)
+	if r.URL.Query().Get("dryRun") == metav1.DryRunAll {
+		s.dryRun(w, r, string(body))
+		return
+	}
+	var review authorizationv1.SelfSubjectAccessReview
 	if err == nil {
 		err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), body, &review)
 	}
@@ -62,6 +75,21 @@ func (s *accessServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review.Status.Allowed = !slices.Contains(s.denied, right.Resource)
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(review)
+}
+
+// dryRun answers a dry run of a creation: it refuses claims, if there is a refusal.
+func (s *accessServer) dryRun(w http.ResponseWriter, r *http.Request, body string) {
+	path := strings.Split(r.URL.Path, "/")
+	s.asked = append(s.asked, "dry run of "+path[len(path)-1]+" in "+path[len(path)-2])
+	if !strings.Contains(body, api.LabelOrigin) || r.Method != http.MethodPost {
+		http.Error(w, body, http.StatusBadRequest)
+	} else if s.refusal != "" && path[len(path)-1] == "persistentvolumeclaims" {
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: s.refusal})
+	} else {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(body))
+	}
 }
 
 // accessKubeconfig returns a kubeconfig for the server, as a provider grants it.
@@ -89,8 +117,11 @@ func accessKubeconfig(t *testing.T, server *httptest.Server, change func(*client
 func TestAccessToAPeer(t *testing.T) {
 	const tenant = "liqo-tenant-milan"
 	controlPlane := []string{"create resourceslices in liqo-tenant-rome", "create renews in liqo-tenant-rome", "create namespacemaps in liqo-tenant-rome"}
+	kubelet := []string{"create shadowpods in blog-rome", "create shadowpods in shop-rome"}
 	for what, row := range map[string]struct {
 		kind       authv1beta1.IdentityType
+		depth      depth
+		classes    []string
 		server     accessServer
 		kubeconfig func(*clientcmdapi.Config)
 		identity   func(*authv1beta1.Identity)
@@ -108,8 +139,20 @@ func TestAccessToAPeer(t *testing.T) {
 		},
 		"a virtual kubelet, in the accepted namespaces only": {
 			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK, denied: []string{"shadowpods"}},
-			asked: []string{"create shadowpods in blog-rome", "create shadowpods in shop-rome"},
+			asked: kubelet,
 			want:  &doctor.Access{Denied: []string{"create shadowpods in namespace blog-rome", "create shadowpods in namespace shop-rome"}},
+		},
+		"a virtual kubelet whose claims a policy refuses": {
+			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK, refusal: "policy x"}, classes: []string{"fast"},
+			asked: append(slices.Clone(kubelet), "dry run of shadowpods in blog-rome", "dry run of persistentvolumeclaims in blog-rome"),
+			want:  &doctor.Access{DryRuns: []doctor.DryRun{{Namespace: "blog-rome", Kind: "ShadowPod"}, {Namespace: "blog-rome", Kind: "PersistentVolumeClaim", Refusal: "policy x"}}},
+		},
+		"a virtual kubelet without storage": {
+			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK}, asked: append(slices.Clone(kubelet), "dry run of shadowpods in blog-rome"),
+			want: &doctor.Access{DryRuns: []doctor.DryRun{{Namespace: "blog-rome", Kind: "ShadowPod"}}},
+		},
+		"a virtual kubelet, of the dashboard": {
+			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK}, depth: askPeers, asked: kubelet, want: &doctor.Access{},
 		},
 		"a revoked credential":     {server: accessServer{version: http.StatusUnauthorized}, want: &doctor.Access{Refused: true}, failure: "provide credentials"},
 		"a forbidden request":      {server: accessServer{version: http.StatusForbidden}, want: &doctor.Access{Refused: true}, failure: "unknown"},
@@ -154,7 +197,15 @@ func TestAccessToAPeer(t *testing.T) {
 				row.identity(identity)
 			}
 			p := &collector{
-				cluster: &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{}, ctx: t.Context(),
+				cluster: &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{ID: "rome"}, ctx: t.Context(), depth: makeDryRuns,
+			}
+			if row.depth != 0 {
+				p.depth = row.depth
+			}
+			for _, class := range row.classes {
+				p.VirtualNodes = append(p.VirtualNodes, offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{
+					ClusterID: "milan", StorageClasses: []authv1beta1.StorageType{{StorageClassName: class}},
+				}})
 			}
 			got := p.access(identity)
 			if row.want == nil {
@@ -176,5 +227,61 @@ func TestAccessToAPeer(t *testing.T) {
 				t.Errorf("the answer took %v", got.Took)
 			}
 		})
+	}
+}
+
+// TestDryRunsOfConsumersObjects: doctor asks the own API server, without a write, whether it admits the objects of each consumer, in one of its remote namespaces. It
+// reports what it could not check.
+func TestDryRunsOfConsumersObjects(t *testing.T) {
+	namespace := func(name, consumer string, more ...string) client.Object {
+		labels := map[string]string{api.LabelRemoteClusterID: consumer}
+		for _, key := range more {
+			labels[key] = api.True
+		}
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	}
+	c := fakecluster.New("milan", namespace("shop-rome", "rome"), namespace("blog-rome", "rome"), namespace("blog-turin", "turin"), namespace("liqo-tenant-pisa", "pisa", api.LabelTenantNamespace),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "local"}})
+	kinds, denied := map[string][]string{}, ""
+	c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if review, asks := object.(*authorizationv1.SelfSubjectAccessReview); asks {
+				review.Status.Allowed = review.Spec.ResourceAttributes.Resource != denied
+				return nil
+			}
+			if len((&client.CreateOptions{}).ApplyOptions(options).DryRun) == 0 {
+				t.Errorf("it creates %T", object)
+			}
+			kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.")
+			kinds[object.GetNamespace()] = append(kinds[object.GetNamespace()], kind)
+			switch {
+			case object.GetNamespace() == "blog-rome" && kind == "PersistentVolumeClaim":
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "", errors.New("ValidatingAdmissionPolicy 'x' denied request: failed to configure policy"))
+			case object.GetNamespace() == "blog-turin" && kind == "Pod":
+				return context.DeadlineExceeded
+			}
+			return nil
+		},
+	})
+	all := []string{"Service", "ConfigMap", "Secret", "Pod", "PersistentVolumeClaim"}
+	facts := doctorFacts(t.Context(), c, makeDryRuns)
+	if diff := cmp.Diff(map[string][]string{"blog-rome": all, "blog-turin": all}, kinds); diff != "" {
+		t.Error(diff)
+	}
+	refused := slices.DeleteFunc(facts.DryRuns, func(run doctor.DryRun) bool { return run.Refusal == "" })
+	if len(refused) != 1 || refused[0].Namespace != "blog-rome" || !strings.Contains(refused[0].Refusal, "failed to configure policy") {
+		t.Errorf("refused: %+v", refused)
+	}
+	if unread := strings.Join(facts.Unread, "\n"); !strings.Contains(unread, "whether a Pod is admitted in namespace blog-turin can not be checked: context deadline exceeded") {
+		t.Errorf("it could not check:\n%s", unread)
+	}
+	denied = "secrets"
+	const want = "whether policies and webhooks admit the objects of cluster turin can not be checked: you may not create secrets in namespace blog-turin"
+	if unread := strings.Join(doctorFacts(t.Context(), c, makeDryRuns).Unread, "\n"); !strings.Contains(unread, want) {
+		t.Errorf("without a right it could not check:\n%s", unread)
+	}
+	kinds = map[string][]string{}
+	if doctorFacts(t.Context(), c, askPeers); len(kinds) > 0 {
+		t.Errorf("the dashboard makes dry runs: %v", kinds)
 	}
 }

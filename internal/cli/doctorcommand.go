@@ -106,7 +106,7 @@ func factsOf(ctx context.Context, a *session.Session, remote *genericclioptions.
 		if err != nil {
 			return nil, err
 		}
-		facts.Local = doctorFacts(ctx, local, true)
+		facts.Local = doctorFacts(ctx, local, makeDryRuns)
 		facts.Now = time.Now()
 		return facts, nil
 	}
@@ -114,7 +114,7 @@ func factsOf(ctx context.Context, a *session.Session, remote *genericclioptions.
 	if err != nil {
 		// If the peer is unreachable, the local cluster is still examined.
 		if local, here := a.Installed(ctx); here == nil && unreachable(err) {
-			facts.Local = doctorFacts(ctx, local, true)
+			facts.Local = doctorFacts(ctx, local, makeDryRuns)
 			facts.Local.Unread = append(facts.Local.Unread, fmt.Sprintf("the remote cluster can not be read: %v", err))
 			facts.Now = time.Now()
 			return facts, nil
@@ -122,8 +122,8 @@ func factsOf(ctx context.Context, a *session.Session, remote *genericclioptions.
 		return nil, err
 	}
 	err = session.Both(
-		func() error { facts.Local = doctorFacts(ctx, p.Local, true); return nil },
-		func() error { facts.Remote = doctorFacts(ctx, p.Remote, true); return nil },
+		func() error { facts.Local = doctorFacts(ctx, p.Local, makeDryRuns); return nil },
+		func() error { facts.Remote = doctorFacts(ctx, p.Remote, makeDryRuns); return nil },
 	)
 	facts.Now = time.Now()
 	return facts, err
@@ -138,7 +138,7 @@ func unreachable(err error) bool {
 // diagnosis returns the findings about the cluster without sending requests to its peers. Commands that show the state of the cluster use
 // it.
 func diagnosis(ctx context.Context, c *session.Cluster) []doctor.Finding {
-	facts := &doctor.Facts{Client: version.Version, Local: doctorFacts(ctx, c, false)}
+	facts := &doctor.Facts{Client: version.Version, Local: doctorFacts(ctx, c, readOnly)}
 	facts.Now = time.Now()
 	return doctor.Examine(facts)
 }

@@ -38,13 +38,23 @@ import (
 type collector struct {
 	cluster *session.Cluster
 	*doctor.Cluster
-	ctx context.Context
-	mu  sync.Mutex // guards Unread
+	ctx   context.Context
+	depth depth
+	mu    sync.Mutex // guards Unread
 }
 
-// doctorFacts collects all facts about a cluster. With ask, it also sends requests to the peers, with the Identities that they granted.
-func doctorFacts(ctx context.Context, c *session.Cluster, ask bool) *doctor.Cluster {
-	p := &collector{cluster: c, ctx: ctx, Cluster: &doctor.Cluster{
+// depth is which requests doctorFacts may make.
+type depth int
+
+const (
+	readOnly    depth = iota // reads of the cluster: info and status
+	askPeers                 // also requests to its peers, with the Identities that they granted: dashboard
+	makeDryRuns              // also dry runs in the cluster and in its peers: doctor
+)
+
+// doctorFacts collects all facts about a cluster that requests of this depth find.
+func doctorFacts(ctx context.Context, c *session.Cluster, of depth) *doctor.Cluster {
+	p := &collector{cluster: c, ctx: ctx, depth: of, Cluster: &doctor.Cluster{
 		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
 	}}
@@ -70,7 +80,7 @@ func doctorFacts(ctx context.Context, c *session.Cluster, ask bool) *doctor.Clus
 	p.retained()
 	p.workloads()
 	p.parts()
-	if !ask {
+	if of == readOnly {
 		return p.Cluster
 	}
 	// The requests run concurrently, because unreachable peers take until their timeout.
@@ -78,6 +88,9 @@ func doctorFacts(ctx context.Context, c *session.Cluster, ask bool) *doctor.Clus
 	var group sync.WaitGroup
 	for i := range p.Identities {
 		group.Go(func() { accesses[i] = p.access(&p.Identities[i]) })
+	}
+	if of == makeDryRuns {
+		group.Go(p.dryRuns)
 	}
 	group.Wait()
 	for _, access := range accesses {
@@ -103,12 +116,16 @@ func (p *collector) get(kind string, key client.ObjectKey, object client.Object)
 
 // unreadable records the error of a read, unless the object or its kind does not exist.
 func (p *collector) unreadable(what string, err error) {
-	if err == nil || kube.Absent(err) {
-		return
+	if err != nil && !kube.Absent(err) {
+		p.unread("%s can not be read: %v", what, err)
 	}
+}
+
+// unread records a fact that could not be read, with the reason.
+func (p *collector) unread(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Unread = append(p.Unread, fmt.Sprintf("%s can not be read: %v", what, err))
+	p.Unread = append(p.Unread, fmt.Sprintf(format, args...))
 }
 
 // installation reads the custom resource definitions, webhooks and endpoints that the chart installs.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -60,6 +61,7 @@ func installationStates(w *doctorWorld) []brokenState {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "controller-manager", Image: "x"}}},
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "vkoptionstemplates.offloading.liqo.io"}}
+	policy, binding := unconfiguredPolicy("claims", "persistentvolumeclaims")
 	return []brokenState{
 		{
 			name: "the controller manager is scaled to zero",
@@ -189,6 +191,15 @@ func installationStates(w *doctorWorld) []brokenState {
 			after: func() { w.restarted(w.manager); w.back(w.backend)() },
 		},
 		{
+			name: "a policy refuses every claim of consumers", asks: true,
+			how:   "a ValidatingAdmissionPolicy for claims names a ConfigMap that does not exist, and its binding denies then",
+			begin: func() { clitest.Create(w.t, w.client, policy, binding); w.claimsAreRefused(true) },
+			first: "in a dry run, policy claims refuses a PersistentVolumeClaim in namespace blog-turin",
+			cure:  "kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml shows which parameters policy claims needs",
+			// The command shows what is missing.
+			cured: func() { w.remove(binding); w.remove(policy); w.claimsAreRefused(false) },
+		},
+		{
 			name: "the leader does not renew its lease",
 			how:  "the Lease was last renewed two hours ago",
 			begin: func() {
@@ -209,6 +220,40 @@ func installationStates(w *doctorWorld) []brokenState {
 			after: func() { w.restarted(w.kubelet); w.back(w.heartbeat)() },
 		},
 	}
+}
+
+// unconfiguredPolicy returns a policy for a resource, whose parameters do not exist.
+func unconfiguredPolicy(name, resource string) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	deny := admissionregistrationv1.DenyAction
+	rule := admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{resource}}
+	return &admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				ParamKind:   &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+				Validations: []admissionregistrationv1.Validation{{Expression: "true"}},
+				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, Rule: rule},
+				}}},
+			},
+		}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+				ParamRef: &admissionregistrationv1.ParamRef{Namespace: "liqo", Name: "missing", ParameterNotFoundAction: &deny},
+			},
+		}
+}
+
+// claimsAreRefused waits until the API server follows a change of policies.
+func (w *doctorWorld) claimsAreRefused(want bool) {
+	w.t.Helper()
+	apitest.Eventually(w.t, 30*time.Second, "the policies to change", func() error {
+		_, claim, _ := probes("blog-turin", "turin", "")
+		if err := w.client.Create(w.t.Context(), claim.Object, client.DryRunAll); (err != nil) != want {
+			return errors.Join(errors.New("they did not"), err)
+		}
+		return nil
+	})
 }
 
 func networkStates(w *doctorWorld) []brokenState {

@@ -38,6 +38,7 @@ func newDoctorWorld(t *testing.T) *doctorWorld {
 	clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: turinNamespace, Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "turin"},
 	}})
+	clitest.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blog-turin", Labels: map[string]string{api.LabelRemoteClusterID: "turin"}}})
 	w.putInstallation()
 	w.putNetwork()
 	w.putPeering()

@@ -19,6 +19,9 @@ const (
 	partDefinition
 	partManager
 	partComponent
+	partWebhook
+	partAdmission // the cluster refuses the objects of its consumers
+	partRefusal   // a provider refuses the objects of the cluster
 	partUnpeering
 	partTenant
 	partCertificate
@@ -44,7 +47,6 @@ const (
 	partRetained
 	partMove
 	partClass
-	partWebhook
 	partLease
 	partCondition // condition of a ForeignCluster, which only repeats other findings
 	partVersion
@@ -120,6 +122,12 @@ func explains(cause, of *Finding) bool {
 	switch cause.part {
 	case partManager: // only a controller manager writes these: objects of its own cluster, and its replies to the requests of the other cluster
 		return cause.Cluster == of.Cluster && of.fromManager || cause.Cluster == of.Peer && (of.part == partSlice && of.unanswered || of.part == partRenewal)
+	case partWebhook:
+		return cause.Cluster == of.Cluster && is(partAdmission) && of.fromManager
+	case partAdmission:
+		return cause.Cluster == of.Peer && is(partRefusal, partWaiting)
+	case partRefusal:
+		return same && is(partWaiting)
 	case partUnpeering:
 		return same || opposite
 	case partTenant:
@@ -131,7 +139,7 @@ func explains(cause, of *Finding) bool {
 		}
 		return same && (is(partDenied, partServerCondition, partSlice) || resources)
 	case partPartition:
-		return (same || opposite) && (is(partAPIServer, partTunnel, partServerCondition, partWebhook) || resources || condition(networking) || of.part == partLease)
+		return (same || opposite) && (is(partAPIServer, partTunnel, partServerCondition) || resources || condition(networking) || of.part == partLease)
 	case partGateway:
 		return (same || opposite) && (is(partTunnel) || condition(networking) || of.part == partLease && of.module == networking || of.proxied)
 	case partKubelet:
@@ -150,7 +158,7 @@ func explains(cause, of *Finding) bool {
 		return same && (is(partNode, partOffloading, partWaiting) || of.part == partLease && of.module == offloading || condition(offloading))
 	case partOffloading:
 		return same && is(partWaiting)
-	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partRetained, partMove, partClass, partWebhook, partLease, partCondition, partVersion:
+	case partUnread, partDefinition, partComponent, partExposed, partRenewal, partWaiting, partRetained, partMove, partClass, partLease, partCondition, partVersion:
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -204,6 +205,19 @@ func TestCauses(t *testing.T) {
 			rome.Configurations[0].Status.Conditions = nil
 			unhealthy(rome, networking, corev1beta1.NetworkConfigurationStatus)
 		}, first: "fail rome, connections: Configuration milan in namespace liqo-tenant-milan", cure: "kubectl get networks.ipam.liqo.io", consequences: 1},
+		"a policy of the provider refuses every claim": {do: func(rome, milan *Cluster, _ *Facts) {
+			milan.DryRuns = []DryRun{{"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}
+			rome.Accesses[0].DryRuns = milan.DryRuns
+			rome.Waiting = []corev1.Pod{pending("a", "a claim is refused")}
+		}, first: "fail milan, admission: in a dry run, policy liqo-copies-claim refuses", cure: "liqoctl upgrade", consequences: 2},
+		"a policy of the provider refuses every claim, seen from here": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Accesses[0].DryRuns = []DryRun{{"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}
+			rome.Waiting = []corev1.Pod{pending("a", "a claim is refused")}
+		}, first: "fail rome, admission: in a dry run as controlplane-milan in cluster milan", cure: "ask the administrator of cluster milan", consequences: 1},
+		"a webhook whose CA has ended": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Webhooks[0].Webhooks[0].ClientConfig.CABundle = certificate(t, now.Add(-time.Hour))
+			rome.DryRuns = []DryRun{{"shop-milan", "Service", `failed calling webhook "ingress.validate.liqo.io": x509: certificate has expired`}}
+		}, first: "fail rome, webhooks: webhook pod.mutate.liqo.io: its CA ended", cure: "rollout restart", consequences: 1},
 		"two faults that have nothing to do with each other": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Defined = nil
 			tunnelDown(rome)

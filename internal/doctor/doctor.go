@@ -77,6 +77,16 @@ type Access struct {
 	Took              time.Duration
 	// Denied lists the permissions that the identity needs and lacks.
 	Denied []string
+	// DryRuns are the replies to dry runs in a remote namespace of this cluster.
+	DryRuns []DryRun
+}
+
+// DryRun is the reply of an API server to the dry run of a creation in a remote namespace. The object is a plain one, which the policies and webhooks of
+// Liqo admit.
+type DryRun struct {
+	Namespace, Kind string
+	// Refusal is the reason why the object was refused. It is empty if the object was admitted.
+	Refusal string
 }
 
 // Name is a host name of a GatewayClient.
@@ -131,6 +141,8 @@ type Cluster struct {
 	// Names are the host names at which the gateways of this cluster dial those of its peers.
 	Names    []Name
 	Accesses []Access
+	// DryRuns are the replies of the own API server to dry runs in the remote namespaces of consumers.
+	DryRuns []DryRun
 	// Unread lists each fact that could not be read, with the reason.
 	Unread []string
 }
@@ -202,6 +214,7 @@ func Examine(f *Facts) []Finding {
 			{"versions", partVersion, versions},
 			{"definitions", partDefinition, definitions},
 			{"webhooks", partWebhook, webhooks},
+			{"admission", partAdmission, admissions},
 			{"leases", partLease, leases},
 			{"ranges", partRange, ranges},
 			{"exposed addresses", partExposed, exposures},

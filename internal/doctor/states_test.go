@@ -51,6 +51,11 @@ func exposed(address string) ipamv1alpha1.IP {
 	}
 }
 
+// unconfigured is what kube-apiserver says where a policy does not find its parameters.
+func unconfigured(policy string) string {
+	return "is forbidden: ValidatingAdmissionPolicy '" + policy + "' with binding 'all' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
+}
+
 // withServices gives a cluster the range 10.96.0.0/16 of Services, and one Service in it.
 func withServices(c *Cluster) {
 	c.Networks = append(c.Networks, ipamv1alpha1.Network{
@@ -240,6 +245,61 @@ func TestStatesAndCures(t *testing.T) {
 				"> rome, connections: Connection gw-milan in namespace liqo-tenant-milan is \"Connecting\"\n",
 			"give gw.milan.example an address in DNS, or dial another address: liqoctl network connect --gw-client-address ADDRESS",
 			func(c *Cluster) { c.Names[0].Failure = ""; c.Connections[0].Status.Value = networkingv1beta1.Connected },
+		},
+		"a policy of Liqo without its parameters": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{
+					{"shop-milan", "Pod", ""}, {"shop-milan", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")},
+					{"blog-paris", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")},
+				}
+			},
+			"fail rome, admission: in a dry run, policy liqo-copies-claim refuses a PersistentVolumeClaim in namespace shop-milan, a PersistentVolumeClaim in namespace blog-paris: " +
+				unconfigured("liqo-copies-claim") + "\n",
+			"liqoctl upgrade, which writes the policies of this version", func(c *Cluster) { c.DryRuns[1].Refusal, c.DryRuns[2].Refusal = "", "" },
+		},
+		"a policy of others that refuses every pod": {
+			func(c *Cluster) { c.DryRuns = []DryRun{{"shop-milan", "Pod", unconfigured("limits")}} },
+			"fail rome, admission: in a dry run, policy limits refuses a Pod in namespace shop-milan: " + unconfigured("limits") + "\n",
+			"kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml shows which parameters policy limits needs", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a policy of others that refuses a plain pod": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{{"shop-milan", "Pod", "pods is forbidden: policy 'labels' with binding 'all' denied request: no label team"}}
+			},
+			"warn rome, admission: in a dry run, policy labels refuses a Pod in namespace shop-milan: pods is forbidden: policy 'labels' with binding 'all' denied request: no label team\n",
+			"kubectl get validatingadmissionpolicies", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a webhook of Liqo that does not respond": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{{"shop-milan", "Service", `Internal error occurred: failed calling webhook "ingress.validate.liqo.io": no endpoints`}}
+			},
+			"fail rome, admission: in a dry run, webhook ingress.validate.liqo.io refuses a Service in namespace shop-milan: " +
+				"Internal error occurred: failed calling webhook \"ingress.validate.liqo.io\": no endpoints\n",
+			"kubectl -n liqo rollout restart deployment/liqo-controller-manager", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a webhook of others that does not respond": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{{"shop-milan", "Pod", `Internal error occurred: failed calling webhook "a.example": no route`}}
+			},
+			"fail rome, admission: in a dry run, webhook a.example refuses a Pod in namespace shop-milan: Internal error occurred: failed calling webhook \"a.example\": no route\n",
+			"kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml names the Service of webhook a.example", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a provider that refuses every claim": {
+			func(c *Cluster) {
+				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", ""}, {"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}
+			},
+			"fail rome, admission: in a dry run as controlplane-milan in cluster milan, policy liqo-copies-claim refuses a PersistentVolumeClaim in namespace shop-rome: " +
+				unconfigured("liqo-copies-claim") + "\n",
+			"ask the administrator of cluster milan to run liqoctl doctor there", func(c *Cluster) { c.Accesses[0].DryRuns = nil },
+		},
+		"dry runs that are refused for reasons of their own": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{
+					{"shop-milan", "Pod", `pods "x" is forbidden: exceeded quota: shop, requested: pods=1, used: pods=4, limited: pods=4`},
+					{"shop-milan", "Service", `admission webhook "a.example" does not support dry run`},
+				}
+				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", `admission webhook "shadowpod.mutate.liqo.io" denied the request: quota liqo-tenant-rome/milan: used up`}}
+			}, "", "", nil,
 		},
 		"a name that only the gateway resolves": {
 			func(c *Cluster) {

@@ -1,0 +1,134 @@
+package doctor
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The names of what refuses a request, in the texts of kube-apiserver.
+var (
+	refusingPolicy  = regexp.MustCompile(`[Pp]olicy ['"]([^'"]+)['"] (?:with binding ['"][^'"]+['"] )?denied request`)
+	refusingWebhook = regexp.MustCompile(`(?:admission|calling) webhook "([^"]+)"`)
+)
+
+// notEvaluated are the texts of policies and webhooks that refuse a request because they can't decide on it. They refuse every object then.
+var notEvaluated = []string{"failed to configure", "resulted in error", "failed calling webhook"}
+
+// refuser is a policy or a webhook that refused a dry run.
+type refuser struct {
+	// name is the name of the policy or of the webhook. liqo means that the installation has it.
+	name          string
+	webhook, liqo bool
+	// always means that it refuses every object.
+	always bool
+}
+
+// refuserOf returns what refused a dry run. found is false if the refusal says nothing about other objects: it has another reason, such as a used-up quota,
+// or is the decision of a webhook of Liqo.
+func refuserOf(refusal string) (of refuser, found bool) {
+	of.always = slices.ContainsFunc(notEvaluated, func(text string) bool { return strings.Contains(refusal, text) })
+	if groups := refusingPolicy.FindStringSubmatch(refusal); groups != nil {
+		of.name, of.liqo = groups[1], strings.HasPrefix(groups[1], "liqo-")
+		return of, true
+	}
+	if groups := refusingWebhook.FindStringSubmatch(refusal); groups != nil {
+		of.name, of.webhook, of.liqo = groups[1], true, strings.HasSuffix(groups[1], ".liqo.io")
+		return of, of.always || !of.liqo && !strings.Contains(refusal, "does not support dry run")
+	}
+	return of, false
+}
+
+// text names a refuser in findings.
+func (of refuser) text() string {
+	if of.webhook {
+		return "webhook " + of.name
+	}
+	return "policy " + of.name
+}
+
+// cure returns what an administrator of the cluster with the refuser does.
+func (of refuser) cure(namespace string) string {
+	switch {
+	case of.webhook && of.liqo:
+		return "kubectl -n " + namespace + " rollout restart deployment/liqo-controller-manager, which serves the webhook"
+	case of.webhook:
+		return "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml names the Service of webhook " + of.name + ": see whether it runs, or exclude the remote namespaces in its namespaceSelector"
+	case of.liqo:
+		return "liqoctl upgrade, which writes the policies of this version: they need no parameters"
+	}
+	return "kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml shows which parameters policy " + of.name + " needs: create them, or correct the policy. " +
+		"If they exist, restart the API servers of the cluster: they may have stopped to read that kind"
+}
+
+// admissions checks the replies to dry runs: whether the cluster admits the objects of its consumers in their remote namespaces, and whether its providers admit
+// those of the cluster.
+func admissions(r *report) {
+	count, unsupported := len(r.DryRuns), ""
+	for _, of := range refusers(r.DryRuns) {
+		r.about(partAdmission, "")
+		level := Fail
+		if !of.always && !of.liqo {
+			level = Warn
+		}
+		r.add(level, of.cure(r.Namespace), "in a dry run, %s refuses %s: %s", of.text(), of.objects(), of.refusal).fromManager = of.webhook && of.liqo
+	}
+	for i := range r.Accesses {
+		a := &r.Accesses[i]
+		count += len(a.DryRuns)
+		for _, of := range refusers(a.DryRuns) {
+			r.about(partRefusal, a.Peer)
+			level := Fail
+			if !of.always {
+				level = Warn
+			}
+			r.add(level, "ask the administrator of cluster "+a.Peer+" to run liqoctl doctor there", "in a dry run as %s in cluster %s, %s refuses %s: %s",
+				a.Identity, a.Peer, of.text(), of.objects(), of.refusal).identity = a.Identity
+		}
+	}
+	for _, run := range r.DryRuns {
+		if strings.Contains(run.Refusal, "does not support dry run") && unsupported == "" {
+			unsupported = "; not checked where " + run.Refusal
+		}
+	}
+	if count > 0 {
+		r.healthy("%d dry runs, no policy and no webhook refuses the objects in remote namespaces%s", count, unsupported)
+	}
+}
+
+// refused are the dry runs that one refuser refused.
+type refused struct {
+	refuser
+	// refusal is the first of the texts.
+	refusal string
+	runs    []DryRun
+}
+
+// refusers returns what refused dry runs, in the order of the dry runs.
+func refusers(runs []DryRun) (out []*refused) {
+	for _, run := range runs {
+		by, found := refuserOf(run.Refusal)
+		if !found {
+			continue
+		}
+		at := slices.IndexFunc(out, func(r *refused) bool { return r.refuser == by })
+		if at < 0 {
+			at, out = len(out), append(out, &refused{refuser: by, refusal: run.Refusal})
+		}
+		out[at].runs = append(out[at].runs, run)
+	}
+	return out
+}
+
+// objects names the refused objects, and shortens a long list.
+func (r *refused) objects() string {
+	var out []string
+	for _, run := range r.runs {
+		out = append(out, fmt.Sprintf("a %s in namespace %s", run.Kind, run.Namespace))
+	}
+	if len(out) > shownPods {
+		out = append(out[:shownPods], "...")
+	}
+	return strings.Join(out, ", ")
+}
