@@ -145,8 +145,8 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema, the b
 		paths=./internal/ipam/controllers/... paths=./internal/network/controllers/... output:rbac:dir=charts/liqo/files
 	@bin/tools/controller-gen rbac:roleName=liqo-virtual-kubelet-local,fileName=virtual-kubelet.yaml paths=./internal/offload/node/... \
 		paths=./internal/offload/reflection/... paths=./internal/offload/kinds/... paths=./internal/offload/provider/... paths=./internal/app output:rbac:dir=charts/liqo/files
-	@go run ./charts/reference charts/liqo docs/reference/values.md
-	@go run ./charts/boards charts/liqo/files/boards
+	@go run ./generate/reference charts/liqo docs/reference/values.md
+	@go run ./generate/boards charts/liqo/files/boards
 	@go run ./cmd/liqoctl docs docs/reference/liqoctl
 
 .PHONY: docs
@@ -209,7 +209,7 @@ release-check: bin/tools/govulncheck ## What a release needs beyond `make test`:
 
 # Levels 0 and 1 need nothing; the stories are level 4. A machine that also does other work may take longer than Go's ten minutes for internal/cli. Go keeps results of tests although files outside of their module changed, so it runs those of the site,
 # which read all documents, each time.
-UNIT := ./api/... ./internal/... ./cmd/... ./charts/... ./test/apitest ./test/bench ./test/commands ./test/deviceplugin ./test/flux ./test/playground ./test/scenario/story ./test/scenario/tutorial
+UNIT := ./api/... ./internal/... ./cmd/... ./generate/... ./test/apitest ./test/bench ./test/commands ./test/dataplane/... ./test/deviceplugin ./test/flux ./test/playground ./test/scenario/story ./test/scenario/tutorial
 # PACKAGE_PATH is another name of PACKAGE.
 PACKAGE := $(or $(PACKAGE),$(PACKAGE_PATH))
 .PHONY: unit

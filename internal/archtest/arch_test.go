@@ -87,7 +87,7 @@ var layers = []struct {
 	{"internal/peering", 1}, {"internal/eks", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1},
 	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/storage", 1}, {"internal/discovery", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
-	{"internal/dataplane/kernel", 2}, {"internal/dataplane/fake", 2}, {"internal/dataplane/conformance", 2},
+	{"internal/dataplane/kernel", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
 	{"internal/peering/controllers", 3}, {"internal/peering/enrollment", 3},
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
@@ -97,7 +97,7 @@ var layers = []struct {
 	{"internal/cli/cmdline", 3}, {"internal/cli/console", 3}, {"internal/cli/deletevolumes", 3}, {"internal/cli/loss", 3}, {"internal/cli/preview", 3}, {"internal/cli/session", 3}, {"internal/cli/tunnel", 3}, {"internal/cli/workload", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
 	{"cmd", 5},
-	{"internal/archtest", 6}, {"test", 6},
+	{"internal/archtest", 6}, {"test", 6}, {"generate", 6},
 }
 
 // concerns must not import one another, apart from concernImports: they meet through API objects only.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/fake"
+	"liqo.io/liqo/test/dataplane/fake"
 )
 
 // open matches the fields that Diff does not set: read-only fields, the properties and the absence of a tunnel link and its device, the endpoint of a

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/conformance"
+	"liqo.io/liqo/test/dataplane/conformance"
 )
 
 var own = dataplane.Ours()

@@ -2,10 +2,12 @@ package metrics
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +19,7 @@ var update = flag.Bool("update", false, "write the reference page")
 func TestReferenceOfMetrics(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "reference", "metrics.md")
 	if *update {
-		if err := os.WriteFile(path, []byte(Page()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(page()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,7 +27,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Page(), string(have)); diff != "" {
+	if diff := cmp.Diff(page(), string(have)); diff != "" {
 		t.Errorf("%s is not what the definitions say (go test ./internal/metrics -update writes it) (-want +have):\n%s", path, diff)
 	}
 }
@@ -50,4 +52,38 @@ func TestDefinitions(t *testing.T) {
 	if len(defined) != len(listed) {
 		t.Errorf("%d metrics are defined, and %d are in the list of All", len(defined), len(listed))
 	}
+}
+
+// intro is the beginning of the reference page; ' stands for a backquote.
+const intro = `# Metrics
+
+This page is generated from the definitions in 'internal/metrics'.
+
+'liqoctl install --enable-metrics' makes the programs serve Prometheus metrics under '/metrics', and the Prometheus Operator scrape them
+([monitoring](../guide/monitoring.md)).
+
+- Each pod serves its own metrics. With several replicas of the controller manager, each one reports the metrics about peers: aggregate them
+  with 'max without (instance, pod)'. Of the metrics below, a standby replica of a virtual kubelet serves
+  'liqo_build_info' only.
+- Label 'cluster_id' is the cluster ID of the peer. It is empty for what belongs to no peer.
+- The number of series depends on the numbers of peers, nodes, virtual nodes and offloaded namespaces, never on the number of pods.
+- The controller manager also serves the metrics of controller-runtime: 'controller_runtime_*', 'workqueue_*' and 'rest_client_*'. All
+  programs serve those of Go and of the process: 'go_*' and 'process_*'.
+- Counters start again at 0 with their pod. Functions of Prometheus such as 'rate' and 'increase' take that into account.
+
+`
+
+// page returns the reference page of all metrics, in Markdown.
+func page() string {
+	var b strings.Builder
+	b.WriteString(strings.ReplaceAll(intro, "'", "`"))
+	b.WriteString("| metric | type | labels | series | served by | meaning |\n|---|---|---|---|---|---|\n")
+	for _, d := range All() {
+		labels := "none"
+		if len(d.Labels) > 0 {
+			labels = "`" + strings.Join(d.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", d.Name, d.Type, labels, d.Series, strings.Join(d.Programs, ", "), d.Help)
+	}
+	return b.String()
 }

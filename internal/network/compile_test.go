@@ -14,7 +14,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/conformance"
+	"liqo.io/liqo/test/dataplane/conformance"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -20,7 +20,7 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/conformance"
+	"liqo.io/liqo/test/dataplane/conformance"
 	"liqo.io/liqo/internal/dataplane/kernel"
 )
 

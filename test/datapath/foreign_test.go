@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/conformance"
+	"liqo.io/liqo/test/dataplane/conformance"
 )
 
 // overlayState returns a state with an object of each kind that other programs could change.

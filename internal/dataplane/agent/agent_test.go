@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/fake"
+	"liqo.io/liqo/test/dataplane/fake"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/network"
 )

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/conformance"
+	"liqo.io/liqo/test/dataplane/conformance"
 )
 
 // wire is the list of expressions as a netlink message has it.

@@ -16,7 +16,7 @@ import (
 
 	"liqo.io/liqo/internal/dataplane"
 	applier "liqo.io/liqo/internal/dataplane/agent"
-	"liqo.io/liqo/internal/dataplane/fake"
+	"liqo.io/liqo/test/dataplane/fake"
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/network"

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/internal/dataplane/conformance"
-	"liqo.io/liqo/internal/dataplane/fake"
+	"liqo.io/liqo/test/dataplane/conformance"
+	"liqo.io/liqo/test/dataplane/fake"
 )
 
 // worlds is the number of random worlds in which the laws of package conformance are checked.
