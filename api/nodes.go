@@ -11,7 +11,7 @@ import (
 // are not ready or are being deleted, unless there are no others.
 func ReachedNodes(nodes []corev1.Node) []corev1.Node {
 	sorted := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return n.Labels[LabelType] == TypeVirtualNode })
-	usable := slices.DeleteFunc(slices.Clone(sorted), func(n corev1.Node) bool { return !nodeReady(&n) || !n.DeletionTimestamp.IsZero() })
+	usable := slices.DeleteFunc(slices.Clone(sorted), func(n corev1.Node) bool { return !NodeReady(&n) || !n.DeletionTimestamp.IsZero() })
 	if len(usable) > 0 {
 		sorted = usable
 	}
@@ -19,7 +19,8 @@ func ReachedNodes(nodes []corev1.Node) []corev1.Node {
 	return sorted
 }
 
-func nodeReady(node *corev1.Node) bool {
+// NodeReady reports whether a Node has condition Ready with status True.
+func NodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Called returns the kind, name and namespace of an object for messages.
@@ -67,3 +69,28 @@ func Items(list client.ObjectList) ([]client.Object, error) {
 
 // Absent reports whether the error means that an object or its whole kind does not exist.
 func Absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// Requests returns requests for the objects that opts select. If the cache returns an error, it has not started yet. Then Requests returns none,
+// because every object is enqueued when the cache starts.
+func Requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
+	if err := c.List(ctx, list, opts...); err != nil {
+		return nil
+	}
+	var out []reconcile.Request
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
+		return nil
+	})
+	return out
+}
+
+// Uncached is a client that reads single objects from the API server. Its other requests are those of Client.
+type Uncached struct {
+	client.Client
+	Reader client.Reader
+}
+
+// Get reads the object from the API server.
+func (u Uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return u.Reader.Get(ctx, key, obj, opts...)
+}

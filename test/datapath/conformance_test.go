@@ -20,8 +20,8 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/test/dataplane/conformance"
 	"liqo.io/liqo/internal/dataplane/kernel"
+	"liqo.io/liqo/test/dataplane/conformance"
 )
 
 // kernelWorlds is the number of random worlds in which the laws are checked on the real kernel. Package fake checks 20,000.

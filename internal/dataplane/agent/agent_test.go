@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"liqo.io/liqo/internal/dataplane"
-	"liqo.io/liqo/test/dataplane/fake"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/test/dataplane/fake"
 )
 
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }

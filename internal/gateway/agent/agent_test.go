@@ -16,10 +16,10 @@ import (
 
 	"liqo.io/liqo/internal/dataplane"
 	applier "liqo.io/liqo/internal/dataplane/agent"
-	"liqo.io/liqo/test/dataplane/fake"
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/ipam"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/test/dataplane/fake"
 )
 
 // pod is a gateway pod on a kernel in memory, a client of milan. The test supplies the agent's input and records its output.

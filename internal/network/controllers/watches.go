@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
 )
 
 // anyChange passes updates that change anything but the resource version.
@@ -45,20 +44,6 @@ func toGateway(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// requests returns requests for the objects that opts select. If the cache returns an error, it has not started yet. Then requests returns none,
-// because every object is enqueued when the cache starts.
-func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
-	if err := c.List(ctx, list, opts...); err != nil {
-		return nil
-	}
-	var out []reconcile.Request
-	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
-		return nil
-	})
-	return out
-}
-
 // staleCache returns a conflict error, for a reconcile that found the cache older than the API server. The controller handles it like any other
 // conflict: it reconciles again soon and logs nothing.
 func staleCache(o client.Object, why error) error {
@@ -73,6 +58,6 @@ func toAll(c client.Reader, list client.ObjectList, near bool) handler.MapFunc {
 		if near {
 			opts = append(opts, client.InNamespace(o.GetNamespace()))
 		}
-		return requests(ctx, c, reflect.New(kind).Interface().(client.ObjectList), opts...)
+		return kube.Requests(ctx, c, reflect.New(kind).Interface().(client.ObjectList), opts...)
 	}
 }

@@ -52,17 +52,7 @@ type certificates struct {
 }
 
 func newCertificates(mgr ctrl.Manager, opts Options) *certificates {
-	return &certificates{Options: opts, live: direct{Client: mgr.GetClient(), reader: mgr.GetAPIReader()}}
-}
-
-// direct is a client that reads without the cache.
-type direct struct {
-	client.Client
-	reader client.Reader
-}
-
-func (d direct) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return d.reader.Get(ctx, key, obj, opts...)
+	return &certificates{Options: opts, live: kube.Uncached{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}}
 }
 
 // host returns the DNS name by which the API server calls the Service.

@@ -182,7 +182,7 @@ func (a *accounts) account(ctx context.Context, o credentialRequest) (*corev1.Se
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"groups"}, Verbs: []string{"impersonate"}, ResourceNames: []string{as.Group}})
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: peering.AccountRoleName(account.Namespace, account.Name)}}
-	if _, err := kube.Ensure(ctx, uncached{a.client, a.reader}, role, func() error {
+	if _, err := kube.Ensure(ctx, kube.Uncached{Client: a.client, Reader: a.reader}, role, func() error {
 		mark(role)
 		role.Rules = rules
 		return nil
@@ -211,7 +211,7 @@ func (a *accounts) current(ctx context.Context, account *corev1.ServiceAccount, 
 	if !found.DeletionTimestamp.IsZero() || metav1.IsControlledBy(found, o.account) && holderOf(found, o.present) == holder {
 		return a.client, nil
 	}
-	return uncached{a.client, a.reader}, a.revoke(ctx, found)
+	return kube.Uncached{Client: a.client, Reader: a.reader}, a.revoke(ctx, found)
 }
 
 // holderOf returns the fingerprint of the key for which the tokens of a ServiceAccount were sealed, empty if it is unknown. Earlier releases recorded
@@ -429,7 +429,7 @@ func (a *accounts) record(ctx context.Context, account *corev1.ServiceAccount, d
 	if decide(); maps.Equal(before, account.Annotations) {
 		return nil
 	}
-	_, err := kube.Ensure(ctx, uncached{a.client, a.reader}, account, func() error {
+	_, err := kube.Ensure(ctx, kube.Uncached{Client: a.client, Reader: a.reader}, account, func() error {
 		decide()
 		return nil
 	})
@@ -460,16 +460,6 @@ func (a *accounts) retiring(inner reconcile.Reconciler) reconcile.Reconciler {
 		}
 		return result, nil
 	})
-}
-
-// uncached reads single objects from the API server, because no cache has the ClusterRoles.
-type uncached struct {
-	client.Client
-	reader client.Reader
-}
-
-func (u uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return u.reader.Get(ctx, key, obj, opts...)
 }
 
 // unbind deletes the permission of all ServiceAccounts of a Tenant to impersonate their users.

@@ -59,7 +59,7 @@ func (r *linkSecrets) setup(mgr ctrl.Manager) error {
 		Watches(&authv1beta1.Renew{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&networkingv1beta1.NetworkRequest{}, sameNamespace(r.client, all, ours), builder.WithPredicates(released)).
 		Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-			return requests(ctx, r.client, all(), ours, client.MatchingLabels{api.LabelRemoteClusterID: o.GetName()})
+			return kube.Requests(ctx, r.client, all(), ours, client.MatchingLabels{api.LabelRemoteClusterID: o.GetName()})
 		}), matching(unreachable)).
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			if err := r.client.Get(ctx, req.NamespacedName, &corev1.Secret{}); apierrors.IsNotFound(err) {

@@ -40,7 +40,7 @@ func Metrics(c client.Reader, now func() time.Time, log logr.Logger) prometheus.
 		}
 		for i := range nodes.Items {
 			if node := &nodes.Items[i]; node.Labels[api.LabelType] == api.TypeVirtualNode {
-				emit(metrics.VirtualNodeReady, metrics.Bool(isReady(node)), byLabel(node), node.Name)
+				emit(metrics.VirtualNodeReady, metrics.Bool(api.NodeReady(node)), byLabel(node), node.Name)
 			}
 		}
 	})
@@ -58,13 +58,6 @@ func emitCluster(emit metrics.Emit, fc *corev1beta1.ForeignCluster) {
 			emit(metrics.PeerAPIServerReachable, metrics.Bool(c.Status != corev1beta1.StatusError), fc.Spec.ClusterID)
 		}
 	}
-}
-
-// isReady reports whether a Node has the condition Ready.
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // registerMetrics registers the metrics about peers, and makes the links record their requests.

@@ -66,11 +66,11 @@ func (r *replication) setup(mgr ctrl.Manager) error {
 			})).
 			Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(controlPlaneSecret)).
 			Watches(&corev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-				return requests(ctx, r.client, all(), client.MatchingLabels{api.LabelRemoteID: o.GetName()})
+				return kube.Requests(ctx, r.client, all(), client.MatchingLabels{api.LabelRemoteID: o.GetName()})
 			}), matching(unreachable)).
 			WatchesRawSource(r.links.objects[kind.Name].source()).
 			WatchesRawSource(mappedSource(&r.links.resync, func(ctx context.Context, req reconcile.Request) []reconcile.Request {
-				return requests(ctx, r.client, all(), client.InNamespace(req.Name))
+				return kube.Requests(ctx, r.client, all(), client.InNamespace(req.Name))
 			})).
 			Complete(&replicator{replication: *r, kind: kind}); err != nil {
 			return fmt.Errorf("replicating %s: %w", kind.Name, err)

@@ -98,7 +98,7 @@ type offers struct{ providerSide }
 
 func (r *offers) setup(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return requests(ctx, r.client, &sharingv1alpha1.ResourceOfferList{})
+		return kube.Requests(ctx, r.client, &sharingv1alpha1.ResourceOfferList{})
 	})
 	return kube.NewController(mgr, "resource-offer").
 		For(&sharingv1alpha1.ResourceOffer{}).

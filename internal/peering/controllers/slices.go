@@ -38,7 +38,7 @@ func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 	controller := kube.NewController(mgr, "remote-resource-slice")
 	if r.storageClasses != nil {
 		controller.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return requests(ctx, r.client, all())
+			return kube.Requests(ctx, r.client, all())
 		}))
 	}
 	return controller.For(&authv1beta1.ResourceSlice{}, matching(copies)).

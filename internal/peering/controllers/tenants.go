@@ -88,7 +88,7 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 		Watches(&offloadingv1beta1.NamespaceMap{}, sameNamespace(r.client, all), matching(copies), deletions()).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
-			return requests(ctx, r.client, all(), client.InNamespace(namespace))
+			return kube.Requests(ctx, r.client, all(), client.InNamespace(namespace))
 		}), matching(func(o client.Object) bool { return inRemoteNamespace(o, "") })).
 		Complete(r.accounts.retiring(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,

@@ -46,20 +46,6 @@ func onlyTenantNamespaces() builder.Predicates {
 	return matching(labelled(api.LabelTenantNamespace, api.True))
 }
 
-// requests returns the keys of the objects that the options select. It returns none if the cache has not started yet: all objects are
-// reconciled when it does.
-func requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
-	if err := c.List(ctx, list, opts...); err != nil {
-		return nil
-	}
-	var out []reconcile.Request
-	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
-		return nil
-	})
-	return out
-}
-
 // sameNamespace enqueues all objects of the list's kind in the namespace of an object. For a Namespace, it enqueues those in that
 // namespace.
 func sameNamespace(c client.Reader, list func() client.ObjectList, opts ...client.ListOption) handler.EventHandler {
@@ -68,7 +54,7 @@ func sameNamespace(c client.Reader, list func() client.ObjectList, opts ...clien
 		if namespace == "" {
 			namespace = o.GetName()
 		}
-		return requests(ctx, c, list(), append([]client.ListOption{client.InNamespace(namespace)}, opts...)...)
+		return kube.Requests(ctx, c, list(), append([]client.ListOption{client.InNamespace(namespace)}, opts...)...)
 	})
 }
 
