@@ -154,6 +154,12 @@ docs: ## The documents as a site in bin/site, with a search. Broken links fail i
 	@mkdir -p $(BIN)/tools && cd tools/site && go build -o $(BIN)/tools/site .
 	@rm -rf $(BIN)/site && $(BIN)/tools/site . $(BIN)/site
 
+.PHONY: figures
+figures: bin/tools/d2 ## The figures of the documents (docs/images/*.svg) from docs/figures/*.d2. Each SVG is for light and dark pages.
+	@cd docs/figures && for source in [a-z]*.d2; do [ $$source = style.d2 ] || { \
+		../../bin/tools/d2 --layout elk --theme 0 --dark-theme 200 --pad 20 $$source ../images/$${source%.d2}.svg && \
+		cat style.d2 $$source | sha256sum | sed 's/\([0-9a-f]*\).*/<!-- sha256 of the source: \1 -->/' >> ../images/$${source%.d2}.svg && chmod 644 ../images/$${source%.d2}.svg; } || exit; done
+
 .PHONY: page
 page: ## The page of liqoctl dashboard, after its sources changed. Needs Node.js and a registry of npm packages.
 	@cd internal/dashboard/page && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent; } && \
@@ -294,6 +300,9 @@ bench: build ## The figures we promise, measured side by side.
 
 bin/tools/golangci-lint: tools/lint/go.mod
 	@mkdir -p bin/tools && cd tools/lint && go build -o ../../bin/tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/tools/d2: tools/figures/go.mod
+	@mkdir -p bin/tools && cd tools/figures && go build -o ../../bin/tools/ oss.terrastruct.com/d2
 
 bin/tools/controller-gen bin/tools/govulncheck: tools/go.mod
 	@mkdir -p bin/tools && cd tools && go build -o ../bin/tools/ sigs.k8s.io/controller-tools/cmd/controller-gen golang.org/x/vuln/cmd/govulncheck
