@@ -34,6 +34,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/facts"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -79,14 +80,14 @@ func newAgents(t *testing.T) *agents {
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 			t.Fatal(err)
 		}
-		if name := object.GetName(); name == "liqo-fabric" || name == network.GatewayClusterRole {
+		if name := object.GetName(); name == "liqo-fabric" || name == gatewaypod.ClusterRole {
 			a.make(t, object)
 		}
 	}
-	owner := network.Owner{Namespace: tenant, Name: "milan", ClusterID: "milan"}
+	owner := gatewaypod.Owner{Namespace: tenant, Name: "milan", ClusterID: "milan"}
 	wide := metav1.ObjectMeta{Name: owner.ClusterBinding()}
 	a.make(t, &rbacv1.ClusterRoleBinding{ObjectMeta: wide, Subjects: owner.Subjects(),
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: network.GatewayClusterRole}})
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: gatewaypod.ClusterRole}})
 	local := metav1.ObjectMeta{Namespace: tenant, Name: owner.Child()}
 	a.make(t, &rbacv1.Role{ObjectMeta: local, Rules: owner.Rights(owner.Child())})
 	a.make(t, &rbacv1.RoleBinding{ObjectMeta: local, Subjects: owner.Subjects(),
@@ -141,7 +142,7 @@ func (a *agents) pod(t *testing.T, namespace, name, ip string, host bool) *corev
 	t.Helper()
 	labels := map[string]string{"app": "a"}
 	if strings.HasPrefix(name, "gw-") {
-		owner := network.Owner{Namespace: tenant, Name: "milan", ClusterID: "milan"}
+		owner := gatewaypod.Owner{Namespace: tenant, Name: "milan", ClusterID: "milan"}
 		labels = owner.Selector()
 	}
 	pod := &corev1.Pod{

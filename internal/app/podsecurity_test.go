@@ -24,7 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/test/apitest"
 )
@@ -78,7 +78,7 @@ func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 			node.Spec.ClusterID, node.Spec.KubeconfigSecretRef = "milan", &corev1.LocalObjectReference{Name: "x"}
 			pods["virtual-kubelet"] = offload.Kubelet(node, offload.KubeletFacts{ClusterID: "rome", Options: &made.Spec}).Spec.Template
 		case *networkingv1beta1.WgGatewayServerTemplate:
-			rendered, err := network.Render(made.Spec.Template.Raw, network.TemplateData{Name: "milan", ClusterID: "milan"})
+			rendered, err := gatewaypod.Render(made.Spec.Template.Raw, gatewaypod.TemplateData{Name: "milan", ClusterID: "milan"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
 func networkExplainCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
@@ -208,7 +209,7 @@ func activeGateways(pods []corev1.Pod, connections []networkingv1beta1.Connectio
 		if err != nil || pod.Labels[networkingv1beta1.LabelActive] != api.True || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if peer := network.PeerOfGateway(pod, connections); peer != "" {
+		if peer := gatewaypod.PeerOfGateway(pod, connections); peer != "" {
 			active[peer] = address
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
 // DefaultMTU leaves room for the headers of the tunnel, and of a VPN below it, on a path with an MTU of 1500 bytes.
@@ -135,7 +135,7 @@ func ValidateMTU(mtu int) error {
 // TypeOf returns the type of the Service of a new GatewayServer: that of the flags, or else that of the template. A flag that only applies to some
 // types selects one of these.
 func (f *ServerFlags) TypeOf(template *networkingv1beta1.WgGatewayServerTemplate) corev1.ServiceType {
-	usual := network.NewServiceType(template)
+	usual := gatewaypod.NewServiceType(template)
 	switch {
 	case f.ServiceType != "":
 		return corev1.ServiceType(f.ServiceType)

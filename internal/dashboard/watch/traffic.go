@@ -15,7 +15,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dashboard"
 	"liqo.io/liqo/internal/metrics"
-	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
 const (
@@ -64,7 +64,7 @@ func activeGateways(s *store) []corev1.Pod {
 	cluster := s.read()
 	for i := range cluster.Pods {
 		pod := &cluster.Pods[i]
-		if pod.Labels[networkingv1beta1.LabelActive] == api.True && pod.DeletionTimestamp == nil && network.PeerOfGateway(pod, cluster.Connections) != "" {
+		if pod.Labels[networkingv1beta1.LabelActive] == api.True && pod.DeletionTimestamp == nil && gatewaypod.PeerOfGateway(pod, cluster.Connections) != "" {
 			out = append(out, *pod)
 		}
 	}

@@ -28,7 +28,7 @@ import (
 	"liqo.io/liqo/internal/dashboard"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -547,7 +547,7 @@ func TestStrippedObjectsShowTheSame(t *testing.T) {
 		t.Errorf("%s is %s of stripped objects, and %s of whole ones", key, document, whole[key])
 	}
 	kept := stripPod(gateway("metrics"))
-	if len(kept.Spec.Containers) != 1 || network.PeerOfGateway(kept, []networkingv1beta1.Connection{*connection("", "", 0)}) != "milan" {
+	if len(kept.Spec.Containers) != 1 || gatewaypod.PeerOfGateway(kept, []networkingv1beta1.Connection{*connection("", "", 0)}) != "milan" {
 		t.Errorf("the port or the peer of an active gateway is lost: %+v", kept)
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
 // gatewayPod returns the pod that the controller manager creates from a gateway template of the chart.
-func gatewayPod(t *testing.T, kind, name string, values string) (corev1.PodTemplateSpec, *network.Rendered) {
+func gatewayPod(t *testing.T, kind, name string, values string) (corev1.PodTemplateSpec, *gatewaypod.Rendered) {
 	t.Helper()
 	var template networkingv1beta1.WgGatewayServerTemplate // client templates have the same fields
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, render(t, values), kind, name).Object, &template); err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := network.Render(template.Spec.Template.Raw, network.TemplateData{
+	rendered, err := gatewaypod.Render(template.Spec.Template.Raw, gatewaypod.TemplateData{
 		Name: "milan", Namespace: "liqo-tenant-milan", ClusterID: "milan", SecretName: "gw-milan", Spec: map[string]any{"mtu": 1300},
 	})
 	if err != nil {

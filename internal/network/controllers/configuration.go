@@ -162,7 +162,7 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {
 			return fmt.Errorf("the Network %s/%s exists and does not belong to this Configuration: %w", n.Namespace, n.Name, errRefused)
 		}
-		n.Labels = network.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
+		n.Labels = api.Layered(r.Labels, n.Labels, map[string]string{api.LabelRemoteClusterID: cluster, networkingv1beta1.LabelCIDRType: w.Type})
 		for label, set := range map[string]bool{ipamv1alpha1.LabelNetworkNegotiated: choose, ipamv1alpha1.LabelNetworkReported: network.ReportedByPeer(c)} {
 			if set {
 				n.Labels[label] = api.True
@@ -170,7 +170,7 @@ func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Config
 				delete(n.Labels, label)
 			}
 		}
-		n.Annotations = network.Layered(r.Annotations, n.Annotations)
+		n.Annotations = api.Layered(r.Annotations, n.Annotations)
 		n.Spec.CIDR = w.CIDR.String()
 		return controllerutil.SetControllerReference(c, n, r.client.Scheme())
 	})

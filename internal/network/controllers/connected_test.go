@@ -13,6 +13,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
 // TestGatewayShowsTheMessageOfItsConnection: while the tunnel does not work, the condition of the gateway repeats what its pod reports, for example
@@ -32,7 +33,7 @@ func TestGatewayShowsTheMessageOfItsConnection(t *testing.T) {
 	message := func(connection *networkingv1beta1.Connection) string {
 		object := dialer("milan")
 		g := &gateway{
-			Owner: network.Owner{Namespace: "tenant", Name: "milan", ClusterID: "milan"}, object: object,
+			Owner: gatewaypod.Owner{Namespace: "tenant", Name: "milan", ClusterID: "milan"}, object: object,
 			dialed: &object.Spec.Endpoint, conditions: &object.Status.Conditions,
 		}
 		if err := r.connected(t.Context(), g, connection); err != nil {

@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -69,7 +70,7 @@ type gateways struct {
 
 // gateway is the GatewayServer or GatewayClient that is being reconciled.
 type gateway struct {
-	network.Owner
+	gatewaypod.Owner
 	object   client.Object
 	kind     string
 	side     networkingv1beta1.ConnectionType
@@ -97,8 +98,8 @@ type template struct {
 }
 
 // owner returns the properties of a gateway that its children depend on.
-func (r *gateways) owner(o client.Object) network.Owner {
-	return network.Owner{
+func (r *gateways) owner(o client.Object) gatewaypod.Owner {
+	return gatewaypod.Owner{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ClusterID: o.GetLabels()[api.LabelRemoteClusterID],
 		Labels: r.Labels, Annotations: r.Annotations,
 	}
@@ -256,7 +257,7 @@ func reported(connection *networkingv1beta1.Connection) string {
 }
 
 // render reads the template of the gateway and executes it.
-func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*network.Rendered, error) {
+func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*gatewaypod.Rendered, error) {
 	t := g.template
 	if t.Kind != "" && t.Kind != t.kind {
 		return nil, kube.Invalid(reasons.Invalid, "the template of %s is of kind %s: this version supports %s only", g, t.Kind, t.kind)
@@ -268,7 +269,7 @@ func (r *gateways) render(ctx context.Context, g *gateway, secret string) (*netw
 	} else if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", t.kind, key, err)
 	}
-	rendered, err := network.Render(t.spec(object).Template.Raw, network.TemplateData{
+	rendered, err := gatewaypod.Render(t.spec(object).Template.Raw, gatewaypod.TemplateData{
 		Name: g.Name, Namespace: g.Namespace, GatewayUID: string(g.UID), ClusterID: g.ClusterID, SecretName: secret, Spec: g.spec,
 	})
 	if err != nil {
@@ -311,7 +312,7 @@ func (r *gateways) rival(ctx context.Context, g *gateway) error {
 }
 
 // finalize deletes the ClusterRoleBinding of the gateway, which garbage collection does not delete because it has no owner reference.
-func (r *gateways) finalize(ctx context.Context, owner network.Owner) error {
+func (r *gateways) finalize(ctx context.Context, owner gatewaypod.Owner) error {
 	binding := &rbacv1.ClusterRoleBinding{}
 	err := r.live.Get(ctx, client.ObjectKey{Name: owner.ClusterBinding()}, binding)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -66,8 +67,8 @@ func (r *gateways) makeKeys(ctx context.Context, g *gateway, key client.ObjectKe
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Annotations: network.Layered(r.Annotations),
-			Labels: network.Layered(g.ChildLabels(), map[string]string{networkingv1beta1.LabelGatewayResource: api.True}),
+			Namespace: key.Namespace, Name: key.Name, Annotations: api.Layered(r.Annotations),
+			Labels: api.Layered(g.ChildLabels(), map[string]string{networkingv1beta1.LabelGatewayResource: api.True}),
 		},
 		Data: data,
 	}
@@ -110,8 +111,8 @@ func (r *gateways) rights(ctx context.Context, g *gateway, secret string) error 
 			return kube.WaitFor(secretDelay, reasons.NameTaken, "%s belongs to gateway %s/%s: delete one of the two gateways and create it again under another name", r.describe(wide), namespace, name)
 		}
 		r.stamp(g, wide)
-		wide.Annotations = network.Layered(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
-		wide.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: network.GatewayClusterRole}
+		wide.Annotations = api.Layered(wide.Annotations, map[string]string{annotationOwner: string(g.UID)})
+		wide.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: gatewaypod.ClusterRole}
 		wide.Subjects = g.Subjects()
 		return nil
 	})
@@ -137,13 +138,13 @@ func (r *gateways) connection(ctx context.Context, g *gateway) (*networkingv1bet
 }
 
 // service creates or updates the Service of a server. It returns nil for a client.
-func (r *gateways) service(ctx context.Context, g *gateway, rendered *network.Rendered) (*corev1.Service, error) {
+func (r *gateways) service(ctx context.Context, g *gateway, rendered *gatewaypod.Rendered) (*corev1.Service, error) {
 	if g.server == nil {
 		return nil, nil
 	}
 	want := g.Service(g.server, rendered)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-	changed, err := r.ensure(ctx, g, service, func() error { network.UpdateService(service, want); return nil })
+	changed, err := r.ensure(ctx, g, service, func() error { gatewaypod.UpdateService(service, want); return nil })
 	if changed && err == nil {
 		r.events.Eventf(g.object, service, corev1.EventTypeNormal, reasons.ServiceEnforced, "Enforce", "created or updated Service %s", service.Name)
 	}
@@ -151,10 +152,10 @@ func (r *gateways) service(ctx context.Context, g *gateway, rendered *network.Re
 }
 
 // metricsService creates, updates or deletes the Service in front of the metrics of a gateway.
-func (r *gateways) metricsService(ctx context.Context, g *gateway, rendered *network.Rendered) error {
+func (r *gateways) metricsService(ctx context.Context, g *gateway, rendered *gatewaypod.Rendered) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.MetricsName()}}
 	if want := g.MetricsService(rendered); want != nil {
-		_, err := r.ensure(ctx, g, service, func() error { network.UpdateMetricsService(service, want); return nil })
+		_, err := r.ensure(ctx, g, service, func() error { gatewaypod.UpdateMetricsService(service, want); return nil })
 		return err
 	}
 	err := r.around.Get(ctx, client.ObjectKeyFromObject(service), service)
@@ -167,10 +168,10 @@ func (r *gateways) metricsService(ctx context.Context, g *gateway, rendered *net
 	return kube.Delete(ctx, r.client, service)
 }
 
-func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network.Rendered) (*appsv1.Deployment, error) {
+func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *gatewaypod.Rendered) (*appsv1.Deployment, error) {
 	want := g.Deployment(rendered)
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-	changed, err := r.ensure(ctx, g, deployment, func() error { network.UpdateDeployment(deployment, want); return nil })
+	changed, err := r.ensure(ctx, g, deployment, func() error { gatewaypod.UpdateDeployment(deployment, want); return nil })
 	if changed && err == nil {
 		r.events.Eventf(g.object, deployment, corev1.EventTypeNormal, reasons.DeploymentEnforced, "Enforce", "created or updated Deployment %s", deployment.Name)
 	}
@@ -179,8 +180,8 @@ func (r *gateways) deployment(ctx context.Context, g *gateway, rendered *network
 
 // stamp sets the labels and annotations of a child.
 func (r *gateways) stamp(g *gateway, child client.Object) {
-	child.SetLabels(network.Layered(child.GetLabels(), g.ChildLabels()))
-	child.SetAnnotations(network.Layered(child.GetAnnotations(), r.Annotations))
+	child.SetLabels(api.Layered(child.GetLabels(), g.ChildLabels()))
+	child.SetAnnotations(api.Layered(child.GetAnnotations(), r.Annotations))
 }
 
 // ensure calls kube.Ensure for a child in the gateway's namespace. It never changes an object that the gateway does not control.

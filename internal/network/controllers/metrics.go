@@ -11,7 +11,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/metrics"
-	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
 // GatewayMetrics returns the metrics about the replicas of gateways, from the Connections in c and the Deployments in around. Both should be caches.
@@ -26,7 +26,7 @@ func GatewayMetrics(c, around client.Reader, log logr.Logger) prometheus.Collect
 		}
 		for i := range deployments.Items {
 			d := &deployments.Items[i]
-			cluster, gateway := network.PeerOfGateway(d, connections.Items), d.Labels[networkingv1beta1.LabelGatewayName]
+			cluster, gateway := gatewaypod.PeerOfGateway(d, connections.Items), d.Labels[networkingv1beta1.LabelGatewayName]
 			if cluster == "" {
 				continue // a Deployment of a user with the labels of a gateway
 			}

@@ -25,6 +25,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -221,7 +222,7 @@ func (r *networkRequests) serviceType(ctx context.Context, q *networkingv1beta1.
 	if err := r.client.Get(ctx, key, template); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("reading WgGatewayServerTemplate %s: %w", key, err)
 	}
-	return network.NewServiceType(template), nil
+	return gatewaypod.NewServiceType(template), nil
 }
 
 func (r *networkRequests) template(kind, name string) corev1.ObjectReference {

@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/test/apitest"
 )
@@ -251,7 +252,7 @@ func TestTheOldestGatewayCounts(t *testing.T) {
 		t.Errorf("the request uses server %s and client %s, want b", server.Name, dialler.Name)
 	}
 	for _, s := range servers {
-		owner := network.Owner{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ClusterID: "milan"}
+		owner := gatewaypod.Owner{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ClusterID: "milan"}
 		err := (&gateways{client: c}).rival(t.Context(), &gateway{Owner: owner, object: s, kind: "GatewayServer", server: &s.Spec})
 		if (err == nil) != (s.Name == "b") || err != nil && !strings.Contains(err.Error(), "GatewayServer tenant/b connects cluster milan") {
 			t.Errorf("%s: %v", s.Name, err)

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/network/gatewaypod"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -64,7 +65,7 @@ func checkChildren(t *testing.T, c *cluster, gw client.Object, id string, served
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "liqo-gateway-" + gw.GetNamespace() + "-" + id}, wide); err != nil {
 		t.Fatal(err)
 	}
-	if wide.RoleRef.Name != network.GatewayClusterRole || wide.Subjects[0].Name != "gw-"+id {
+	if wide.RoleRef.Name != gatewaypod.ClusterRole || wide.Subjects[0].Name != "gw-"+id {
 		t.Errorf("ClusterRoleBinding %+v", wide)
 	}
 }

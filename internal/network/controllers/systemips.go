@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"liqo.io/liqo/api"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,8 +99,8 @@ func (r *systemIPs) ensure(ctx context.Context, w network.SystemIP) error {
 		default:
 			return fmt.Errorf("IP %s/%s for %s was not created by Liqo, which needs this name for %s: delete it", ip.Namespace, ip.Name, ip.Spec.IP, w.Address)
 		}
-		ip.Labels = network.Layered(r.Labels, ip.Labels, map[string]string{ipamv1alpha1.LabelIPType: w.Type})
-		ip.Annotations = network.Layered(r.Annotations, ip.Annotations)
+		ip.Labels = api.Layered(r.Labels, ip.Labels, map[string]string{ipamv1alpha1.LabelIPType: w.Type})
+		ip.Annotations = api.Layered(r.Annotations, ip.Annotations)
 		ip.Spec.IP = w.Address
 		return nil
 	})

@@ -123,7 +123,7 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		if !m.DeletionTimestamp.IsZero() {
 			return nil // recreated after its deletion
 		}
-		m.Labels = merge(m.Labels, r.GlobalLabels, map[string]string{
+		m.Labels = api.Layered(m.Labels, r.GlobalLabels, map[string]string{
 			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
 		})
 		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, protected, r.ClusterID, m.Spec.DesiredMapping, volumes)

@@ -218,7 +218,7 @@ func (r *namespaceMaps) ensureNamespace(
 	ns.Name = pair.Remote
 	before := ns.DeepCopy()
 	offload.MarkNamespace(&ns.ObjectMeta, m, consumer, pair)
-	ns.Labels, ns.Annotations = merge(ns.Labels, r.GlobalLabels), merge(ns.Annotations, r.GlobalAnnotations)
+	ns.Labels, ns.Annotations = api.Layered(ns.Labels, r.GlobalLabels), api.Layered(ns.Annotations, r.GlobalAnnotations)
 	if !there {
 		err := r.Create(ctx, ns)
 		switch {
@@ -243,7 +243,7 @@ func (r *namespaceMaps) ensureNamespace(
 		return true, r.deleteIfExists(ctx, rights)
 	}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
-		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		rights.Labels = api.Layered(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		metav1.SetMetaDataAnnotation(&rights.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
 		rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer)
 		return nil
@@ -261,7 +261,7 @@ func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.N
 		return r.deleteIfExists(ctx, limits)
 	}
 	_, err := kube.Ensure(ctx, r.Client, limits, func() error {
-		limits.Labels = merge(limits.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		limits.Labels = api.Layered(limits.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		metav1.SetMetaDataAnnotation(&limits.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
 		limits.Spec = offload.DefaultLimits(r.DefaultLimits)
 		return nil
@@ -287,7 +287,7 @@ func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.Na
 		return r.deleteIfExists(ctx, quota)
 	}
 	_, err := kube.Ensure(ctx, r.Client, quota, func() error {
-		quota.Labels = merge(quota.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		quota.Labels = api.Layered(quota.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
 		quota.Spec = corev1.ResourceQuotaSpec{Hard: r.NamespaceQuota.DeepCopy()}
 		return nil

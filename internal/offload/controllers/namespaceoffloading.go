@@ -264,7 +264,7 @@ func selectable(ctx context.Context, c client.Client) (nodes []offloadingv1beta1
 		}
 		switch {
 		case found && host.Labels[api.LabelRemoteClusterID] == node.Spec.ClusterID:
-			node.Labels = merge(node.Labels, host.Labels)
+			node.Labels = api.Layered(node.Labels, host.Labels)
 		case !found && node.DeletionTimestamp.IsZero() && !withoutNode(node):
 			lost.Insert(node.Spec.ClusterID)
 		}

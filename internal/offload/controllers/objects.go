@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,16 +23,4 @@ func exists(ctx context.Context, c client.Reader, obj client.Object, key client.
 	default:
 		return false, fmt.Errorf("reading %T %s: %w", obj, key, err)
 	}
-}
-
-// merge returns a map with the entries of all maps; later maps take precedence. It returns nil if there are no entries.
-func merge(all ...map[string]string) map[string]string {
-	var result map[string]string
-	for _, m := range all {
-		if len(m) > 0 && result == nil {
-			result = map[string]string{}
-		}
-		maps.Copy(result, m)
-	}
-	return result
 }

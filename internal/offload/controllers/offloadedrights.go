@@ -30,7 +30,7 @@ func (r *namespaceOffloadings) letRead(ctx context.Context, o *offloadingv1beta1
 	}
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: offload.ClusterRoleOffloaded}}
 	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
-		rights.Labels = merge(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, ""))
+		rights.Labels = api.Layered(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, ""))
 		delete(rights.Labels, api.LabelRemoteClusterID) // several clusters share the RoleBinding
 		rights.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "NamespaceOffloading", Name: o.Name, UID: o.UID,

@@ -71,7 +71,7 @@ func (r *sliceNodes) sync(ctx context.Context, slice *authv1beta1.ResourceSlice)
 		if !node.DeletionTimestamp.IsZero() {
 			return kube.Wait(reasons.VirtualNodeTerminating, "VirtualNode %s/%s is being deleted", node.Namespace, node.Name)
 		}
-		node.Labels, node.Annotations = merge(r.GlobalLabels, node.Labels), merge(r.GlobalAnnotations, node.Annotations)
+		node.Labels, node.Annotations = api.Layered(r.GlobalLabels, node.Labels), api.Layered(r.GlobalAnnotations, node.Annotations)
 		offload.Fill(node, slice, identity.Status.KubeconfigSecretRef.Name)
 		return controllerutil.SetControllerReference(slice, node, r.Scheme())
 	})

@@ -230,14 +230,14 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	labels := offload.KubeletLabels(node, r.GlobalLabels)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: node.Name}}
 	if err := r.ensure(ctx, account, func() error {
-		account.Labels, account.Annotations = merge(account.Labels, labels), merge(account.Annotations, r.GlobalAnnotations)
+		account.Labels, account.Annotations = api.Layered(account.Labels, labels), api.Layered(account.Annotations, r.GlobalAnnotations)
 		return controllerutil.SetControllerReference(node, account, r.Scheme())
 	}); err != nil {
 		return false, err
 	}
 	rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
 	if err := r.ensure(ctx, rights, func() error {
-		rights.Labels, rights.Annotations = merge(rights.Labels, labels), merge(rights.Annotations, r.GlobalAnnotations)
+		rights.Labels, rights.Annotations = api.Layered(rights.Labels, labels), api.Layered(rights.Annotations, r.GlobalAnnotations)
 		rights.RoleRef, rights.Subjects = offload.KubeletRights(node)
 		return nil
 	}); err != nil {
@@ -304,7 +304,7 @@ func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1be
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		before := pod.DeepCopy()
-		pod.Annotations = merge(pod.Annotations, map[string]string{offload.AnnotationIdentityHash: hash})
+		pod.Annotations = api.Layered(pod.Annotations, map[string]string{offload.AnnotationIdentityHash: hash})
 		if err := r.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}

@@ -1,4 +1,6 @@
-package network
+// Package gatewaypod plans the Kubernetes objects of a gateway: its Deployment, its Services and the rights of its pods, from the template that its GatewayServer or
+// GatewayClient names.
+package gatewaypod
 
 import (
 	"crypto/sha256"
@@ -17,10 +19,11 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/network"
 )
 
-// GatewayClusterRole is the ClusterRole with the permissions of gateways in the whole cluster. The installation creates it.
-const GatewayClusterRole = "liqo-gateway"
+// ClusterRole is the ClusterRole with the permissions of gateways in the whole cluster. The installation creates it.
+const ClusterRole = "liqo-gateway"
 
 const (
 	// annotationRendered has a hash of the spec that was last written from the template, to detect changes.
@@ -60,7 +63,7 @@ func (o *Owner) Selector() map[string]string {
 
 // ChildLabels returns the labels of all children of the gateway.
 func (o *Owner) ChildLabels() map[string]string {
-	return Layered(o.Labels, o.Selector(), map[string]string{
+	return api.Layered(o.Labels, o.Selector(), map[string]string{
 		"app.kubernetes.io/managed-by": "liqo", "app.kubernetes.io/part-of": "liqo",
 		"app.kubernetes.io/name": networkingv1beta1.ComponentGateway, "app.kubernetes.io/component": "networking",
 	})
@@ -82,14 +85,14 @@ func (o *Owner) Deployment(r *Rendered) *appsv1.Deployment {
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace, Name: o.Child(),
-			Labels: Layered(r.Deployment.Metadata.Labels, o.ChildLabels()), Annotations: Layered(o.Annotations, r.Deployment.Metadata.Annotations),
+			Labels: api.Layered(r.Deployment.Metadata.Labels, o.ChildLabels()), Annotations: api.Layered(o.Annotations, r.Deployment.Metadata.Annotations),
 		},
 		Spec: *r.Deployment.Spec.DeepCopy(),
 	}
 	// The template cannot change which pods belong to the Deployment and which ServiceAccount they use.
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: o.Selector()}
-	d.Spec.Template.Labels = Layered(d.Spec.Template.Labels, o.ChildLabels())
-	d.Spec.Template.Annotations = Layered(o.Annotations, d.Spec.Template.Annotations)
+	d.Spec.Template.Labels = api.Layered(d.Spec.Template.Labels, o.ChildLabels())
+	d.Spec.Template.Annotations = api.Layered(o.Annotations, d.Spec.Template.Annotations)
 	d.Spec.Template.Spec.ServiceAccountName, d.Spec.Template.Spec.DeprecatedServiceAccount = o.Child(), ""
 	return d
 }
@@ -100,8 +103,8 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Namespace, Name: o.Child(),
-			Labels:      Layered(r.Service.Metadata.Labels, spec.ServiceLabels, o.ChildLabels()),
-			Annotations: Layered(o.Annotations, r.Service.Metadata.Annotations, spec.ServiceAnnotations),
+			Labels:      api.Layered(r.Service.Metadata.Labels, spec.ServiceLabels, o.ChildLabels()),
+			Annotations: api.Layered(o.Annotations, r.Service.Metadata.Annotations, spec.ServiceAnnotations),
 		},
 		Spec: *r.Service.Spec.DeepCopy(),
 	}
@@ -124,7 +127,7 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 	}
 	if len(s.Spec.Ports) == 0 {
 		s.Spec.Ports = []corev1.ServicePort{{
-			Name: "tunnel", Protocol: corev1.ProtocolUDP, Port: spec.Endpoint.Port, TargetPort: intstr.FromInt32(TunnelPort),
+			Name: "tunnel", Protocol: corev1.ProtocolUDP, Port: spec.Endpoint.Port, TargetPort: intstr.FromInt32(network.TunnelPort),
 		}}
 	}
 	if s.Spec.Type != corev1.ServiceTypeClusterIP && s.Spec.Ports[0].NodePort == 0 {
@@ -161,7 +164,7 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 		have.Spec.Selector = selector // immutable
 	}
 	if restarted != "" {
-		have.Spec.Template.Annotations = Layered(have.Spec.Template.Annotations, map[string]string{annotationRestarted: restarted})
+		have.Spec.Template.Annotations = api.Layered(have.Spec.Template.Annotations, map[string]string{annotationRestarted: restarted})
 	}
 }
 
@@ -212,8 +215,8 @@ func updateMeta(have, want *metav1.ObjectMeta, spec any) bool {
 	if err != nil {
 		panic(fmt.Sprintf("marshalling names: %v", err)) // strings always marshal
 	}
-	have.Labels = Layered(have.Labels, want.Labels)
-	have.Annotations = Layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash, annotationNames: string(now)})
+	have.Labels = api.Layered(have.Labels, want.Labels)
+	have.Annotations = api.Layered(have.Annotations, want.Annotations, map[string]string{annotationRendered: hash, annotationNames: string(now)})
 	return changed
 }
 
@@ -271,16 +274,4 @@ func hashJSON(value any) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
-}
-
-// Layered merges maps into a new one. Later maps take precedence. It returns nil if there are no entries.
-func Layered(all ...map[string]string) map[string]string {
-	var result map[string]string
-	for _, m := range all {
-		if len(m) > 0 && result == nil {
-			result = map[string]string{}
-		}
-		maps.Copy(result, m)
-	}
-	return result
 }

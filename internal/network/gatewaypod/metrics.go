@@ -1,4 +1,4 @@
-package network
+package gatewaypod
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"liqo.io/liqo/api"
 )
 
 // metricsPort is the name of the container port, and of the Service's port, with the metrics.
@@ -20,7 +22,7 @@ func (o *Owner) MetricsService(r *Rendered) *corev1.Service {
 			continue
 		}
 		return &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.MetricsName(), Labels: o.ChildLabels(), Annotations: Layered(o.Annotations)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.MetricsName(), Labels: o.ChildLabels(), Annotations: api.Layered(o.Annotations)},
 			Spec: corev1.ServiceSpec{
 				ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: o.Selector(),
 				Ports: []corev1.ServicePort{{
@@ -44,7 +46,7 @@ func (o *Owner) MetricsName() string {
 
 // UpdateMetricsService sets the fields of the existing Service have to the values in want. Labels and annotations that other programs set stay.
 func UpdateMetricsService(have, want *corev1.Service) {
-	have.Labels, have.Annotations = Layered(have.Labels, want.Labels), Layered(have.Annotations, want.Annotations)
+	have.Labels, have.Annotations = api.Layered(have.Labels, want.Labels), api.Layered(have.Annotations, want.Annotations)
 	if have.Spec.ClusterIP == "" {
 		have.Spec.ClusterIP = want.Spec.ClusterIP // immutable
 	}
