@@ -16,11 +16,15 @@ import (
 var connectionSources = map[string][]string{
 	"ToRESTConfig": nil, "ClientConfig": nil, "InClusterConfig": nil, "BuildConfigFromFlags": nil, "BuildConfigFromKubeconfigGetter": nil,
 	"RESTConfigFromKubeConfig": nil, "GetConfigOrDie": nil, "GetConfigWithContext": nil, "AnonymousClientConfig": nil,
+	"Parse": {"remote"}, "Config": {"remote"}, // from the kubeconfig of an Identity, for another cluster
 	"GetConfig": {"ctrl", "config"}, // the method of a manager returns the configuration that the manager was created with
 }
 
-// refusals are the functions that make redirects errors.
-var refusals = []string{"RefuseRedirects", "WithoutRedirects", "Tune", "bounding"}
+// refusals are the functions that make redirects errors. remote.Parse calls Tune.
+var refusals = []string{"RefuseRedirects", "WithoutRedirects", "Tune", "bounding", "Parse"}
+
+// limits are the functions that limit the responses of another cluster.
+var limits = []string{"LimitResponses", "bounding"}
 
 // followsRedirects are the functions that may connect without a refusal.
 var followsRedirects = map[string]string{
@@ -30,7 +34,8 @@ var followsRedirects = map[string]string{
 }
 
 // TestNoConnectionFollowsRedirects: every function that makes a configuration of an API server, or an HTTP client, also makes redirects errors. A server that
-// redirects could otherwise choose the requests of this process, and receive its credentials.
+// redirects could otherwise choose the requests of this process, and receive its credentials. Functions of liqoctl also limit the responses: it connects to clusters
+// of other administrators, on the machine of its user.
 func TestNoConnectionFollowsRedirects(t *testing.T) {
 	used, found := map[string]bool{}, 0
 	for _, folder := range []string{"cmd", "internal"} {
@@ -48,7 +53,7 @@ func TestNoConnectionFollowsRedirects(t *testing.T) {
 				return err
 			}
 			for _, declaration := range file.Decls {
-				source, refuses := connection(declaration)
+				source, calls := connection(declaration)
 				if source == nil {
 					continue
 				}
@@ -59,8 +64,11 @@ func TestNoConnectionFollowsRedirects(t *testing.T) {
 				}
 				if _, allowed := followsRedirects[name]; allowed {
 					used[name] = true
-				} else if !refuses {
+				} else if !calls(refusals) {
 					t.Errorf("%s: this connection follows redirects: call remote.RefuseRedirects or remote.WithoutRedirects in the same function", files.Position(source.Pos()))
+				}
+				if strings.HasPrefix(name, "internal/cli/") && !strings.HasPrefix(name, "internal/cli/nettest/probe.go") && !calls(limits) {
+					t.Errorf("%s: this connection does not limit responses: call remote.LimitResponses in the same function", files.Position(source.Pos()))
 				}
 			}
 			return nil
@@ -79,9 +87,10 @@ func TestNoConnectionFollowsRedirects(t *testing.T) {
 	}
 }
 
-// connection returns the first place in a declaration that makes a configuration or a client, nil if there is none, and whether the declaration refuses
-// redirects.
-func connection(declaration ast.Decl) (source ast.Node, refuses bool) {
+// connection returns the first place in a declaration that makes a configuration or a client, nil if there is none, and whether the declaration names one of
+// some functions.
+func connection(declaration ast.Decl) (source ast.Node, calls func([]string) bool) {
+	var names []string
 	ast.Inspect(declaration, func(node ast.Node) bool {
 		var made bool
 		switch node := node.(type) {
@@ -96,14 +105,16 @@ func connection(declaration ast.Decl) (source ast.Node, refuses bool) {
 		case *ast.SelectorExpr:
 			made = isSelector(node, "http", "DefaultClient") || isSelector(node, "http", "DefaultTransport")
 		case *ast.Ident:
-			refuses = refuses || slices.Contains(refusals, node.Name)
+			names = append(names, node.Name)
 		}
 		if made && source == nil {
 			source = node
 		}
 		return true
 	})
-	return source, refuses
+	return source, func(some []string) bool {
+		return slices.ContainsFunc(some, func(name string) bool { return slices.Contains(names, name) })
+	}
 }
 
 func isSelector(of ast.Expr, pkg, name string) bool {

@@ -24,6 +24,7 @@ import (
 	dashboardserver "liqo.io/liqo/internal/dashboard/server"
 	"liqo.io/liqo/internal/dashboard/watch"
 	"liqo.io/liqo/internal/doctor"
+	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/version"
 )
 
@@ -78,7 +79,7 @@ func runDashboard(ctx context.Context, a *session.Session, remotes []string, por
 	options := watch.Options{Publish: feed.Publish}
 	probes := make([]func(context.Context) error, len(all))
 	for i, c := range all {
-		watched, err := watchedCluster(c)
+		watched, err := watchedCluster(c, i > 0)
 		if err != nil {
 			return c.Err(err)
 		}
@@ -109,13 +110,18 @@ func runDashboard(ctx context.Context, a *session.Session, remotes []string, por
 	return group.Wait()
 }
 
-// watchedCluster returns the cluster in the form that the watcher of the dashboard uses.
-func watchedCluster(c *session.Cluster) (*watch.Cluster, error) {
+// watchedCluster returns the cluster in the form that the watcher of the dashboard uses. foreign means that it is not the local cluster, so that
+// another administrator may control its objects, which must not fill the memory of this machine.
+func watchedCluster(c *session.Cluster, foreign bool) (*watch.Cluster, error) {
 	clients, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", c.Config.Host, err)
 	}
-	informers, err := watch.NewInformers(c.Config, c.Scheme(), c.RESTMapper())
+	var limits *remote.Limits
+	if foreign {
+		limits = &remote.Limits{Objects: 100_000, Bytes: 256 << 20}
+	}
+	informers, err := watch.NewInformers(c.Config, c.Scheme(), c.RESTMapper(), limits)
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
 	defer server.Close()
 	kinds := session.Scheme()
 	c := &session.Cluster{ID: "milan", WithWatch: fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).Build(), Config: &rest.Config{Host: server.URL}}
-	watched, err := watchedCluster(c)
+	watched, err := watchedCluster(c, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,7 +176,7 @@ func keyOf(obj runtime.Object) (types.NamespacedName, error) {
 }
 
 // LimitResponses limits the size of each response over cfg, and the time from the request to the end of the response. It does not limit
-// watches, because a watch has no end and its client limits each event.
+// watches, because a watch has no end and its client limits each event, nor commands in pods, whose output is a stream.
 func LimitResponses(cfg *rest.Config, bytes int64, within time.Duration) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedResponses{next, bytes, within} })
 }
@@ -191,7 +192,7 @@ func (r *limitedResponses) WrappedRoundTripper() http.RoundTripper { return r.ne
 
 // RoundTrip implements http.RoundTripper.
 func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Query().Get("watch") != "" {
+	if req.URL.Query().Get("watch") != "" || strings.HasSuffix(req.URL.Path, "/exec") {
 		return r.next.RoundTrip(req)
 	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), r.within, errTooSlow)

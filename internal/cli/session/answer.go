@@ -16,9 +16,19 @@ import (
 // responds must not block a command forever.
 const answerWait = time.Minute
 
-// bounding adds a timeout to every request that uses config (see bounded.RoundTrip), and makes redirects errors (see remote.RefuseRedirects).
-func bounding(config *rest.Config) *rest.Config {
+// Limits of the memory and the time that a response of another administrator's cluster uses. A list of 10,000 pods has some 100 MiB.
+const (
+	foreignBytes = 128 << 20
+	foreignTime  = 10 * time.Minute
+)
+
+// bounding adds a timeout to every request that uses config (see bounded.RoundTrip), and makes redirects errors (see remote.RefuseRedirects). It limits the
+// responses of a foreign cluster, which could otherwise fill the memory of this machine.
+func bounding(config *rest.Config, foreign bool) *rest.Config {
 	remote.RefuseRedirects(config)
+	if foreign {
+		remote.LimitResponses(config, foreignBytes, foreignTime)
+	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config
 }

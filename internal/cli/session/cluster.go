@@ -88,7 +88,7 @@ func (s *Session) Connect(flags *genericclioptions.ConfigFlags, scope string) (*
 		if s.Wrap != nil {
 			config = s.Wrap(config)
 		}
-		return bounding(config)
+		return bounding(config, scope == "remote")
 	}
 	config, err := flags.ToRESTConfig()
 	if err != nil {

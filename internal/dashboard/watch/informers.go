@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,32 +11,41 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/storage"
 )
 
 // NewInformers returns informers of a cluster, which are not started. They keep only what the page depends on (see reduce), because there may be many
-// objects. They watch no PersistentVolumes but those of Liqo.
-func NewInformers(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (cache.Cache, error) {
-	out, err := cache.New(config, informerOptions(scheme, mapper))
+// objects. They watch no PersistentVolumes but those of Liqo. limits hold for the objects of
+// each kind; nil for no limits.
+func NewInformers(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, limits *remote.Limits) (cache.Cache, error) {
+	out, err := cache.New(config, informerOptions(scheme, mapper, limits))
 	if err != nil {
 		return nil, fmt.Errorf("creating informers: %w", err)
 	}
 	return out, nil
 }
 
-func informerOptions(scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
-	return cache.Options{
+func informerOptions(scheme *runtime.Scheme, mapper meta.RESTMapper, limits *remote.Limits) cache.Options {
+	out := cache.Options{
 		Scheme: scheme, Mapper: mapper, DefaultTransform: reduce,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.PersistentVolume{}: {Label: labels.SelectorFromSet(labels.Set{storage.LabelVirtual: api.True})},
 		},
 	}
+	if limits != nil {
+		out.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(remote.LimitCache(lw, *limits, nil), obj, resync, indexers)
+		}
+	}
+	return out
 }
 
 // reduce removes from an object what the page does not depend on. It is the transformation of all informers. The metadata of all kinds is reduced by

@@ -16,8 +16,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +34,7 @@ import (
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network/gatewaypod"
+	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -566,10 +572,49 @@ func reduceAll[T any](t *testing.T, objects []T) {
 	}
 }
 
+// TestInformersOfForeignClustersAreLimited: informers of another administrator's cluster take no more objects than the limits.
+func TestInformersOfForeignClustersAreLimited(t *testing.T) {
+	for _, limit := range []int{2, 3} {
+		objects := &toolscache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+				for i := range 3 {
+					list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: fmt.Sprint(i), ResourceVersion: "1"}})
+				}
+				return list, nil
+			},
+			WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+				if options.SendInitialEvents != nil {
+					return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // a server that lists
+				}
+				return apiwatch.NewFake(), nil
+			},
+		}
+		informer := informerOptions(kube.NewScheme(), nil, &remote.Limits{Objects: limit, Bytes: 1 << 20}).NewInformer(objects, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
+		refused := make(chan error, 100)
+		if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { refused <- err }); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go informer.RunWithContext(ctx)
+		var err error
+		for err == nil && !informer.HasSynced() {
+			select {
+			case err = <-refused:
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		cancel()
+		if enough := limit == 3; (err == nil) != enough || len(informer.GetStore().ListKeys()) == 3 != enough {
+			t.Errorf("at most %d objects: the informer has %v, %v", limit, informer.GetStore().ListKeys(), err)
+		}
+	}
+}
+
 // TestInformersKeepLittle: of an object with large metadata, each informer keeps less than 1 KiB. Of a claim it keeps no more than the page shows. What
 // identifies an object, and what Liqo recorded on it, stays.
 func TestInformersKeepLittle(t *testing.T) {
-	options := informerOptions(kube.NewScheme(), nil)
+	options := informerOptions(kube.NewScheme(), nil, nil)
 	for object, of := range options.ByObject {
 		if of.Transform != nil {
 			t.Errorf("the informer of %T has a transformation of its own", object)
