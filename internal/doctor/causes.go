@@ -60,7 +60,7 @@ func diagnose(f *Facts, findings []Finding) []Finding {
 	for i := range findings {
 		cause[i] = -1
 		for j := range findings {
-			if j != i && findings[j].part < findings[i].part && explains(&findings[j], &findings[i]) && (cause[i] < 0 || findings[j].part < findings[cause[i]].part) {
+			if precedes(findings, j, i) && explains(&findings[j], &findings[i]) && (cause[i] < 0 || findings[j].part < findings[cause[i]].part) {
 				cause[i] = j
 			}
 		}
@@ -91,6 +91,11 @@ func diagnose(f *Facts, findings []Finding) []Finding {
 	}
 	order(out)
 	return out
+}
+
+// precedes reports whether finding j may be the cause of finding i: it has an earlier part. Of two findings about the two ends of a tunnel, the first one stands for both.
+func precedes(findings []Finding, j, i int) bool {
+	return findings[j].part < findings[i].part || findings[j].part == partTunnel && findings[i].part == partTunnel && j < i
 }
 
 // order sorts the worst level first. Within a level, it puts a finding before those that may depend on it.
@@ -149,7 +154,7 @@ func explains(cause, of *Finding) bool {
 	case partRange:
 		return cause.Cluster == of.Cluster && is(partConfiguration)
 	case partTunnel:
-		return same && (condition(networking) || cause.proxied && (of.proxied || resources))
+		return same && (condition(networking) || of.untunneled || cause.proxied && (of.proxied || resources)) || opposite && is(partTunnel)
 	case partAPIServer, partServerCondition:
 		return same && (is(partServerCondition) || resources)
 	case partIdentity, partSlice:
@@ -176,15 +181,15 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 			peer := c.Peers[i].Spec.ClusterID
 			server, tunnel, api := "", "", ""
 			for _, finding := range findings {
-				if finding.Cluster != c.ID || finding.Peer != peer || finding.Level != Fail {
-					continue
-				}
+				here, there := finding.Cluster == c.ID && finding.Peer == peer, finding.Cluster == peer && finding.Peer == c.ID
 				switch {
+				case finding.Level != Fail:
+				case finding.part == partTunnel && (here || there):
+					tunnel = finding.Evidence
+				case !here:
 				case finding.part == partAPIServer:
 					server = finding.Evidence
-				case finding.part == partTunnel:
-					tunnel = finding.Evidence
-				case finding.part == partServerCondition && !finding.proxied && server == "":
+				case (finding.part == partServerCondition && !finding.proxied || finding.silent) && server == "":
 					server = finding.Evidence
 				}
 			}

@@ -34,6 +34,16 @@ func nodeNotReady(c *Cluster) {
 	}
 }
 
+// nodeReports: the virtual node is not ready, and the status of the peering says so.
+func nodeReports(c *Cluster, why string, networkDown bool) {
+	ready := &c.Nodes[0].Status.Conditions[0]
+	ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", why
+	if networkDown {
+		c.Nodes[0].Status.Conditions = append(c.Nodes[0].Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "R", Message: "m"})
+	}
+	unhealthy(c, offloading, corev1beta1.OffloadingNodeStatus)
+}
+
 func tunnelDown(c *Cluster) {
 	c.Connections[0].Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.ConnectionError, Conditions: ready("Silent")}
 	c.Peers[0].Status.Modules.Networking.Conditions[0].Status = corev1beta1.StatusError
@@ -218,6 +228,36 @@ func TestCauses(t *testing.T) {
 			rome.Webhooks[0].Webhooks[0].ClientConfig.CABundle = certificate(t, now.Add(-time.Hour))
 			rome.DryRuns = []DryRun{{"shop-milan", "Service", `failed calling webhook "ingress.validate.liqo.io": x509: certificate has expired`}}
 		}, first: "fail rome, webhooks: webhook pod.mutate.liqo.io: its CA ended", cure: "rollout restart", consequences: 1},
+		"the tunnel, which the virtual node reports too": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			nodeReports(rome, "the network to the remote cluster does not work", true)
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 4},
+		"the tunnel, which both clusters report": {do: func(rome, milan *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			tunnelDown(milan)
+			nodeReports(rome, "the network to the remote cluster does not work", true)
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 6},
+		"the first seconds of a partition: only the virtual kubelet has noticed that the API server is silent": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			rome.Accesses[0].Failure = "i/o timeout"
+			nodeReports(rome, "the remote cluster does not answer: i/o timeout", true)
+			rome.Waiting = []corev1.Pod{pending("a", "the provider does not answer")}
+		}, first: "fail rome, reachability: cluster milan is unreachable from rome: neither its API server nor the tunnel responds", cure: "liqoctl force unpeer milan", consequences: 6},
+		"the first seconds of a partition, of both clusters": {do: func(rome, milan *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			tunnelDown(milan)
+			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
+		}, first: "fail rome, reachability: clusters rome and milan do not reach each other", cure: "restore the network between the clusters", consequences: 6},
+		"the first seconds of a partition: only the API server is known to be silent": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			unreachableAPI(rome, "i/o timeout")
+			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
+		}, first: "fail rome, access: the API server of milan does not answer", cure: "can be reached from the cluster", consequences: 4},
+		"the tunnel of an in-band peering, which the virtual kubelet has noticed first": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Accesses = []Access{{Peer: "milan", Identity: "controlplane-milan", Server: "https://milan", Proxy: "http://10.9.0.1:8118"}}
+			rome.Peers[0].Status.ForeignProxyURL = "http://10.9.0.1:8118"
+			tunnelDown(rome)
+			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 3},
 		"two faults that have nothing to do with each other": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Defined = nil
 			tunnelDown(rome)

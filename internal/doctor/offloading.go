@@ -43,10 +43,13 @@ func virtualNodes(r *report) {
 		for _, condition := range node.Status.Conditions {
 			switch {
 			case condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue:
-				r.fail("see the access to, and the connection with, cluster "+virtual.Spec.ClusterID+": liqoctl info peer "+virtual.Spec.ClusterID,
+				finding := r.fail("see the access to, and the connection with, cluster "+virtual.Spec.ClusterID+": liqoctl info peer "+virtual.Spec.ClusterID,
 					"Node %s is not Ready: %s, %s", node.Name, condition.Reason, condition.Message)
+				finding.silent = strings.HasPrefix(condition.Message, offload.NodeSilent) && !r.inBand(virtual.Spec.ClusterID)
+				finding.untunneled = condition.Message == offload.NodeNetworkDown
 			case condition.Type != corev1.NodeReady && condition.Status == corev1.ConditionTrue:
-				r.warn("what the provider says of itself: ask its administrator", "Node %s: %s, %s", node.Name, condition.Type, condition.Message)
+				finding := r.warn("what the provider says of itself: ask its administrator", "Node %s: %s, %s", node.Name, condition.Type, condition.Message)
+				finding.untunneled = condition.Type == corev1.NodeNetworkUnavailable
 			}
 		}
 		if node.Spec.Unschedulable {

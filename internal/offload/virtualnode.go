@@ -18,6 +18,13 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
+// The message of condition Ready of a virtual node whose network does not work, and how it begins if the API server of the provider does not respond. The virtual
+// kubelet writes them, and liqoctl doctor reads them.
+const (
+	NodeNetworkDown = "the network to the remote cluster does not work"
+	NodeSilent      = "the remote cluster does not answer"
+)
+
 // Grants reports whether Liqo creates a VirtualNode for a ResourceSlice. The ResourceSlice must have the annotation that requests it, and the
 // provider must have accepted both its identity and its resources.
 func Grants(slice *authv1beta1.ResourceSlice) bool {

@@ -204,7 +204,7 @@ func status(out *corev1.Node, f facts) {
 			Message: "the network to the remote cluster works",
 		}
 		if !f.networkUp {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.LiqoNetworkingDown, networkDown
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.LiqoNetworkingDown, offload.NodeNetworkDown
 		}
 		want = append(want, c)
 	}
@@ -213,8 +213,6 @@ func status(out *corev1.Node, f facts) {
 	}
 	s.Conditions = conditions(s.Conditions, want, f.now)
 }
-
-const networkDown = "the network to the remote cluster does not work"
 
 // readiness returns the condition Ready. Of several problems, it shows the one that is to be solved first.
 func readiness(f facts) corev1.NodeCondition {
@@ -225,12 +223,12 @@ func readiness(f facts) corev1.NodeCondition {
 		c.Message = "the remote cluster rejects the identity of this node, which expired or was revoked (" + f.problem.Error() + "): it may have removed this cluster's tenant; " +
 			"liqoctl doctor says what to do"
 	case f.problem != nil:
-		c.Message = "the remote cluster does not answer: " + f.problem.Error()
+		c.Message = offload.NodeSilent + ": " + f.problem.Error()
 	case f.revoked:
 		c.Reason = reasons.AccessRevoked
 		c.Message = "the remote cluster refuses this cluster all access: it drained or removed this cluster's tenant; there, liqoctl activate tenant ends a drain"
 	case f.networkChecked && !f.networkUp:
-		c.Message = networkDown
+		c.Message = offload.NodeNetworkDown
 	default:
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasons.KubeletReady, "the remote cluster answers"
 	}
