@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/explain"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/dashboard"
@@ -29,8 +30,6 @@ import (
 )
 
 const (
-	// explanationTimeout is the timeout for reading the facts for an explanation from all clusters.
-	explanationTimeout = 30 * time.Second
 	// diagnosisTimeout is the timeout of one diagnosis of all clusters.
 	diagnosisTimeout = time.Minute
 )
@@ -66,7 +65,7 @@ func dashboardCommand(a *session.Session) *cobra.Command {
 
 // runDashboard serves the page until the context ends.
 func runDashboard(ctx context.Context, a *session.Session, remotes []string, port uint16) error {
-	all, err := localAndRemotes(ctx, a, remotes, func(err error) bool {
+	all, err := session.LocalAndRemotes(ctx, a, remotes, func(err error) bool {
 		if unreachable(err) {
 			a.Console().Warn("%v: the page shows what the other clusters report about it", err)
 		}
@@ -94,7 +93,7 @@ func runDashboard(ctx context.Context, a *session.Session, remotes []string, por
 	defer listener.Close() //nolint:errcheck // the server has closed it already, or the command fails
 	pages, err := dashboardserver.New(dashboardserver.Options{
 		Address: listener.Addr().String(), Page: dashboardpage.Files(), Feed: feed,
-		Explain: func(ctx context.Context, from, to string) (any, error) { return explainLive(ctx, all, from, to) },
+		Explain: func(ctx context.Context, from, to string) (any, error) { return explain.Live(ctx, all, from, to) },
 	})
 	if err != nil {
 		return err
@@ -208,19 +207,4 @@ func diagnoseAll(ctx context.Context, a *session.Session, all []*session.Cluster
 		}
 	}
 	return dashboard.MergeFindings(runs...)
-}
-
-// explainLive reads the facts about all clusters and explains the path between two ends.
-func explainLive(ctx context.Context, all []*session.Cluster, from, to string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, explanationTimeout)
-	defer cancel()
-	clusters, err := explainedClusters(ctx, all)
-	if err != nil {
-		return nil, err
-	}
-	explanation, err := explanationOf(clusters, from, to)
-	if err != nil {
-		return nil, err
-	}
-	return explanationView(&explanation), nil
 }

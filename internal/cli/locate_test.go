@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"liqo.io/liqo/api"
-	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
@@ -72,24 +71,5 @@ func TestTheInstallationIsFound(t *testing.T) {
 				t.Errorf("%q in namespace %s, error %v, want %q in %s", id, c.Namespace, err, test.id, test.where)
 			}
 		})
-	}
-}
-
-// TestInstallationOfDumps: objects that were written to files tell in which namespace Liqo was installed.
-func TestInstallationOfDumps(t *testing.T) {
-	network := func(namespace, of string) ipamv1alpha1.Network {
-		n := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
-		if of != "" {
-			n.Labels = map[string]string{ipamv1alpha1.LabelNetworkType: of}
-		}
-		return n
-	}
-	for want, networks := range map[string][]ipamv1alpha1.Network{
-		"liqo-system": {network("liqo-tenant-milan", ""), network("liqo-system", ipamv1alpha1.NetworkTypePod)},
-		"liqo":        {network("liqo-tenant-milan", "")},
-	} {
-		if got := installationOf(networks); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
 	}
 }

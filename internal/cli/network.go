@@ -13,6 +13,7 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/explain"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 )
@@ -70,7 +71,7 @@ func networkCommand(a *session.Session) *cobra.Command {
 			# Pods of this cluster and of the one of milan.yaml reach each other; milan has no load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait`),
 	}, networkConnectCommand(a, &common), networkDisconnectCommand(a, &common), networkResetCommand(a, &common), networkRotateKeysCommand(a, &common),
-		networkExplainCommand(a, &common))
+		explain.Command(a, &common.timeout))
 	common.add(command.PersistentFlags())
 	return command
 }

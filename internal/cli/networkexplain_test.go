@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"liqo.io/liqo/internal/cli/explain"
 )
 
 // dumpedCity is the manifests of a cluster of two nodes with the address ranges that all clusters of this test have, peered with another
@@ -75,10 +77,10 @@ func dump(t *testing.T, connection string) string {
 
 func TestExplainFromManifests(t *testing.T) {
 	dir := dump(t, "Connected")
-	explained := func(t *testing.T, source, target string) explanationFields {
+	explained := func(t *testing.T, source, target string) explain.Fields {
 		t.Helper()
 		code, out, errOut := run(t, "network", "explain", source, target, "-f", dir, "-o", "json")
-		var got explanationFields
+		var got explain.Fields
 		if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil {
 			t.Fatalf("code %d, %v: %s%s", code, err, out, errOut)
 		}

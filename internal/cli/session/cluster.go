@@ -336,6 +336,29 @@ func RemoteFlags(flags *pflag.FlagSet) *genericclioptions.ConfigFlags {
 	return remote
 }
 
+// LocalAndRemotes connects to the local cluster and to those of the kubeconfigs. It leaves out a remote cluster whose error may be skipped.
+func LocalAndRemotes(ctx context.Context, a *Session, remotes []string, skip func(error) bool) ([]*Cluster, error) {
+	local, err := a.Installed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []*Cluster{local}
+	for _, path := range remotes {
+		remote, err := ConnectProvider(ctx, a, "--remote-kubeconfig", path)
+		if err != nil {
+			if skip(err) {
+				continue
+			}
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(c *Cluster) bool { return c.ID == remote.ID }) {
+			return nil, fmt.Errorf("--remote-kubeconfig %s: cluster %s is named twice, or is the local one", path, remote.ID)
+		}
+		all = append(all, remote)
+	}
+	return all, nil
+}
+
 // Pair connects to both clusters. It fails if they are the same cluster.
 func (s *Session) Pair(ctx context.Context, remoteFlags *genericclioptions.ConfigFlags) (*Pair, error) {
 	local, err := s.Connect(s.Kubeconfig, "local")

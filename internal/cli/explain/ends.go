@@ -1,23 +1,44 @@
-package cli
+package explain
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
 )
 
+// liveTimeout is the timeout for reading the facts for an explanation from all clusters.
+const liveTimeout = 30 * time.Second
+
+// Live reads the facts about all clusters and explains the path between two ends.
+func Live(ctx context.Context, all []*session.Cluster, from, to string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	clusters, err := clustersOf(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	explanation, err := explanationOf(clusters, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return view(&explanation), nil
+}
+
 // explanationOf resolves both ends and returns the explanation of the path between them.
-func explanationOf(clusters []explainedCluster, source, target string) (network.Explanation, error) {
+func explanationOf(clusters []cluster, source, target string) (network.Explanation, error) {
 	from, err := resolveEnd(clusters, source, nil)
 	if err != nil {
 		return network.Explanation{}, fmt.Errorf("SOURCE %s: %w", source, err)
@@ -38,7 +59,7 @@ func explanationOf(clusters []explainedCluster, source, target string) (network.
 }
 
 // explain prints the explanation of the path between two ends. It fails if the path is broken.
-func explain(out *console.Console, clusters []explainedCluster, source, target, format string) error {
+func explain(out *console.Console, clusters []cluster, source, target, format string) error {
 	explanation, err := explanationOf(clusters, source, target)
 	if err != nil {
 		return err
@@ -47,7 +68,7 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 		if _, err := fmt.Fprint(out.Out(), explanation.String()); err != nil {
 			return err
 		}
-	} else if err := cmdline.Write(out.Out(), explanationView(&explanation), format); err != nil {
+	} else if err := cmdline.Write(out.Out(), view(&explanation), format); err != nil {
 		return err
 	}
 	if explanation.Fault == nil {
@@ -63,12 +84,12 @@ func explain(out *console.Console, clusters []explainedCluster, source, target, 
 
 // resolveEnd converts an argument of the user to an end. If a target is only an address, without a cluster, it is the address that the
 // source calls.
-func resolveEnd(clusters []explainedCluster, text string, source *network.End) (network.End, error) {
+func resolveEnd(clusters []cluster, text string, source *network.End) (network.End, error) {
 	parts := strings.Split(text, "/")
 	local := &clusters[0]
 	named := false
 	if _, err := netip.ParseAddr(parts[len(parts)-1]); len(parts) == 3 || len(parts) == 2 && err == nil {
-		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == parts[0] })
+		i := slices.IndexFunc(clusters, func(c cluster) bool { return c.ID == parts[0] })
 		if i < 0 {
 			return network.End{}, fmt.Errorf("cluster %s is not one of the given clusters (%s)", parts[0], clusterNames(clusters))
 		}
@@ -90,7 +111,7 @@ func resolveEnd(clusters []explainedCluster, text string, source *network.End) (
 	return network.End{}, errors.New("want [cluster/]namespace/pod or [cluster/]address")
 }
 
-func clusterNames(clusters []explainedCluster) string {
+func clusterNames(clusters []cluster) string {
 	names := make([]string, len(clusters))
 	for i, c := range clusters {
 		names[i] = c.ID
@@ -99,7 +120,7 @@ func clusterNames(clusters []explainedCluster) string {
 }
 
 // podEnd returns the end for a pod in the cluster where it really runs. The local pod may be offloaded to a provider.
-func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name string) (network.End, error) {
+func podEnd(clusters []cluster, c *cluster, namespace, name string) (network.End, error) {
 	pod := c.pod(namespace, name)
 	if pod == nil {
 		return network.End{}, fmt.Errorf("there is no pod %s/%s in the pod network of cluster %s (pods there: %s)",
@@ -117,7 +138,7 @@ func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name st
 		}
 		return network.End{Cluster: c.ID, Name: namespace + "/" + name, Address: address, Node: pod.Spec.NodeName}, nil
 	}
-	j := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == provider })
+	j := slices.IndexFunc(clusters, func(c cluster) bool { return c.ID == provider })
 	if j < 0 {
 		return network.End{}, fmt.Errorf("pod %s/%s runs in cluster %s, which is not one of the given clusters (%s): add its --remote-kubeconfig",
 			namespace, name, provider, clusterNames(clusters))
@@ -130,7 +151,7 @@ func podEnd(clusters []explainedCluster, c *explainedCluster, namespace, name st
 	return podEnd(clusters, &clusters[j], remoteNamespace, name)
 }
 
-func (c *explainedCluster) pod(namespace, name string) *corev1.Pod {
+func (c *cluster) pod(namespace, name string) *corev1.Pod {
 	for i, pod := range c.objects.Pods {
 		if pod.Namespace == namespace && pod.Name == name {
 			return &c.objects.Pods[i]
@@ -140,7 +161,7 @@ func (c *explainedCluster) pod(namespace, name string) *corev1.Pod {
 }
 
 // podNames returns the names of the pods in a namespace, or "none".
-func (c *explainedCluster) podNames(namespace string) string {
+func (c *cluster) podNames(namespace string) string {
 	var names []string
 	for _, pod := range c.objects.Pods {
 		if pod.Namespace == namespace {
@@ -152,7 +173,7 @@ func (c *explainedCluster) podNames(namespace string) string {
 }
 
 // remoteNamespace returns the name of the remote namespace in a provider. It is empty if there is none.
-func (c *explainedCluster) remoteNamespace(provider, namespace string) string {
+func (c *cluster) remoteNamespace(provider, namespace string) string {
 	for _, m := range c.maps {
 		// A NamespaceMap that a consumer replicated to this cluster has the name of this cluster, not of the provider.
 		if m.Labels[api.LabelRemoteClusterID] == provider || m.Labels[api.LabelRemoteID] == provider || m.Name == provider {
@@ -165,7 +186,7 @@ func (c *explainedCluster) remoteNamespace(provider, namespace string) string {
 }
 
 // endOf returns the end with an address in its own cluster: a node, a pod, or only the address.
-func (c *explainedCluster) endOf(address netip.Addr) network.End {
+func (c *cluster) endOf(address netip.Addr) network.End {
 	end := network.End{Cluster: c.ID, Address: address}
 	for _, node := range c.Facts.Nodes {
 		if slices.Contains(node.Addresses, address) {
@@ -184,10 +205,10 @@ func (c *explainedCluster) endOf(address netip.Addr) network.End {
 
 // seenAs returns the end that the source reaches at an address. It reverses the address translations cluster by cluster, until it reaches
 // the cluster that owns the address.
-func seenAs(clusters []explainedCluster, source network.End, address netip.Addr) (network.End, error) {
+func seenAs(clusters []cluster, source network.End, address netip.Addr) (network.End, error) {
 	at := source.Cluster
 	for range clusters { // no path is longer than that
-		i := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == at })
+		i := slices.IndexFunc(clusters, func(c cluster) bool { return c.ID == at })
 		if i < 0 {
 			return network.End{}, fmt.Errorf("the path leads to cluster %s, which is not one of the given clusters (%s): add its --remote-kubeconfig",
 				at, clusterNames(clusters))
@@ -202,7 +223,7 @@ func seenAs(clusters []explainedCluster, source network.End, address netip.Addr)
 		if err != nil {
 			return network.End{}, err
 		}
-		j := slices.IndexFunc(clusters, func(c explainedCluster) bool { return c.ID == peer })
+		j := slices.IndexFunc(clusters, func(c cluster) bool { return c.ID == peer })
 		if j < 0 {
 			at = peer
 			continue
@@ -221,7 +242,7 @@ func seenAs(clusters []explainedCluster, source network.End, address netip.Addr)
 }
 
 // peerSeenAt returns the peer whose ranges, as mapped in this cluster, contain the address.
-func (c *explainedCluster) peerSeenAt(address netip.Addr) (string, bool) {
+func (c *cluster) peerSeenAt(address netip.Addr) (string, bool) {
 	for _, peer := range c.Facts.Peers {
 		for _, view := range peer.Views() {
 			if view.Contains(address) {
@@ -232,8 +253,8 @@ func (c *explainedCluster) peerSeenAt(address netip.Addr) (string, bool) {
 	return "", false
 }
 
-// explanationFields is the JSON and YAML form of an explanation.
-type explanationFields struct {
+// Fields is the JSON and YAML form of an explanation.
+type Fields struct {
 	From endFields `json:"from"`
 	To   endFields `json:"to"`
 	// Address is the address that the source uses for the target. Seen is the address that the target sees as the source.
@@ -271,7 +292,7 @@ type faultFields struct {
 	Text    string `json:"text"`
 }
 
-func explanationView(e *network.Explanation) explanationFields {
+func view(e *network.Explanation) Fields {
 	end := func(e network.End) endFields { return endFields{e.Cluster, e.Name, e.Address.String(), e.Node} }
 	hops := func(all []network.Hop) []hopFields {
 		out := []hopFields{}
@@ -284,7 +305,7 @@ func explanationView(e *network.Explanation) explanationFields {
 		}
 		return out
 	}
-	out := explanationFields{From: end(e.From), To: end(e.To), There: hops(e.There), Back: hops(e.Back), Whole: e.Fault == nil}
+	out := Fields{From: end(e.From), To: end(e.To), There: hops(e.There), Back: hops(e.Back), Whole: e.Fault == nil}
 	if e.Address.IsValid() {
 		out.Address = e.Address.String()
 	}

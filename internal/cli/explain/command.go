@@ -1,4 +1,5 @@
-package cli
+// Package explain has the command network explain: it reads the objects of several clusters, or their manifests, and explains the path between two pods.
+package explain
 
 import (
 	"cmp"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,7 +28,8 @@ import (
 	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
-func networkExplainCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
+// Command returns the command explain. timeout is a flag of its parent.
+func Command(a *session.Session, timeout *time.Duration) *cobra.Command {
 	var remotes []string
 	var directory string
 	var output cmdline.Output
@@ -67,7 +70,7 @@ func networkExplainCommand(a *session.Session, common *networkCommonFlags) *cobr
 		if directory != "" && len(remotes) > 0 {
 			return errors.New("the clusters are given by --directory and by --remote-kubeconfig: use one of them")
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
 		defer cancel()
 		clusters, err := clustersToExplain(ctx, a, directory, remotes)
 		if err != nil {
@@ -78,51 +81,28 @@ func networkExplainCommand(a *session.Session, common *networkCommonFlags) *cobr
 	return command
 }
 
-// explainedCluster holds the facts about one cluster for an explanation.
-type explainedCluster struct {
+// cluster holds the facts about one cluster for an explanation.
+type cluster struct {
 	network.Cluster
 	objects network.Objects
 	maps    []offloadingv1beta1.NamespaceMap
 }
 
 // clustersToExplain reads the facts about all clusters, the local one first.
-func clustersToExplain(ctx context.Context, a *session.Session, directory string, remotes []string) ([]explainedCluster, error) {
+func clustersToExplain(ctx context.Context, a *session.Session, directory string, remotes []string) ([]cluster, error) {
 	if directory != "" {
 		return dumpedClusters(directory, *a.Kubeconfig.Namespace)
 	}
-	all, err := localAndRemotes(ctx, a, remotes, func(error) bool { return false })
+	all, err := session.LocalAndRemotes(ctx, a, remotes, func(error) bool { return false })
 	if err != nil {
 		return nil, err
 	}
-	return explainedClusters(ctx, all)
+	return clustersOf(ctx, all)
 }
 
-// localAndRemotes connects to the local cluster and to those of the kubeconfigs. It leaves out a remote cluster whose error may be skipped.
-func localAndRemotes(ctx context.Context, a *session.Session, remotes []string, skip func(error) bool) ([]*session.Cluster, error) {
-	local, err := a.Installed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := []*session.Cluster{local}
-	for _, path := range remotes {
-		remote, err := session.ConnectProvider(ctx, a, "--remote-kubeconfig", path)
-		if err != nil {
-			if skip(err) {
-				continue
-			}
-			return nil, err
-		}
-		if slices.ContainsFunc(all, func(c *session.Cluster) bool { return c.ID == remote.ID }) {
-			return nil, fmt.Errorf("--remote-kubeconfig %s: cluster %s is named twice, or is the local one", path, remote.ID)
-		}
-		all = append(all, remote)
-	}
-	return all, nil
-}
-
-// explainedClusters reads the facts about clusters.
-func explainedClusters(ctx context.Context, all []*session.Cluster) (clusters []explainedCluster, err error) {
-	clusters = make([]explainedCluster, len(all))
+// clustersOf reads the facts about clusters.
+func clustersOf(ctx context.Context, all []*session.Cluster) (clusters []cluster, err error) {
+	clusters = make([]cluster, len(all))
 	for i, c := range all {
 		clusters[i], err = readExplained(c.ID, c.Namespace, func(list client.ObjectList) error { return c.List(ctx, list) })
 		if err != nil {
@@ -134,8 +114,8 @@ func explainedClusters(ctx context.Context, all []*session.Cluster) (clusters []
 
 // readExplained lists the objects of one cluster and derives the facts for an explanation from them. An empty namespace means the one in which
 // the installation is found.
-func readExplained(id, liqoNamespace string, read func(client.ObjectList) error) (explainedCluster, error) {
-	c := explainedCluster{}
+func readExplained(id, liqoNamespace string, read func(client.ObjectList) error) (cluster, error) {
+	c := cluster{}
 	var (
 		nodes          corev1.NodeList
 		pods           corev1.PodList

@@ -1,4 +1,4 @@
-package cli
+package explain
 
 import (
 	"bufio"
@@ -22,13 +22,13 @@ import (
 )
 
 // dumpedClusters reads the facts about clusters from a directory with one folder per cluster.
-func dumpedClusters(directory, liqoNamespace string) ([]explainedCluster, error) {
+func dumpedClusters(directory, liqoNamespace string) ([]cluster, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
 	scheme := kube.NewScheme()
-	var clusters []explainedCluster
+	var clusters []cluster
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			continue
