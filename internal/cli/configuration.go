@@ -72,7 +72,7 @@ func createConfigurationCommand(a *session.Session) *cobra.Command {
 		return local.Reach(ctx, tunnel.MappedGoal(object))
 	})
 	flags := command.Flags()
-	addPeerFlag(command, &peer)
+	session.AddPeerFlag(command, &peer)
 	flags.StringSliceVar(&remote.Pod, "pod-cidr", nil, "Pod CIDRs of the peer, as configured there (required)")
 	flags.StringSliceVar(&remote.External, "external-cidr", nil, "External CIDR of the peer (required)")
 	flags.BoolVar(&wait, "wait", false, "Wait until the CIDRs are remapped in this cluster")
@@ -135,6 +135,6 @@ func generateConfigurationCommand(a *session.Session) *cobra.Command {
 			return session.PrintObject(local, tunnel.Configuration(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, own), output.Format)
 		}),
 	}
-	addGenerateFlags(command.Flags(), &output, &namespace, &timeout)
+	session.AddGenerateFlags(command.Flags(), &output, &namespace, &timeout)
 	return command
 }

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,7 +46,7 @@ func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 			}
 			object, err := session.FindObject(ctx, local, kind, within, args[0])
 			if err != nil {
-				return mayBeGone(local, ignore, err)
+				return session.MayBeGone(local, ignore, err)
 			}
 			provider, labels := "", object.GetLabels()
 			switch node := object.(type) {
@@ -83,25 +81,8 @@ func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 	if kind.Name == session.KindVirtualNode.Name || kind.Name == session.KindSlice.Name {
 		deletevolumes.AddFlag(a, command.Flags())
 	}
-	addIgnoreNotFound(command.Flags(), &ignore)
+	session.AddIgnoreNotFound(command.Flags(), &ignore)
 	command.Flags().BoolVar(&wait, "wait", true, "Wait until the resource is deleted")
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
 	return command
-}
-
-func addIgnoreNotFound(flags *pflag.FlagSet, ignore *bool) {
-	flags.BoolVar(ignore, "ignore-not-found", false, "Succeed if there is nothing to delete")
-}
-
-// mayBeGone returns nil for a missing object if the user passed --ignore-not-found. Otherwise it adds a hint to the error.
-func mayBeGone(c *session.Cluster, ignore bool, err error) error {
-	none := (*session.NoneError)(nil)
-	switch {
-	case !errors.As(err, &none):
-		return err
-	case ignore:
-		c.Info("%v", none)
-		return nil
-	}
-	return fmt.Errorf("%w\nThere is nothing to delete, or it was deleted meanwhile (with --ignore-not-found this is no error)", err)
 }

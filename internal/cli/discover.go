@@ -165,7 +165,7 @@ func generateDNSRecordsCommand(a *session.Session) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&address, "auth-url", "", "URL of the authentication service, if other clusters reach it at another address than that of its Service")
 	flags.DurationVar(&ttl, "ttl", 90*time.Second, "How long other clusters may cache the records")
-	addTimeout(flags, &timeout)
+	cmdline.AddTimeout(flags, &timeout)
 	return command
 }
 
@@ -173,7 +173,7 @@ func generateDNSRecordsCommand(a *session.Session) *cobra.Command {
 func printRecords(ctx context.Context, c *session.Cluster, domain, address string, ttl time.Duration) error {
 	if address == "" {
 		var err error
-		if address, err = enrollmentURL(ctx, c, false); err != nil {
+		if address, err = session.EnrollmentURL(ctx, c, false); err != nil {
 			return err
 		}
 	}

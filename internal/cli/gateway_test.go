@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/install/installer"
 )
 
@@ -30,8 +31,8 @@ func TestLateLoadBalancers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if least := balancer + 2*time.Minute; balancerTimeout < least {
-		t.Errorf("the printed timeout is %s, want at least %s", balancerTimeout, least)
+	if least := balancer + 2*time.Minute; tunnel.BalancerTimeout < least {
+		t.Errorf("the printed timeout is %s, want at least %s", tunnel.BalancerTimeout, least)
 	}
 	root := newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard()))
 	for _, path := range []string{"peer", "peer in-band", "peer out-of-band"} {
@@ -39,7 +40,7 @@ func TestLateLoadBalancers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if timeout, err := time.ParseDuration(command.Flag("timeout").DefValue); err != nil || timeout < balancerTimeout {
+		if timeout, err := time.ParseDuration(command.Flag("timeout").DefValue); err != nil || timeout < tunnel.BalancerTimeout {
 			t.Errorf("%s waits for %s: %v", path, timeout, err)
 		}
 	}
@@ -56,20 +57,21 @@ func TestLateLoadBalancers(t *testing.T) {
 		timeout     time.Duration
 		serviceType string
 		hint        bool
+		shown       string
 	}{
-		"the default":      {late, 2 * time.Minute, "", true},
-		"a load balancer":  {fmt.Errorf("rome: %w", late), 90 * time.Second, "LoadBalancer", true},
-		"a node port":      {late, 2 * time.Minute, "NodePort", false},
-		"a longer timeout": {late, balancerTimeout, "", false},
-		"another error":    {errors.New("refused"), time.Minute, "", false},
-		"success":          {nil, time.Minute, "", false},
+		"the default":      {late, 2 * time.Minute, "", true, "2m"},
+		"a load balancer":  {fmt.Errorf("rome: %w", late), 90 * time.Second, "LoadBalancer", true, "1m30s"},
+		"a node port":      {late, 2 * time.Minute, "NodePort", false, ""},
+		"a longer timeout": {late, tunnel.BalancerTimeout, "", false, ""},
+		"another error":    {errors.New("refused"), time.Minute, "", false, ""},
+		"success":          {nil, time.Minute, "", false, ""},
 	} {
-		got := withBalancerHint(row.err, connect, nil, row.timeout, row.serviceType)
+		got := tunnel.WithBalancerHint(row.err, connect, nil, row.timeout, row.serviceType)
 		const command = "liqoctl network connect --mtu 1300 --remote-kubeconfig 'my milan.yaml' --timeout 5m"
 		if hint := got != nil && strings.HasSuffix(got.Error(), command); hint != row.hint || !errors.Is(got, row.err) {
 			t.Errorf("%s: %v", name, got)
 		}
-		if row.hint && (!strings.Contains(got.Error(), "it has no address") || !strings.Contains(got.Error(), "waited for "+shortDuration(row.timeout))) {
+		if row.hint && (!strings.Contains(got.Error(), "it has no address") || !strings.Contains(got.Error(), "waited for "+row.shown)) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -62,19 +62,19 @@ func createGatewayServerCommand(a *session.Session) *cobra.Command {
 		}
 		endpoint, err := tunnel.ServerEndpoint(ctx, local, server)
 		if err != nil {
-			return withBalancerHint(err, command, args, timeout, f.ServiceType)
+			return tunnel.WithBalancerHint(err, command, args, timeout, f.ServiceType)
 		}
 		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d",
 			peer, local.ID, endpoint.Addresses[0], endpoint.Port)
 		return nil
 	})
 	flags := command.Flags()
-	addPeerFlag(command, &peer)
+	session.AddPeerFlag(command, &peer)
 	f.Template.Add(flags, "", tunnel.ServerTemplates, networkingv1beta1.ServerTemplateDefault)
 	f.Add(flags, createServerFlags)
 	flags.IntVar(&mtu, "mtu", tunnel.DefaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
-	flags.DurationVar(&timeout, "timeout", gatewayTimeout, "Maximum time to wait")
+	flags.DurationVar(&timeout, "timeout", tunnel.GatewayTimeout, "Maximum time to wait")
 	output.Add(flags, "Only print the object, do not create it")
 	a.AddDryRun(flags)
 	session.CompleteOneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
@@ -133,7 +133,7 @@ func createGatewayClientCommand(a *session.Session) *cobra.Command {
 		return nil
 	})
 	flags := command.Flags()
-	addPeerFlag(command, &peer)
+	session.AddPeerFlag(command, &peer)
 	f.Template.Add(flags, "", tunnel.ClientTemplates, networkingv1beta1.ClientTemplateDefault)
 	flags.StringSliceVar(&f.Addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
 	flags.Int32Var(&f.Port, "port", 0, "Port of the peer's gateway server (required)")

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
@@ -33,23 +31,4 @@ func generateCommand(a *session.Session) *cobra.Command {
 			%[1]s generate configuration > rome.yaml`),
 	}, generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a), generatePeeringUserCommand(a),
 		generatePeerCommandCommand(a), generateDNSRecordsCommand(a))
-}
-
-// addPeerFlag registers the required flag with the cluster ID of the peer.
-func addPeerFlag(command *cobra.Command, peer *string) {
-	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
-	cmdline.Required(command, "remote-cluster-id")
-	session.BeginsPeering(command)
-}
-
-// addGenerateFlags registers the common flags of all commands that print an object for a peer.
-func addGenerateFlags(flags *pflag.FlagSet, output *cmdline.Output, namespace *string, timeout *time.Duration) {
-	addTimeout(flags, timeout)
-	flags.StringVarP(&output.Format, "output", "o", "yaml", "How to print the object: json or yaml")
-	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace of the object in the peer (default: liqo-tenant- and the ID of this cluster)")
-}
-
-// addTimeout registers --timeout with a command that mostly reads and waits little.
-func addTimeout(flags *pflag.FlagSet, timeout *time.Duration) {
-	flags.DurationVar(timeout, "timeout", time.Minute, "Maximum time for the whole command")
 }

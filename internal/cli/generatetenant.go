@@ -43,7 +43,7 @@ func generateTenantCommand(a *session.Session) *cobra.Command {
 	flags.StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&nonce, "nonce", "", "Nonce that create nonce printed in the provider (default: the nonce that was signed before)")
 	flags.StringVar(&auth.proxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
-	addGenerateFlags(flags, &output, &namespace, &timeout)
+	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
 	a.AddDryRun(flags)
 	cmdline.Required(command, "remote-cluster-id")
 	session.BeginsPeering(command)
@@ -128,7 +128,7 @@ func generateIdentityCommand(a *session.Session) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	addGenerateFlags(flags, &output, &namespace, &timeout)
+	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
 	cmdline.Required(command, "remote-cluster-id")
 	return command
 }
@@ -181,7 +181,7 @@ func getKubeconfigCommand(a *session.Session) *cobra.Command {
 		return session.NamesOf(list.Items, func(i authv1beta1.Identity) string { return i.Name }), err
 	})
 	command.Flags().StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
-	addTimeout(command.Flags(), &timeout)
+	cmdline.AddTimeout(command.Flags(), &timeout)
 	cmdline.Required(command, "remote-cluster-id")
 	return command
 }

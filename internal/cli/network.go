@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
@@ -18,36 +16,6 @@ import (
 	"liqo.io/liqo/internal/cli/tunnel"
 )
 
-// gatewayTimeout is the default timeout of the commands for networks. The gateway may wait as long for a load balancer (value
-// networking.gatewayTemplates.server.service.loadBalancerTimeout) before it falls back to its node port: see withBalancerHint.
-const gatewayTimeout = 2 * time.Minute
-
-// balancerTimeout is long enough for the timeout of a load balancer, and then for the node port that replaces it.
-const balancerTimeout = 5 * time.Minute
-
-// withBalancerHint adds a hint to the error of a command that reached its timeout: a load balancer may take longer. The hint contains a command
-// that waits long enough. serviceType is the type of the gateway's Service that the user chose; empty if the user chose none.
-func withBalancerHint(err error, cmd *cobra.Command, args []string, timeout time.Duration, serviceType string) error {
-	if !errors.Is(err, context.DeadlineExceeded) || timeout >= balancerTimeout || serviceType != "" && serviceType != string(corev1.ServiceTypeLoadBalancer) {
-		return err
-	}
-	return fmt.Errorf("%w\nThe command waited for %s. A load balancer may take longer: the gateway uses its node port if none comes within chart value "+
-		"networking.gatewayTemplates.server.service.loadBalancerTimeout (2m by default). To wait longer, run the command again, it resumes where it stopped: %s --timeout %s",
-		err, shortDuration(timeout), strings.Join(sameCommand(cmd, args, "timeout"), " "), shortDuration(balancerTimeout))
-}
-
-// shortDuration returns a duration without the units that are zero: 5m for 5m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
 // networkCommonFlags holds the flags of all network commands.
 type networkCommonFlags struct {
 	timeout              time.Duration
@@ -55,7 +23,7 @@ type networkCommonFlags struct {
 }
 
 func (f *networkCommonFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.timeout, "timeout", gatewayTimeout, "Maximum time for the whole command")
+	flags.DurationVar(&f.timeout, "timeout", tunnel.GatewayTimeout, "Maximum time for the whole command")
 	flags.BoolVar(&f.wait, "wait", false, "Wait until the tunnel is connected, or everything is deleted")
 	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Skip the check whether both clusters can be connected")
 }
@@ -112,7 +80,7 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 		if err != nil {
 			return err
 		}
-		if isPeeringUser(p) {
+		if session.IsPeeringUser(p) {
 			tunnel.WarnWithoutEffect(p, &o, "gw-server-service-location")
 			return askForNetwork(ctx, p, common.wait)
 		}
@@ -130,7 +98,7 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 		return t.Connected(ctx)
 	}
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withBalancerHint(connect(cmd), cmd, nil, common.timeout, o.Server.ServiceType)
+		return tunnel.WithBalancerHint(connect(cmd), cmd, nil, common.timeout, o.Server.ServiceType)
 	}
 	return command
 }
@@ -172,8 +140,8 @@ func networkRemovalCommand(a *session.Session, common *networkCommonFlags, comma
 		if err != nil {
 			return err
 		}
-		if !requested && !isPeeringUser(p) {
-			reset := strings.Replace(strings.Join(sameClusters(cmd, nil), " "), " disconnect", " reset", 1)
+		if !requested && !session.IsPeeringUser(p) {
+			reset := strings.Replace(strings.Join(cmdline.SameClusters(cmd, nil), " "), " disconnect", " reset", 1)
 			return tunnel.Remove(ctx, a, p, question, configurations, common.wait, reset)
 		}
 		if err := a.Confirm(fmt.Sprintf(question, p.Local.ID, p.Remote.ID)); err != nil {

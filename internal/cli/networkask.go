@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,31 +10,17 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
-	"liqo.io/liqo/internal/peering"
-	"liqo.io/liqo/internal/pki"
 )
-
-// isPeeringUser reports whether the remote kubeconfig belongs to a peering user, according to the name in its certificate.
-//
-// A peering user may not create gateways, because a gateway template could run any container in the provider. Instead, the two control
-// planes connect the networks when the consumer's creates a NetworkRequest.
-func isPeeringUser(p *session.Pair) bool {
-	if p.Remote.Config == nil {
-		return false
-	}
-	certificate, err := pki.First(p.Remote.Config.CertData)
-	return err == nil && strings.HasPrefix(certificate.Subject.CommonName, peering.PeeringUserPrefix)
-}
 
 // mustAskForNetwork reports whether a peering with a network needs a NetworkRequest, because the user is a peering user. It returns false
 // for an in-band peering: that peering uses the tunnel itself, so the tunnel must exist first.
 func mustAskForNetwork(p *session.Pair, o *peerOptions) bool {
-	return !o.networkingDisabled && !o.auth.inBand && isPeeringUser(p)
+	return !o.networkingDisabled && !o.auth.inBand && session.IsPeeringUser(p)
 }
 
 // checkNetworkRights fails, before any change is made, if the peering needs permissions in the provider that a peering user does not have.
 func checkNetworkRights(p *session.Pair, o *peerOptions) error {
-	if !o.auth.inBand || !isPeeringUser(p) {
+	if !o.auth.inBand || !session.IsPeeringUser(p) {
 		return nil
 	}
 	return p.Remote.Err(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band takes rights in cluster %s "+

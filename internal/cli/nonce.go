@@ -110,7 +110,7 @@ func getNonceCommand(a *session.Session) *cobra.Command {
 		}),
 	}
 	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	addTimeout(command.Flags(), &timeout)
+	cmdline.AddTimeout(command.Flags(), &timeout)
 	cmdline.Required(command, "remote-cluster-id")
 	return command
 }

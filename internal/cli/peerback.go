@@ -68,7 +68,7 @@ func inviteProvider(ctx context.Context, p *session.Pair) error {
 		if same && lasts(secret, tokens, p.Remote.ID, time.Now()) {
 			return nil
 		}
-		text, err := sealToken(ctx, p.Local, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: p.Remote.ID}, true)
+		text, err := session.SealToken(ctx, p.Local, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: p.Remote.ID}, true)
 		if err != nil {
 			return err
 		}

@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
@@ -115,7 +113,7 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 	}
 	url := o.url
 	if url == "" {
-		url, err = enrollmentURL(ctx, c, o.onlyCommand)
+		url, err = session.EnrollmentURL(ctx, c, o.onlyCommand)
 	} else if !o.trusted && pin == nil {
 		_, err = enrollment.ServiceOf(ctx, c, c.Namespace) // the token contains the fingerprint of its certificate, so the certificate must exist
 	}
@@ -123,7 +121,7 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 		return err
 	}
 	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
-	text, err := sealToken(ctx, c, &token, !o.trusted && pin == nil)
+	text, err := session.SealToken(ctx, c, &token, !o.trusted && pin == nil)
 	if err != nil || c.IsDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless
 	}
@@ -136,20 +134,4 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 	}
 	_, err = fmt.Fprintf(c.Out(), "liqoctl peer out-of-band %s --auth-url %s --cluster-id %s --auth-token %s%s\n", c.ID, url, c.ID, text, o.Arguments())
 	return err
-}
-
-// sealToken returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
-// service's certificate.
-func sealToken(ctx context.Context, c *session.Cluster, token *peering.Token, pinned bool) (string, error) {
-	return enrollment.Seal(ctx, &enrollment.Options{Namespace: c.Namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}, token, pinned)
-}
-
-// enrollmentURL returns the URL at which consumers reach the authentication service.
-func enrollmentURL(ctx context.Context, c *session.Cluster, silent bool) (string, error) {
-	url, service, err := enrollment.URL(ctx, c, c.Namespace)
-	if err == nil && !silent && enrollment.NodePortInstead(service) {
-		c.Warn("Service %s has no address from a load balancer yet: the command contains the address of a node of this cluster",
-			client.ObjectKeyFromObject(service))
-	}
-	return url, err
 }

@@ -267,12 +267,12 @@ func deletePeeringUserCommand(a *session.Session) *cobra.Command {
 			if u.tenantNamespace, err = session.FindTenantNamespace(ctx, local, consumer); err != nil {
 				return err
 			}
-			return mayBeGone(local, ignore, u.delete(ctx))
+			return session.MayBeGone(local, ignore, u.delete(ctx))
 		}),
 	}
 	command.Flags().StringVar(&consumer, "consumer-cluster-id", "", "Cluster ID of the consumer (required)")
-	addIgnoreNotFound(command.Flags(), &ignore)
-	addTimeout(command.Flags(), &timeout)
+	session.AddIgnoreNotFound(command.Flags(), &ignore)
+	cmdline.AddTimeout(command.Flags(), &timeout)
 	a.AddDryRun(command.Flags())
 	cmdline.Required(command, "consumer-cluster-id")
 	return command

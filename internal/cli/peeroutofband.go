@@ -153,7 +153,7 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 func peerOutOfBand(ctx context.Context, c *session.Cluster, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
 	if o.auth.invite {
 		var err error
-		if i.back, err = enrollmentURL(ctx, c, false); err != nil {
+		if i.back, err = session.EnrollmentURL(ctx, c, false); err != nil {
 			return fmt.Errorf("--invite: %w", err)
 		}
 	}
@@ -221,7 +221,7 @@ func inviteThem(ctx context.Context, c *session.Cluster, i *invitation, granted 
 			i.id, i.id, i.id)
 		return "", nil
 	}
-	return sealToken(ctx, c, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: i.id}, true)
+	return session.SealToken(ctx, c, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: i.id}, true)
 }
 
 // withoutRefusal returns the Identity that the provider has granted to the local cluster; nil if there is none. It deletes an Identity that is not granted,

@@ -50,10 +50,10 @@ func createPublicKeyCommand(a *session.Session) *cobra.Command {
 			return createOrUpdate(ctx, local, object, func() { tunnel.FillPublicKey(object, peer, key) })
 		}),
 	}
-	addPeerFlag(command, &peer)
+	session.AddPeerFlag(command, &peer)
 	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
 	output.Add(command.Flags(), "Only print the object, do not create it")
-	addTimeout(command.Flags(), &timeout)
+	cmdline.AddTimeout(command.Flags(), &timeout)
 	a.AddDryRun(command.Flags())
 	cmdline.Required(command, "public-key")
 	return command
@@ -106,7 +106,7 @@ func generatePublicKeyCommand(a *session.Session) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&gatewayType, "gateway-type", "", "Role of the gateway in this cluster: server or client (required)")
 	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
-	addGenerateFlags(flags, &output, &namespace, &timeout)
+	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
 	cmdline.Required(command, "gateway-type", "gateway-name")
 	session.CompleteOneOf(command, "gateway-type", "server", "client")
 	session.CompleteFlag(command, "gateway-name", a.CompleteNames(session.KindServer, session.KindClient))

@@ -81,7 +81,7 @@ func gatherStatus(ctx context.Context, c *session.Cluster) (*statusInfo, error) 
 	if out.Components, err = listComponents(ctx, c, c.Namespace); err != nil {
 		return nil, err
 	}
-	if url, err := enrollmentURL(ctx, c, true); err == nil {
+	if url, err := session.EnrollmentURL(ctx, c, true); err == nil {
 		out.AuthenticationURL = url
 	}
 	reserved, err := tunnel.OwnNetworks(ctx, c, ipamv1alpha1.NetworkTypeReserved)

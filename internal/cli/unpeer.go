@@ -209,7 +209,7 @@ func endAuthentication(ctx context.Context, p *session.Pair, wait bool) error {
 		return err
 	}
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Local.ID}}
-	if !isPeeringUser(p) { // only an administrator of the remote cluster decides about data that it still has of this cluster
+	if !session.IsPeeringUser(p) { // only an administrator of the remote cluster decides about data that it still has of this cluster
 		if err := deletevolumes.Allow(ctx, p.Remote, tenant.DeepCopy()); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/cmdline"
 )
 
 // partition has a cluster report that the API server of its peer can't be reached, or can again.
@@ -268,8 +269,8 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 		words []string
 		want  []string
 	}{
-		"the clusters":         {sameClusters(command, []string{"a b"}), []string{"liqoctl", "a b", "--kubeconfig", typed[1], "--remote-kubeconfig", typed[3]}},
-		"all but the time out": {sameCommand(command, nil, "timeout"), append([]string{"liqoctl"}, typed...)},
+		"the clusters":         {cmdline.SameClusters(command, []string{"a b"}), []string{"liqoctl", "a b", "--kubeconfig", typed[1], "--remote-kubeconfig", typed[3]}},
+		"all but the time out": {cmdline.SameCommand(command, nil, "timeout"), append([]string{"liqoctl"}, typed...)},
 	} {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+strings.Join(row.words, " ")).Output()
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -77,3 +78,8 @@ func (f *Output) Validate() error {
 
 // ServiceTypes are the types that the Service of a gateway or of the authentication service may have.
 var ServiceTypes = []string{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort), string(corev1.ServiceTypeClusterIP)}
+
+// AddTimeout registers --timeout with a command that mostly reads and waits little.
+func AddTimeout(flags *pflag.FlagSet, timeout *time.Duration) {
+	flags.DurationVar(timeout, "timeout", time.Minute, "Maximum time for the whole command")
+}
