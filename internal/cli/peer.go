@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,8 +52,10 @@ func (f *authFlags) validate() error {
 	if f.invite && !f.inBand {
 		return errors.New("--invite needs --in-band: without it, the provider peers with this cluster by the command that liqoctl generate peer-command prints here")
 	}
-	if f.proxyURL != "" && !strings.HasPrefix(f.proxyURL, "http://") && !strings.HasPrefix(f.proxyURL, "https://") {
-		return fmt.Errorf("--proxy-url %s: want http://host:port", f.proxyURL)
+	if f.proxyURL != "" {
+		if err := peering.CheckProxyURL(f.proxyURL); err != nil {
+			return fmt.Errorf("--proxy-url is %w", err)
+		}
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"liqo.io/liqo/internal/address"
 )
 
 const (
@@ -161,12 +163,12 @@ func read(instance string, records []Record, own []netip.Prefix, single bool) (C
 	if single && len(all) > 1 {
 		return Cluster{}, fmt.Errorf("its host %q has %d addresses: at least one is false, and none is used", service.Target, len(all))
 	}
-	for _, address := range all {
-		if err := CheckAddress(address, own); err != nil {
+	for _, at := range all {
+		if err := address.Check(at, own); err != nil {
 			refused = err
 			continue
 		}
-		cluster.URLs = append(cluster.URLs, "https://"+net.JoinHostPort(address.Unmap().String(), strconv.Itoa(int(service.Port))))
+		cluster.URLs = append(cluster.URLs, "https://"+net.JoinHostPort(at.Unmap().String(), strconv.Itoa(int(service.Port))))
 	}
 	if len(cluster.URLs) == 0 {
 		if refused == nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"liqo.io/liqo/internal/address"
 )
 
 const domain = "clusters.example.org"
@@ -258,7 +260,7 @@ func FuzzParse(f *testing.F) {
 				}
 				for _, url := range cluster.URLs {
 					at, err := netip.ParseAddrPort(strings.TrimPrefix(url, "https://"))
-					if err != nil || CheckAddress(at.Addr(), nil) != nil {
+					if err != nil || address.Check(at.Addr(), nil) != nil {
 						t.Fatalf("%s: %v", url, err)
 					}
 				}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"liqo.io/liqo/internal/address"
 )
 
 // Advertisement holds the data that a cluster announces about itself.
@@ -24,15 +26,15 @@ type Advertisement struct {
 }
 
 // Advertise returns the advertisement of a cluster whose authentication service has the URL, without a TTL.
-func Advertise(id, address string) (*Advertisement, error) {
-	parsed, err := url.Parse(address)
+func Advertise(id, service string) (*Advertisement, error) {
+	parsed, err := url.Parse(service)
 	if err != nil {
 		return nil, fmt.Errorf("reading the URL of the authentication service: %w", err)
 	}
 	port := uint64(443)
 	if text := parsed.Port(); text != "" {
 		if port, err = strconv.ParseUint(text, 10, 16); err != nil {
-			return nil, fmt.Errorf("reading the port of %s: %w", address, err)
+			return nil, fmt.Errorf("reading the port of %s: %w", service, err)
 		}
 	}
 	out := &Advertisement{ID: id, Port: uint16(port)} //nolint:gosec // 16 bits were read
@@ -41,8 +43,8 @@ func Advertise(id, address string) (*Advertisement, error) {
 		out.Host = parsed.Hostname()
 		return out, nil //nolint:nilerr // it is a host name
 	}
-	if err := CheckAddress(ip, nil); err != nil {
-		return nil, fmt.Errorf("other clusters can't use %s: %w", address, err)
+	if err := address.Check(ip, nil); err != nil {
+		return nil, fmt.Errorf("other clusters can't use %s: %w", service, err)
 	}
 	out.Addresses = []netip.Addr{ip}
 	return out, nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/address"
 	"liqo.io/liqo/internal/eks"
 )
 
@@ -55,11 +57,17 @@ func checkOneCredential(params *authv1beta1.AuthParams) error {
 	return nil
 }
 
-// CheckProxyURL returns an error if text can't be the URL of a proxy in front of an API server.
+// CheckProxyURL returns an error if text can't be the URL of a proxy in front of an API server. An address in it must not be one of the machine that uses it, or of
+// a metadata service. What a host name resolves to is checked when a program connects (see package remote).
 func CheckProxyURL(text string) error {
 	proxy, err := url.Parse(text)
 	if err != nil || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) || proxy.Host == "" {
 		return fmt.Errorf("%q, want http://host:port", text)
+	}
+	if at, err := netip.ParseAddr(proxy.Hostname()); err == nil {
+		if err := address.Check(at, nil); err != nil {
+			return fmt.Errorf("%q, want the address of a proxy that this cluster reaches: %w", text, err)
+		}
 	}
 	return nil
 }

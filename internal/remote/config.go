@@ -6,7 +6,10 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/address"
 )
 
 // KubeconfigKey is the key of the kubeconfig in the Secret of an Identity.
@@ -25,6 +29,8 @@ const KubeconfigKey = "kubeconfig"
 const (
 	readIdle    = 10 * time.Second
 	pingTimeout = 5 * time.Second
+	// dialTimeout is that of the default dialer of client-go.
+	dialTimeout = 30 * time.Second
 )
 
 // Config reads the kubeconfig Secret of an Identity; see Parse. The second result is the tenant namespace in the other cluster,
@@ -59,7 +65,25 @@ func parse(kubeconfig []byte, now func() time.Time) (*rest.Config, error) {
 		return nil, errors.New("files that a kubeconfig names are not read: it has to hold certificates, keys and tokens itself")
 	}
 	Tune(cfg)
+	if cfg.Proxy != nil {
+		cfg.Dial = dialProxy().DialContext
+	}
 	return cfg, nil
+}
+
+// dialProxy returns the dialer for the proxy that a kubeconfig names. A provider, or an invitation, chooses the proxy. It must not be this machine or a metadata
+// service, which the dialer checks after the host name was resolved.
+func dialProxy() *net.Dialer {
+	return &net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout, Control: func(_, text string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(text)
+		if err == nil {
+			err = address.Check(at.Addr(), nil)
+		}
+		if err != nil {
+			return fmt.Errorf("connecting to the proxy of the kubeconfig (proxy-url) is refused: %w", err)
+		}
+		return nil
+	}}
 }
 
 // Tune sets the properties of all configurations of this package. There is no client-side rate limit: the API Priority and

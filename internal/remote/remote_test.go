@@ -1,9 +1,12 @@
 package remote
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,6 +91,40 @@ func TestConfigRefuses(t *testing.T) {
 				t.Error("accepted")
 			}
 		})
+	}
+}
+
+// TestProxiesOfProvidersAreNoSpecialAddresses: the proxy in the kubeconfig of an Identity, which a provider or an invitation names, is not this machine and no metadata
+// service, whether its address is in the URL or what its name resolves to. Nothing is sent to such a proxy.
+func TestProxiesOfProvidersAreNoSpecialAddresses(t *testing.T) {
+	var received atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	defer proxy.Close()
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		proxy.URL:                             "an address that every machine has",
+		"http://localhost:" + at.Port():       "an address that every machine has",
+		"socks5://localhost:" + at.Port():     "an address that every machine has",
+		"http://169.254.169.254:" + at.Port(): "a link-local address",
+	} {
+		secret := kubeconfig(t, &clientcmdapi.AuthInfo{Token: "t"})
+		secret.Data[KubeconfigKey] = bytes.Replace(secret.Data[KubeconfigKey], []byte("server:"), []byte("proxy-url: "+text+"\n    server:"), 1)
+		cfg, _, err := Config(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err = Version(ctx, cfg)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if received.Load() > 0 {
+		t.Errorf("%d requests were sent to the proxy", received.Load())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/ipv4"
 
+	"liqo.io/liqo/internal/address"
 	"liqo.io/liqo/internal/discovery"
 )
 
@@ -109,9 +110,9 @@ func networksOf(i *net.Interface, own []netip.Prefix) []netip.Prefix {
 		return nil
 	}
 	var out []netip.Prefix
-	for _, address := range addresses {
-		prefix, err := netip.ParsePrefix(address.String())
-		if err == nil && prefix.Addr().Is4() && discovery.CheckAddress(prefix.Addr(), own) == nil {
+	for _, found := range addresses {
+		prefix, err := netip.ParsePrefix(found.String())
+		if err == nil && prefix.Addr().Is4() && address.Check(prefix.Addr(), own) == nil {
 			out = append(out, prefix)
 		}
 	}

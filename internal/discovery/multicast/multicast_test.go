@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/ipv4"
 
+	"liqo.io/liqo/internal/address"
 	"liqo.io/liqo/internal/discovery"
 )
 
@@ -22,7 +23,7 @@ func TestLocalNetworks(t *testing.T) {
 	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	for i := range interfaces {
 		for _, network := range networksOf(&interfaces[i], nil) {
-			if !network.Addr().Is4() || discovery.CheckAddress(network.Addr(), nil) != nil || interfaces[i].Flags&net.FlagLoopback != 0 {
+			if !network.Addr().Is4() || address.Check(network.Addr(), nil) != nil || interfaces[i].Flags&net.FlagLoopback != 0 {
 				t.Errorf("%s: %s", interfaces[i].Name, network)
 			}
 		}

@@ -1,4 +1,5 @@
-package discovery
+// Package address checks addresses that other clusters name.
+package address
 
 import (
 	"errors"
@@ -15,9 +16,9 @@ var metadata = []netip.Addr{
 
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// CheckAddress returns an error if no other cluster can have an address, because it belongs to this machine, to the metadata service of a cloud, or
+// Check returns an error if no other cluster can have an address, because it belongs to this machine, to the metadata service of a cloud, or
 // to the ranges in own, which this cluster uses itself.
-func CheckAddress(address netip.Addr, own []netip.Prefix) error {
+func Check(address netip.Addr, own []netip.Prefix) error {
 	plain := address.Unmap()
 	switch {
 	case !address.IsValid():
