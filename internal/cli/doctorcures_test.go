@@ -97,6 +97,14 @@ func betweenStates() []betweenState {
 			[]string{"network reset --skip-confirm" + lawBoth, "network connect --wait" + lawBoth},
 		},
 		{
+			"a provider has no network with the cluster", "the networks of the clusters are not connected, and the peering is",
+			func(b *betweenClusters) {
+				b.begin(b.in(b.t, b.peered, "network reset --skip-confirm"+lawBoth, nil).left)
+			},
+			"cluster milan has no network with this cluster: there is no Configuration and no Connection", "liqoctl network connect --remote-kubeconfig FILE",
+			[]string{"network connect --wait" + lawBoth},
+		},
+		{
 			"a tenant is drained", "",
 			func(b *betweenClusters) {
 				b.begin(b.in(b.t, b.peered, "drain tenant rome --skip-confirm --kubeconfig %milan", nil).left)

@@ -176,6 +176,11 @@ func (p *collector) network() {
 	var connections networkingv1beta1.ConnectionList
 	p.read("Connections", &connections)
 	p.Networks, p.Configurations, p.Connections = networks.Items, configurations.Items, connections.Items
+	var templates networkingv1beta1.WgGatewayServerTemplateList
+	p.read("WgGatewayServerTemplates", &templates)
+	p.Tunnels = len(templates.Items) > 0 && slices.ContainsFunc(p.Networks, func(n ipamv1alpha1.Network) bool {
+		return n.Namespace == p.Namespace && n.Labels[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypeExternal
+	})
 	var keys networkingv1beta1.PublicKeyList
 	p.read("PublicKeys", &keys)
 	for i := range p.Peers {

@@ -121,6 +121,8 @@ type Cluster struct {
 	Slices         []authv1beta1.ResourceSlice
 	Configurations []networkingv1beta1.Configuration
 	Connections    []networkingv1beta1.Connection
+	// Tunnels means that the installation can create tunnels to its peers: it has the network of Liqo, and templates of gateways.
+	Tunnels bool
 	// Keys are the public keys of the gateways of this cluster. KnownKeys are the public keys that this cluster has for the gateways of its
 	// peers. Both are keyed by peer.
 	Keys, KnownKeys map[string][]byte

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // ranges checks the address ranges of the cluster: each is allocated, none overlaps another, and the ranges of the installation's
@@ -99,6 +100,7 @@ func connections(r *report) {
 				configuration.Name, configuration.Namespace, because(configuration.Status.Conditions)).fromManager = true
 		}
 	}
+	r.withoutNetwork()
 	for i := range r.Connections {
 		connection := &r.Connections[i]
 		peer := connection.Labels[api.LabelRemoteClusterID]
@@ -127,6 +129,23 @@ func connections(r *report) {
 	}
 	if len(r.Connections) > 0 {
 		r.healthy("%s", strings.Join(fine, "; "))
+	}
+}
+
+// withoutNetwork reports the providers to which there is no tunnel and none was requested. Offloaded pods run there without it, so no condition shows it.
+func (r *report) withoutNetwork() {
+	of := func(labels map[string]string, peer string) bool { return labels[api.LabelRemoteClusterID] == peer }
+	for i := range r.Peers {
+		id := r.Peers[i].Spec.ClusterID
+		if !r.Tunnels || r.Peers[i].Status.Modules.Networking.Enabled ||
+			!slices.ContainsFunc(r.VirtualNodes, func(v offloadingv1beta1.VirtualNode) bool { return v.Spec.ClusterID == id }) ||
+			slices.ContainsFunc(r.Configurations, func(c networkingv1beta1.Configuration) bool { return of(c.Labels, id) }) ||
+			slices.ContainsFunc(r.Connections, func(c networkingv1beta1.Connection) bool { return of(c.Labels, id) }) {
+			continue
+		}
+		r.about(partTunnel, id)
+		r.warn("liqoctl network connect --remote-kubeconfig FILE, with the kubeconfig of cluster "+id+", connects them. Nothing is to be done if another network does, or if no pod needs it",
+			"cluster %s has no network with this cluster: there is no Configuration and no Connection, so offloaded pods and the pods here do not reach each other", id)
 	}
 }
 

@@ -79,6 +79,9 @@ func TestStatesAndCures(t *testing.T) {
 		c.Tenants = append([]authv1beta1.Tenant{*second}, c.Tenants...)
 	}
 	first := func(c *Cluster) { c.Tenants = c.Tenants[1:] }
+	unconnected := func(c *Cluster) {
+		c.Configurations, c.Connections, c.Peers[0].Status.Modules.Networking = nil, nil, corev1beta1.Module{}
+	}
 	unreached := func(c *Cluster) {
 		c.Connections[0].Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connecting}
 	}
@@ -246,6 +249,13 @@ func TestStatesAndCures(t *testing.T) {
 			"give gw.milan.example an address in DNS, or dial another address: liqoctl network connect --gw-client-address ADDRESS",
 			func(c *Cluster) { c.Names[0].Failure = ""; c.Connections[0].Status.Value = networkingv1beta1.Connected },
 		},
+		"a peering without a network": {
+			func(c *Cluster) { unconnected(c); c.Tunnels = true },
+			"warn rome, connections: cluster milan has no network with this cluster: there is no Configuration and no Connection, so offloaded pods and the pods here do not reach each other\n",
+			"liqoctl network connect --remote-kubeconfig FILE", func(c *Cluster) { c.Peers[0].Status.Modules.Networking.Enabled = true },
+		},
+		"a peering without a network, where Liqo makes none": {unconnected, "", "", nil},
+		"a consumer without a network":                       {func(c *Cluster) { unconnected(c); c.Tunnels, c.VirtualNodes, c.Nodes = true, nil, nil }, "", "", nil},
 		"a policy of Liqo without its parameters": {
 			func(c *Cluster) {
 				c.DryRuns = []DryRun{
