@@ -208,6 +208,17 @@ func tenantStates(w *doctorWorld) []brokenState {
 			cured: w.back(w.asked),
 		},
 		{
+			name: "a provider does not answer a request",
+			how:  "the ResourceSlice of this cluster has no conditions",
+			begin: func() {
+				w.change(w.asked, func() { w.asked.Status.Conditions = nil })
+			},
+			first: "ResourceSlice asked in namespace tenant-of-turin (class \"\"): the provider has not answered Authentication since",
+			cure:  "see whether the controller managers of both clusters run, liqoctl doctor --remote-kubeconfig FILE, and the class of the request",
+			// The controller manager of the provider answers.
+			cured: w.back(w.asked),
+		},
+		{
 			name: "a request of a consumer is not answered",
 			how:  "the consumer's ResourceSlice has no condition Resources",
 			begin: func() {
@@ -335,6 +346,23 @@ func offloadingStates(w *doctorWorld) []brokenState {
 			first: "namespace shop: SomeFailed (cluster turin: NameTaken: turin has a namespace shop)",
 			cure:  "see kubectl describe namespaceoffloading -n shop",
 			// The command shows why; a controller reports the remote namespace.
+			cured: w.back(w.shop),
+		},
+		{
+			name: "a provider does not create a remote namespace",
+			how:  "the NamespaceOffloading has waited for the provider for an hour, because its controller manager does not run",
+			begin: func() {
+				w.change(w.shop, func() {
+					w.shop.Status.OffloadingPhase = offloadingv1beta1.PhaseInProgress
+					w.shop.Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{"turin": {{
+						Type: offloadingv1beta1.RemoteNamespaceReady, Status: corev1.ConditionFalse, Reason: offloadingv1beta1.ReasonCreating,
+						Message: "Waiting for cluster turin to create namespace shop", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+					}}}
+				})
+			},
+			first: "namespace shop: InProgress (cluster turin: Creating since",
+			cure:  "ask the administrator of cluster turin to run liqoctl doctor there",
+			// The controller manager of the provider creates the namespace.
 			cured: w.back(w.shop),
 		},
 		{

@@ -78,13 +78,17 @@ func admissions(r *report) {
 		a := &r.Accesses[i]
 		count += len(a.DryRuns)
 		for _, of := range refusers(a.DryRuns) {
+			if of.webhook && of.liqo {
+				r.about(partSilence, a.Peer)
+				r.fail(there(a.Peer), "the controller manager of cluster %s does not respond: %s", a.Peer, of.refusal)
+				continue
+			}
 			r.about(partRefusal, a.Peer)
 			level := Fail
 			if !of.always {
 				level = Warn
 			}
-			r.add(level, "ask the administrator of cluster "+a.Peer+" to run liqoctl doctor there", "in a dry run as %s in cluster %s, %s refuses %s: %s",
-				a.Identity, a.Peer, of.text(), of.objects(), of.refusal).identity = a.Identity
+			r.add(level, there(a.Peer), "in a dry run as %s in cluster %s, %s refuses %s: %s", a.Identity, a.Peer, of.text(), of.objects(), of.refusal)
 		}
 	}
 	for _, run := range r.DryRuns {
@@ -95,6 +99,11 @@ func admissions(r *report) {
 	if count > 0 {
 		r.healthy("%d dry runs, no policy and no webhook refuses the objects in remote namespaces%s", count, unsupported)
 	}
+}
+
+// there returns the cure for what only the administrator of a peer can find out.
+func there(peer string) string {
+	return "ask the administrator of cluster " + peer + " to run liqoctl doctor there"
 }
 
 // refused are the dry runs that one refuser refused.

@@ -21,6 +21,7 @@ const (
 	partComponent
 	partWebhook
 	partAdmission // the cluster refuses the objects of its consumers
+	partSilence   // the controller manager of a provider does not respond
 	partRefusal   // a provider refuses the objects of the cluster
 	partUnpeering
 	partTenant
@@ -126,9 +127,11 @@ func explains(cause, of *Finding) bool {
 		of.part == partLease && of.module == offloading || condition(authentication, offloading)
 	switch cause.part {
 	case partManager: // only a controller manager writes these: objects of its own cluster, and its replies to the requests of the other cluster
-		return cause.Cluster == of.Cluster && of.fromManager || cause.Cluster == of.Peer && (of.part == partSlice && of.unanswered || of.part == partRenewal)
+		return cause.Cluster == of.Cluster && of.fromManager || cause.Cluster == of.Peer && (of.unanswered || is(partRenewal, partSilence))
 	case partWebhook:
-		return cause.Cluster == of.Cluster && is(partAdmission) && of.fromManager
+		return cause.Cluster == of.Cluster && is(partAdmission) && of.fromManager || cause.Cluster == of.Peer && is(partSilence)
+	case partSilence:
+		return same && (of.unanswered || is(partRenewal, partWaiting) || condition(offloading))
 	case partAdmission:
 		return cause.Cluster == of.Peer && is(partRefusal, partWaiting)
 	case partRefusal:

@@ -59,6 +59,18 @@ func unhealthy(c *Cluster, of module, kind corev1beta1.ConditionType) {
 	to.Conditions = append(to.Conditions, corev1beta1.Condition{Type: kind, Status: corev1beta1.StatusNotReady, Reason: "R", Message: "m"})
 }
 
+// noEndpoints is what the API server of a provider without a controller manager replies to a ShadowPod.
+const noEndpoints = `Internal error occurred: failed calling webhook "shadowpod.mutate.liqo.io": no endpoints available for service "liqo-controller-manager-webhook"`
+
+// notCreated: a provider has not created a remote namespace for an hour.
+func notCreated(c *Cluster) {
+	c.Offloadings[0].Status.OffloadingPhase = offloadingv1beta1.PhaseInProgress
+	c.Offloadings[0].Status.RemoteNamespacesConditions = map[string][]offloadingv1beta1.RemoteNamespaceCondition{"milan": {{
+		Type: offloadingv1beta1.RemoteNamespaceReady, Status: corev1.ConditionFalse, Reason: offloadingv1beta1.ReasonCreating, Message: "m",
+		LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
+	}}}
+}
+
 func denied(c *Cluster) {
 	c.Accesses[0].Denied = []string{"create renews in namespace x"}
 	unhealthy(c, authentication, corev1beta1.AuthIdentityControlPlaneStatus)
@@ -97,6 +109,22 @@ func TestCauses(t *testing.T) {
 			rome.Components[0].Available, rome.Components[0].Trouble = 0, "CrashLoopBackOff"
 			rome.Backends = nil
 		}, first: "fail rome, components: -n liqo deployment/liqo-controller-manager: 0 of 1 pods are available: CrashLoopBackOff", cure: "kubectl describe", consequences: 1},
+		"the controller manager of the provider is down, seen from here": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", noEndpoints}}
+			rome.Slices[0].Status.Conditions = nil
+			rome.Waiting = []corev1.Pod{pending("a", noEndpoints)}
+			notCreated(rome)
+		}, first: "fail rome, admission: the controller manager of cluster milan does not respond: " + noEndpoints, cure: "ask the administrator of cluster milan to run liqoctl doctor there", consequences: 4},
+		"the controller manager of the provider is down, and refuses pods": {do: func(rome, milan *Cluster, _ *Facts) {
+			milan.Components[0].Desired, milan.Components[0].Available = 0, 0
+			milan.Backends = nil
+			rome.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", noEndpoints}}
+			rome.Waiting = []corev1.Pod{pending("a", noEndpoints)}
+			notCreated(rome)
+		}, first: "fail milan, components: -n liqo deployment/liqo-controller-manager is scaled to 0", cure: "scale --replicas=1", consequences: 4},
+		"a provider that does not create a remote namespace": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			notCreated(rome)
+		}, first: "fail rome, namespaces: namespace shop: InProgress (cluster milan: Creating since 2026-11-20T11:00:00Z: m)", cure: "ask the administrator of cluster milan to run liqoctl doctor there"},
 		"the controller manager of the provider is down": {do: func(rome, milan *Cluster, _ *Facts) {
 			milan.Components[0].Desired, milan.Components[0].Available = 0, 0
 			rome.Slices[0].Status.Conditions = nil

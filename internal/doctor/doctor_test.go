@@ -267,6 +267,9 @@ func TestSick(t *testing.T) {
 			"fail rome, tenants: Tenant milan in namespace liqo-tenant-milan is not admitted: BadSignature, because\n", "liqoctl authenticate"},
 		"refused resources": {func(c *Cluster, _ *Facts) { c.Slices[0].Status.Conditions[1].Status = authv1beta1.ResourceSliceDenied },
 			"fail rome, resources: ResourceSlice asked in namespace liqo-tenant-milan: Resources is Denied, R: m\n", "ask for less"},
+		"no answer of a provider": {func(c *Cluster, f *Facts) {
+			c.Slices[0].Status.Conditions, c.Slices[0].CreationTimestamp, f.Remote = accepted()[:1], metav1.NewTime(now.Add(-time.Hour)), nil
+		}, "fail rome, resources: ResourceSlice asked in namespace liqo-tenant-milan (class \"\"): the provider has not answered Resources since 2026-11-20T11:00:00Z\n", "class of the request"},
 		"no answer": {func(c *Cluster, _ *Facts) { c.Slices[1].Status.Conditions = accepted()[:1] },
 			"fail rome, resources: ResourceSlice granted in namespace liqo-tenant-milan (class \"\"): this cluster has not answered Resources\n", "class of the request"},
 		"a cordoned request": {func(c *Cluster, _ *Facts) {

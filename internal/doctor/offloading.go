@@ -77,8 +77,11 @@ func namespaces(r *report) {
 			r.warn("peer with a cluster whose virtual node matches, or select all clusters: liqoctl offload namespace "+o.Namespace+" --selector=",
 				"namespace %s is offloaded, and no cluster is selected", o.Namespace)
 		default:
-			r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), unreadyRemoteNamespaces(o)).
-				fromManager = o.Status.OffloadingPhase == ""
+			finding := r.fail("see kubectl describe namespaceoffloading -n "+o.Namespace, "namespace %s: %s%s", o.Namespace, phase(o), unreadyRemoteNamespaces(o))
+			finding.fromManager = o.Status.OffloadingPhase == ""
+			if finding.unanswered = r.uncreated(o, r.peer); finding.unanswered {
+				finding.Cure = there(r.peer) + "; " + finding.Cure
+			}
 		}
 		remote := offload.RemoteNamespace(&o.Spec, o.Namespace, r.ID)
 		mine := claim{o.Namespace, offload.Selected(o.Spec.ClusterSelector, nodes)}
@@ -157,13 +160,24 @@ func failing(o *offloadingv1beta1.NamespaceOffloading) string {
 	return ""
 }
 
+// uncreated reports whether a provider has not answered the request for a remote namespace in time. Its controller manager creates remote namespaces.
+func (r *report) uncreated(o *offloadingv1beta1.NamespaceOffloading, provider string) bool {
+	return slices.ContainsFunc(o.Status.RemoteNamespacesConditions[provider], func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+		return c.Type == offloadingv1beta1.RemoteNamespaceReady && c.Reason == offloadingv1beta1.ReasonCreating && r.now.Sub(c.LastTransitionTime.Time) > waitTime
+	})
+}
+
 // unreadyRemoteNamespaces describes the remote namespaces that are not ready, one entry per cluster.
 func unreadyRemoteNamespaces(o *offloadingv1beta1.NamespaceOffloading) string {
 	var out []string
 	for _, id := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
 		for _, condition := range o.Status.RemoteNamespacesConditions[id] {
 			if condition.Type == offloadingv1beta1.RemoteNamespaceReady && condition.Status != corev1.ConditionTrue {
-				out = append(out, fmt.Sprintf("cluster %s: %s: %s", id, condition.Reason, condition.Message))
+				at := ""
+				if condition.Reason == offloadingv1beta1.ReasonCreating {
+					at = since(condition.LastTransitionTime)
+				}
+				out = append(out, fmt.Sprintf("cluster %s: %s%s: %s", id, condition.Reason, at, condition.Message))
 			}
 		}
 	}

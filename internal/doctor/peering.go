@@ -150,7 +150,8 @@ func resources(r *report) {
 				}
 			}
 			if !found {
-				finding := r.fail("see whether the controller managers of both clusters run, liqoctl doctor --remote-kubeconfig FILE, and the class of the request", "%s (class %q): %s has not answered %s", name, slice.Spec.Class, who, of)
+				finding := r.fail("see whether the controller managers of both clusters run, liqoctl doctor --remote-kubeconfig FILE, and the class of the request",
+					"%s (class %q): %s has not answered %s%s", name, slice.Spec.Class, who, of, since(slice.CreationTimestamp))
 				finding.unanswered, finding.fromManager = !here, here
 			}
 		}
@@ -158,6 +159,14 @@ func resources(r *report) {
 	if len(r.Slices) > 0 {
 		r.healthy("%d requests, all granted", len(r.Slices))
 	}
+}
+
+// since returns a time as a suffix for what has not happened until now. It is empty for an unknown time.
+func since(from metav1.Time) string {
+	if from.IsZero() {
+		return ""
+	}
+	return " since " + from.UTC().Format(time.RFC3339)
 }
 
 // reaches reports whether the cluster itself says that it reaches the API server of a peer, and that its identity is accepted there.
