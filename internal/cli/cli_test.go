@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -310,46 +309,6 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if code, out, _ := run(t, "completion", shell); code != 0 || len(out) < 1000 {
 			t.Errorf("completion %s: code %d, %d bytes", shell, code, len(out))
-		}
-	}
-}
-
-func TestLookUp(t *testing.T) {
-	data := map[string]any{
-		"local": map[string]any{"clusterID": "rome", "labels": map[string]any{"liqo.io/provider": "kind"}},
-		"peers": []any{map[string]any{"clusterID": "milan"}},
-	}
-	for path, want := range map[string]any{
-		"local.clusterID": "rome", "LOCAL.clusterid": "rome", "local.labels.liqo.io/provider": "kind", "peers.0.clusterID": "milan",
-	} {
-		if got, err := lookUp(data, path); err != nil || got != want {
-			t.Errorf("%s: %v, %v", path, got, err)
-		}
-	}
-	for _, path := range []string{"remote", "local.name", "peers.1", "peers.x", "peers.0x", "local.clusterID.more"} {
-		if got, err := lookUp(data, path); err == nil {
-			t.Errorf("%s: %v", path, got)
-		}
-	}
-}
-
-func TestStatusOf(t *testing.T) {
-	condition := func(status corev1beta1.ConditionStatus) []corev1beta1.Condition {
-		return []corev1beta1.Condition{{Type: corev1beta1.AuthTenantStatus, Status: status, Message: "because"}}
-	}
-	for _, test := range []struct {
-		module corev1beta1.Module
-		want   moduleStatus
-		alerts []string
-	}{
-		{corev1beta1.Module{}, moduleDisabled, nil},
-		{corev1beta1.Module{Enabled: true}, moduleHealthy, nil},
-		{corev1beta1.Module{Enabled: true, Conditions: condition(corev1beta1.StatusReady)}, moduleHealthy, nil},
-		{corev1beta1.Module{Enabled: true, Conditions: condition(corev1beta1.StatusNotReady)}, moduleUnhealthy, []string{"AuthTenantStatus is NotReady: because"}},
-	} {
-		status, alerts := statusOf(test.module)
-		if diff := cmp.Diff(test.alerts, alerts); diff != "" || status != test.want {
-			t.Errorf("%+v: %s %s", test.module, status, diff)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -189,7 +190,7 @@ func grantedSlice(ctx context.Context, c *session.Cluster, namespace, name strin
 	} else if err != nil {
 		return nil, "", fmt.Errorf("reading ResourceSlice %s in namespace %s: %w", name, namespace, err)
 	}
-	if described := describeSlice(slice); !described.Accepted {
+	if described := inspect.DescribeSlice(slice); !described.Accepted {
 		return nil, "", fmt.Errorf("ResourceSlice %s in namespace %s is not granted: %s", name, namespace, strings.Join(described.Alerts, "; "))
 	}
 	identity := &authv1beta1.Identity{}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/test/clitest/fakecluster"
 )
@@ -62,22 +61,6 @@ func TestCreateVirtualNodeNamesIgnoredFlags(t *testing.T) {
 		_, _, errOut := run(t, append(slices.Clone(command), test.flags...)...)
 		if !strings.Contains(errOut, test.want) || test.want == "" && strings.Contains(errOut, "No effect") {
 			t.Errorf("%s: stderr %q, want %q", name, errOut, test.want)
-		}
-	}
-}
-
-// TestDoctorNamesUnreadableObjects: the doctor names a single object that it may not read, as it names lists.
-func TestDoctorNamesUnreadableObjects(t *testing.T) {
-	c := fakecluster.New("rome", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}})
-	c.Namespace = "liqo"
-	mayNotGet(c)
-	unread := strings.Join(doctorFacts(t.Context(), c, readOnly).Unread, "\n")
-	for _, want := range []string{
-		"Lease kube-node-lease/milan can not be read: ",
-		"The address ranges can not be read: reading ConfigMap liqo-network-configmap in namespace liqo: ",
-	} {
-		if !strings.Contains(unread, want) {
-			t.Errorf("no %q in\n%s", want, unread)
 		}
 	}
 }

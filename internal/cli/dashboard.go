@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/explain"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/dashboard"
@@ -66,10 +67,10 @@ func dashboardCommand(a *session.Session) *cobra.Command {
 // runDashboard serves the page until the context ends.
 func runDashboard(ctx context.Context, a *session.Session, remotes []string, port uint16) error {
 	all, err := session.LocalAndRemotes(ctx, a, remotes, func(err error) bool {
-		if unreachable(err) {
+		if inspect.Unreachable(err) {
 			a.Console().Warn("%v: the page shows what the other clusters report about it", err)
 		}
-		return unreachable(err)
+		return inspect.Unreachable(err)
 	})
 	if err != nil {
 		return err
@@ -175,11 +176,11 @@ func diagnoseAll(ctx context.Context, a *session.Session, all []*session.Cluster
 	var group sync.WaitGroup
 	for i, c := range all {
 		group.Go(func() {
-			bounded, cancel := context.WithTimeout(ctx, accessTimeout)
+			bounded, cancel := context.WithTimeout(ctx, inspect.AccessTimeout)
 			defer cancel()
 			if silent[i] = probes[i](bounded); silent[i] == nil {
-				facts[i] = doctorFacts(ctx, c, askPeers)
-				lookUpHosts(ctx, a, facts[i].Names)
+				facts[i] = inspect.DoctorFacts(ctx, c, inspect.AskPeers)
+				inspect.LookUpHosts(ctx, a, facts[i].Names)
 			}
 		})
 	}

@@ -9,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
@@ -248,8 +250,14 @@ func unconfiguredPolicy(name, resource string) (*admissionregistrationv1.Validat
 func (w *doctorWorld) claimsAreRefused(want bool) {
 	w.t.Helper()
 	apitest.Eventually(w.t, 30*time.Second, "the policies to change", func() error {
-		_, claim, _ := probes("blog-turin", "turin", "")
-		if err := w.client.Create(w.t.Context(), claim.Object, client.DryRunAll); (err != nil) != want {
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "a-", Namespace: "blog-turin", Labels: map[string]string{api.LabelOrigin: "turin"}},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+			},
+		}
+		if err := w.client.Create(w.t.Context(), claim, client.DryRunAll); (err != nil) != want {
 			return errors.Join(errors.New("they did not"), err)
 		}
 		return nil

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/test/apitest"
@@ -98,7 +99,7 @@ func upgradeStates() []upgradeState {
 		{
 			"the installation has other pod ranges than the cluster",
 			func(u *upgradeWorld) {
-				told := &corev1.ConfigMap{ObjectMeta: in(networkConfigMap)}
+				told := &corev1.ConfigMap{ObjectMeta: in(inspect.NetworkConfigMap)}
 				u.change(told, func() { told.Data["POD_CIDRS"] = "10.9.0.0/16" })
 			},
 			"the installation is configured with the pod range 10.9.0.0/16, the Networks have 10.244.0.0/16",

@@ -19,6 +19,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/install"
 	"liqo.io/liqo/internal/version"
@@ -60,7 +61,7 @@ func (w *doctorWorld) putInstallation() {
 		w.manager.Spec.Replicas, w.manager.Status = &one, available(1)
 		w.manager.Spec.Template.Spec.Containers[0].Image = "registry.liqo.io/liqo/controller-manager:" + version.Version
 	})
-	w.told = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkConfigMap}}
+	w.told = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: inspect.NetworkConfigMap}}
 	labels := map[string]string{"app": "fabric"}
 	w.fabric = &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-fabric"},

@@ -1,20 +1,15 @@
 package cli
 
 import (
-	"bytes"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -48,26 +43,6 @@ func TestInfoWithoutUnreadableObjects(t *testing.T) {
 				t.Errorf("%s without %s: %s", command, of, ran.said)
 			}
 		}
-	}
-}
-
-// TestSumOfSlices: several ResourceSlices of one direction share the granted resources, so their sum is what a cluster gets. For one ResourceSlice
-// there is no sum.
-func TestSumOfSlices(t *testing.T) {
-	slice := func(action string, accepted bool, cpu string) sliceInfo {
-		return sliceInfo{Action: action, Accepted: accepted, Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
-	}
-	all := []sliceInfo{slice(consuming, true, "1500m"), slice(consuming, true, "2"), slice(consuming, false, "9"), slice(providing, true, "4")}
-	for action, want := range map[string]corev1.ResourceList{consuming: {corev1.ResourceCPU: resource.MustParse("3500m")}, providing: nil} {
-		if diff := cmp.Diff(want, sumOf(all, action)); diff != "" {
-			t.Errorf("%s: %s", action, diff)
-		}
-	}
-	peer := &peerInfo{ClusterID: "milan"}
-	peer.Authentication.ResourceSlices, peer.Authentication.Consuming = all, sumOf(all, consuming)
-	var text bytes.Buffer
-	if err := peer.write(console.New(&text, &text, false)); err != nil || !strings.Contains(text.String(), "All ResourceSlices together") || !strings.Contains(text.String(), "3500m") {
-		t.Errorf("%v, shows\n%s", err, text.String())
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/clitest"
@@ -254,7 +255,7 @@ func installedObjects(t *testing.T, id string) []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.ClusterIDConfigMap, Labels: map[string]string{"app.kubernetes.io/name": "clusterid-configmap"}},
 			Data:       map[string]string{api.ClusterIDKey: id},
 		},
-		&corev1.ConfigMap{ObjectMeta: in(networkConfigMap), Data: map[string]string{"POD_CIDRS": pods, "SERVICE_CIDR": "10.3.0.0/16"}},
+		&corev1.ConfigMap{ObjectMeta: in(inspect.NetworkConfigMap), Data: map[string]string{"POD_CIDRS": pods, "SERVICE_CIDR": "10.3.0.0/16"}},
 		&corev1.ConfigMap{ObjectMeta: in("kube-root-ca.crt"), Data: map[string]string{"ca.crt": "the CA"}},
 		&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: session.ControllerManager, Labels: map[string]string{"app.kubernetes.io/version": "v1.2.3"}},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,11 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
-	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/test/clitest"
-	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
 // TestOffloadProtectedOnAPIServer: a protected namespace is refused before anything is written, with the same message by name, by label, in a dry
@@ -133,18 +130,6 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 	}
 	if liqoctl(); spec().PodOffloadingStrategy != offloadingv1beta1.PodsLocal {
 		t.Errorf("with nothing on the command line: %+v", spec())
-	}
-}
-
-// TestRepeatedPeersCountOnce: a peer that occurs twice on the command line counts once, in the order of the command line.
-func TestRepeatedPeersCountOnce(t *testing.T) {
-	c := fakecluster.New("rome",
-		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
-		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "turin"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "turin"}})
-	c.Namespace = "liqo"
-	peers, err := gatherPeers(t.Context(), c, []string{"turin", "milan", "turin"})
-	if ids := session.NamesOf(peers, func(p *peerInfo) string { return p.ClusterID }); err != nil || !slices.Equal(ids, []string{"turin", "milan"}) {
-		t.Errorf("peers %v: %v", ids, err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -233,7 +234,7 @@ func (u *peeringUser) user() string { return u.consumer + "-user" }
 
 // kubeconfig returns a kubeconfig with the API server address for peers. The caller adds the credentials of the user.
 func (u *peeringUser) kubeconfig(ctx context.Context) (*clientcmdapi.Config, error) {
-	info, err := gatherLocal(ctx, u.Cluster)
+	info, err := inspect.GatherLocal(ctx, u.Cluster)
 	if err != nil {
 		return nil, err
 	}

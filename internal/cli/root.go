@@ -16,6 +16,7 @@ import (
 
 	"liqo.io/liqo/internal/cli/admission"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/moving"
 	"liqo.io/liqo/internal/cli/nettest"
 	"liqo.io/liqo/internal/cli/offloading"
@@ -110,7 +111,7 @@ func newRoot(a *session.Session) *cobra.Command {
 			root.AddCommand(command)
 		}
 	}
-	add(groupInstall, setup.InstallCommand(a), setup.UninstallCommand(a), setup.VersionCommand(a), infoCommand(a), statusCommand(a), doctorCommand(a),
+	add(groupInstall, setup.InstallCommand(a), setup.UninstallCommand(a), setup.VersionCommand(a), inspect.InfoCommand(a), inspect.StatusCommand(a), inspect.DoctorCommand(a),
 		dashboardCommand(a),
 		nettest.Command(a))
 	add(groupPeer, peerCommand(a), unpeerCommand(a), networkCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),

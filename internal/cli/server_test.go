@@ -21,6 +21,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/doctor"
 	"liqo.io/liqo/test/apitest"
@@ -55,7 +56,7 @@ func installation(t *testing.T, clusterID string, admin []byte, config *rest.Con
 			Data:       map[string]string{api.ClusterIDKey: clusterID},
 		},
 		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: networkConfigMap},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: inspect.NetworkConfigMap},
 			Data:       map[string]string{"POD_CIDRS": "10.1.0.0/16,10.2.0.0/16", "SERVICE_CIDR": "10.3.0.0/16", "EXTERNAL_CIDR": "", "INTERNAL_CIDR": ""},
 		},
 		&appsv1.Deployment{

@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/doctor"
@@ -126,20 +127,20 @@ func (u *use) becomeHealthy(ctx context.Context) error {
 // healthVerdict judges whether a ForeignCluster reports no module as unhealthy, and each module that was set up as healthy.
 func healthVerdict(foreign *corev1beta1.ForeignCluster, network, node bool) session.Verdict {
 	modules := foreign.Status.Modules
-	networking, networkAlerts := statusOf(modules.Networking)
-	authentication, authenticationAlerts := authenticationOf(foreign)
-	offloading, offloadingAlerts := statusOf(modules.Offloading)
+	networking, networkAlerts := inspect.StatusOf(modules.Networking)
+	authentication, authenticationAlerts := inspect.AuthenticationOf(foreign)
+	offloading, offloadingAlerts := inspect.StatusOf(modules.Offloading)
 	var missing []string
 	for _, module := range []struct {
 		name   string
 		wanted bool
-		status moduleStatus
+		status inspect.ModuleStatus
 		alerts []string
 	}{
 		{"networking", network, networking, networkAlerts}, {"authentication", true, authentication, authenticationAlerts},
 		{"offloading", node, offloading, offloadingAlerts},
 	} {
-		if module.status == moduleUnhealthy || (module.wanted && module.status == moduleDisabled) {
+		if module.status == inspect.ModuleUnhealthy || (module.wanted && module.status == inspect.ModuleDisabled) {
 			missing = append(missing, strings.TrimSpace(fmt.Sprintf("%s is %s %s", module.name, module.status, strings.Join(module.alerts, "; "))))
 		}
 	}
@@ -163,7 +164,7 @@ func concludePeering(ctx context.Context, c *session.Cluster, peer string) error
 	defer step.End()
 	var found []doctor.Finding
 	for end := time.Now().Add(settleTime); ; {
-		findings := diagnosis(ctx, c)
+		findings := inspect.Diagnosis(ctx, c)
 		// A mere warning about the installation is not about this peering, for example a namespace that is offloaded to no cluster.
 		found = slices.DeleteFunc(doctor.Installation(findings), func(f doctor.Finding) bool { return f.Level != doctor.Fail })
 		found = append(found, doctor.OfPeer(findings, peer)...)

@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"cmp"
@@ -78,10 +78,10 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 	box.Line(1, "Incoming", phase(p.summary.Incoming))
 	box.Line(0, "Authentication", "")
 	box.Line(1, "Status", phase(p.summary.Authentication))
-	alerts(&box, p.Authentication.Alerts)
+	Alerts(&box, p.Authentication.Alerts)
 	box.Line(0, "Network", "")
 	box.Line(1, "Status", phase(p.summary.Networking))
-	alerts(&box, p.Network.Alerts)
+	Alerts(&box, p.Network.Alerts)
 	p.Network.lines(&box)
 	if p.Authentication.APIServerAddr != "" {
 		box.Line(0, "API server", "")
@@ -91,7 +91,7 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 		}
 	}
 	box.Line(0, "Resources", "")
-	alerts(&box, p.Offloading.Alerts)
+	Alerts(&box, p.Offloading.Alerts)
 	for _, of := range []struct{ title, action string }{{"Total acquired", "Consuming"}, {"Total shared", "Providing"}} {
 		total := p.total(of.action)
 		if len(total) == 0 {
@@ -99,7 +99,7 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 			continue
 		}
 		box.Line(1, of.title, "")
-		amounts(&box, total)
+		Amounts(&box, total)
 	}
 	return box.Write(c.Out())
 }
@@ -120,7 +120,7 @@ func (p *peerInfo) total(action string) corev1.ResourceList {
 	return out
 }
 
-func alerts(box *console.Box, texts []string) {
+func Alerts(box *console.Box, texts []string) {
 	for _, text := range texts {
 		box.Line(1, fmt.Sprintf("✖ %s", text), "")
 	}

@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"context"
@@ -120,7 +120,7 @@ func TestAccessToAPeer(t *testing.T) {
 	kubelet := []string{"create shadowpods in blog-rome", "create shadowpods in shop-rome"}
 	for what, row := range map[string]struct {
 		kind       authv1beta1.IdentityType
-		depth      depth
+		depth      Depth
 		classes    []string
 		server     accessServer
 		kubeconfig func(*clientcmdapi.Config)
@@ -152,7 +152,7 @@ func TestAccessToAPeer(t *testing.T) {
 			want: &doctor.Access{DryRuns: []doctor.DryRun{{Namespace: "blog-rome", Kind: "ShadowPod"}}},
 		},
 		"a virtual kubelet, of the dashboard": {
-			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK}, depth: askPeers, asked: kubelet, want: &doctor.Access{},
+			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK}, depth: AskPeers, asked: kubelet, want: &doctor.Access{},
 		},
 		"a revoked credential":     {server: accessServer{version: http.StatusUnauthorized}, want: &doctor.Access{Refused: true}, failure: "provide credentials"},
 		"a forbidden request":      {server: accessServer{version: http.StatusForbidden}, want: &doctor.Access{Refused: true}, failure: "unknown"},
@@ -197,7 +197,7 @@ func TestAccessToAPeer(t *testing.T) {
 				row.identity(identity)
 			}
 			p := &collector{
-				cluster: &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{ID: "rome"}, ctx: t.Context(), depth: makeDryRuns,
+				cluster: &session.Cluster{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()}, Cluster: &doctor.Cluster{ID: "rome"}, ctx: t.Context(), depth: MakeDryRuns,
 			}
 			if row.depth != 0 {
 				p.depth = row.depth
@@ -264,7 +264,7 @@ func TestDryRunsOfConsumersObjects(t *testing.T) {
 		},
 	})
 	all := []string{"Service", "ConfigMap", "Secret", "Pod", "PersistentVolumeClaim"}
-	facts := doctorFacts(t.Context(), c, makeDryRuns)
+	facts := DoctorFacts(t.Context(), c, MakeDryRuns)
 	if diff := cmp.Diff(map[string][]string{"blog-rome": all, "blog-turin": all}, kinds); diff != "" {
 		t.Error(diff)
 	}
@@ -277,11 +277,11 @@ func TestDryRunsOfConsumersObjects(t *testing.T) {
 	}
 	denied = "secrets"
 	const want = "whether policies and webhooks admit the objects of cluster turin can not be checked: you may not create secrets in namespace blog-turin"
-	if unread := strings.Join(doctorFacts(t.Context(), c, makeDryRuns).Unread, "\n"); !strings.Contains(unread, want) {
+	if unread := strings.Join(DoctorFacts(t.Context(), c, MakeDryRuns).Unread, "\n"); !strings.Contains(unread, want) {
 		t.Errorf("without a right it could not check:\n%s", unread)
 	}
 	kinds = map[string][]string{}
-	if doctorFacts(t.Context(), c, askPeers); len(kinds) > 0 {
+	if DoctorFacts(t.Context(), c, AskPeers); len(kinds) > 0 {
 		t.Errorf("the dashboard makes dry runs: %v", kinds)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"context"
@@ -53,7 +53,7 @@ type peerInfo struct {
 }
 
 type moduleInfo struct {
-	Status moduleStatus `json:"status"`
+	Status ModuleStatus `json:"status"`
 	Alerts []string     `json:"alerts,omitempty"`
 }
 
@@ -68,7 +68,7 @@ type sliceInfo struct {
 
 type nodeInfo struct {
 	Name          string              `json:"name"`
-	Status        moduleStatus        `json:"status"`
+	Status        ModuleStatus        `json:"status"`
 	Secret        string              `json:"secret,omitempty"`
 	ResourceSlice string              `json:"resourceSlice,omitempty"`
 	Resources     corev1.ResourceList `json:"resources,omitempty"`
@@ -137,14 +137,14 @@ func gatherPeers(ctx context.Context, c *session.Cluster, ids []string) ([]*peer
 		return nil, errors.Join(unknown...)
 	}
 	out := make([]*peerInfo, 0, len(ids))
-	findings := diagnosis(ctx, c)
+	findings := Diagnosis(ctx, c)
 	for _, id := range ids {
 		info := gatherPeer(ctx, c, known[id])
 		info.Former = doctor.Former(known[id])
 		info.Problems = doctor.OfPeer(findings, id)
 		if down := doctor.Manager(findings, c.ID); len(down) > 0 {
 			info.Problems = append(down, info.Problems...)
-			for _, status := range []*moduleStatus{&info.Network.Status, &info.Authentication.Status, &info.Offloading.Status} {
+			for _, status := range []*ModuleStatus{&info.Network.Status, &info.Authentication.Status, &info.Offloading.Status} {
 				status.outdated()
 			}
 		}
@@ -157,9 +157,9 @@ func gatherPeers(ctx context.Context, c *session.Cluster, ids []string) ([]*peer
 func gatherPeer(ctx context.Context, c *session.Cluster, foreign *corev1beta1.ForeignCluster) *peerInfo {
 	id := foreign.Spec.ClusterID
 	info := &peerInfo{ClusterID: id, Role: foreign.Status.Role, summary: foreign.Status.Peering, proxyURL: foreign.Status.ForeignProxyURL}
-	info.Network.Status, info.Network.Alerts = statusOf(foreign.Status.Modules.Networking)
-	info.Authentication.Status, info.Authentication.Alerts = authenticationOf(foreign)
-	info.Offloading.Status, info.Offloading.Alerts = statusOf(foreign.Status.Modules.Offloading)
+	info.Network.Status, info.Network.Alerts = StatusOf(foreign.Status.Modules.Networking)
+	info.Authentication.Status, info.Authentication.Alerts = AuthenticationOf(foreign)
+	info.Offloading.Status, info.Offloading.Alerts = StatusOf(foreign.Status.Modules.Offloading)
 	info.Authentication.APIServerAddr = foreign.Status.APIServerURL
 	warnUnread(c, "the network with cluster "+id, describeNetwork(ctx, c, id, &info.Network))
 	var identities authv1beta1.IdentityList
@@ -172,7 +172,7 @@ func gatherPeer(ctx context.Context, c *session.Cluster, foreign *corev1beta1.Fo
 		warnUnread(c, "the resources of cluster "+id, fmt.Errorf("listing ResourceSlices of cluster %s: %w", id, err))
 	}
 	for i := range list.Items {
-		info.Authentication.ResourceSlices = append(info.Authentication.ResourceSlices, describeSlice(&list.Items[i]))
+		info.Authentication.ResourceSlices = append(info.Authentication.ResourceSlices, DescribeSlice(&list.Items[i]))
 	}
 	info.Authentication.Consuming = sumOf(info.Authentication.ResourceSlices, consuming)
 	info.Authentication.Providing = sumOf(info.Authentication.ResourceSlices, providing)
@@ -227,7 +227,7 @@ func sumOf(all []sliceInfo, action string) corev1.ResourceList {
 	return sum
 }
 
-func describeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
+func DescribeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
 	out := sliceInfo{Name: slice.Name, Action: consuming, Accepted: true, Resources: slice.Status.Resources}
 	if slice.Labels[api.LabelReplicated] == api.True {
 		out.Action = providing
@@ -247,7 +247,7 @@ func describeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
 
 func describeNode(virtual *offloadingv1beta1.VirtualNode) nodeInfo {
 	out := nodeInfo{
-		Name: virtual.Name, Status: moduleHealthy, ResourceSlice: virtual.Labels[api.LabelResourceSliceName],
+		Name: virtual.Name, Status: ModuleHealthy, ResourceSlice: virtual.Labels[api.LabelResourceSliceName],
 		Resources: virtual.Spec.ResourceQuota.Hard,
 	}
 	if virtual.Spec.KubeconfigSecretRef != nil {
@@ -256,7 +256,7 @@ func describeNode(virtual *offloadingv1beta1.VirtualNode) nodeInfo {
 	for _, condition := range virtual.Status.Conditions {
 		none := condition.Status == offloadingv1beta1.VirtualNodeNone && virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode
 		if condition.Status != offloadingv1beta1.VirtualNodeRunning && !none {
-			out.Status = moduleUnhealthy
+			out.Status = ModuleUnhealthy
 		}
 	}
 	return out
@@ -294,7 +294,7 @@ func (p *peerInfo) write(c *console.Console) error {
 		for _, alert := range slice.Alerts {
 			box.Line(2, "✖ "+alert, "")
 		}
-		amounts(&box, slice.Resources)
+		Amounts(&box, slice.Resources)
 	}
 	for _, sum := range []struct {
 		action string
@@ -302,7 +302,7 @@ func (p *peerInfo) write(c *console.Console) error {
 	}{{consuming, p.Authentication.Consuming}, {providing, p.Authentication.Providing}} {
 		if len(sum.of) > 0 {
 			box.Line(1, "All ResourceSlices together", sum.action)
-			amounts(&box, sum.of)
+			Amounts(&box, sum.of)
 		}
 	}
 	module("Offloading", p.Offloading.moduleInfo)
@@ -314,12 +314,12 @@ func (p *peerInfo) write(c *console.Console) error {
 		if node.Secret != "" {
 			box.Line(2, "Kubeconfig", "Secret "+node.Secret)
 		}
-		amounts(&box, node.Resources)
+		Amounts(&box, node.Resources)
 	}
 	return box.Write(c.Out())
 }
 
-func amounts(box *console.Box, resources corev1.ResourceList) {
+func Amounts(box *console.Box, resources corev1.ResourceList) {
 	names := make([]string, 0, len(resources))
 	for name := range resources {
 		names = append(names, string(name))

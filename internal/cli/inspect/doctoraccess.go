@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 	"liqo.io/liqo/internal/remote"
 )
 
-// accessTimeout is the timeout of each request to a peer. An unreachable peer must not keep the other checks from running.
-const accessTimeout = 5 * time.Second
+// AccessTimeout is the timeout of each request to a peer. An unreachable peer must not keep the other checks from running.
+const AccessTimeout = 5 * time.Second
 
 // access checks, with an Identity, whether the API server of a peer responds and what the Identity may do there. It returns nil if the
 // Identity has no kubeconfig, which the check of identities reports.
@@ -53,8 +53,8 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 		one.Unusable = true
 		return one
 	}
-	config.Timeout = accessTimeout
-	remote.LimitResponses(config, 1<<20, accessTimeout)
+	config.Timeout = AccessTimeout
+	remote.LimitResponses(config, 1<<20, AccessTimeout)
 	there, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		one.Failure = err.Error()
@@ -78,7 +78,7 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 			one.Denied = append(one.Denied, fmt.Sprintf("%s %s in namespace %s", right.Verb, right.Resource, right.Namespace))
 		}
 	}
-	if p.depth == makeDryRuns && len(namespaces) > 0 && len(one.Denied) == 0 {
+	if p.depth == MakeDryRuns && len(namespaces) > 0 && len(one.Denied) == 0 {
 		one.DryRuns = p.dryRunsThere(there, one.Peer, namespaces[0])
 	}
 	return one

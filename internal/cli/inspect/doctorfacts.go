@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"context"
@@ -39,21 +39,21 @@ type collector struct {
 	cluster *session.Cluster
 	*doctor.Cluster
 	ctx   context.Context
-	depth depth
+	depth Depth
 	mu    sync.Mutex // guards Unread
 }
 
-// depth is which requests doctorFacts may make.
-type depth int
+// Depth is which requests DoctorFacts may make.
+type Depth int
 
 const (
-	readOnly    depth = iota // reads of the cluster: info and status
-	askPeers                 // also requests to its peers, with the Identities that they granted: dashboard
-	makeDryRuns              // also dry runs in the cluster and in its peers: doctor
+	ReadOnly    Depth = iota // reads of the cluster: info and status
+	AskPeers                 // also requests to its peers, with the Identities that they granted: dashboard
+	MakeDryRuns              // also dry runs in the cluster and in its peers: doctor
 )
 
-// doctorFacts collects all facts about a cluster that requests of this depth find.
-func doctorFacts(ctx context.Context, c *session.Cluster, of depth) *doctor.Cluster {
+// DoctorFacts collects all facts about a cluster that requests of this depth find.
+func DoctorFacts(ctx context.Context, c *session.Cluster, of Depth) *doctor.Cluster {
 	p := &collector{cluster: c, ctx: ctx, depth: of, Cluster: &doctor.Cluster{
 		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
@@ -80,7 +80,7 @@ func doctorFacts(ctx context.Context, c *session.Cluster, of depth) *doctor.Clus
 	p.retained()
 	p.workloads()
 	p.parts()
-	if of == readOnly {
+	if of == ReadOnly {
 		return p.Cluster
 	}
 	// The requests run concurrently, because unreachable peers take until their timeout.
@@ -89,7 +89,7 @@ func doctorFacts(ctx context.Context, c *session.Cluster, of depth) *doctor.Clus
 	for i := range p.Identities {
 		group.Go(func() { accesses[i] = p.access(&p.Identities[i]) })
 	}
-	if of == makeDryRuns {
+	if of == MakeDryRuns {
 		group.Go(p.dryRuns)
 	}
 	group.Wait()

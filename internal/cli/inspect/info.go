@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"cmp"
@@ -46,60 +46,60 @@ type localInfo struct {
 type peerSummary struct {
 	ClusterID            string           `json:"clusterID"`
 	Role                 corev1beta1.Role `json:"role"`
-	NetworkingStatus     moduleStatus     `json:"networkingStatus"`
-	AuthenticationStatus moduleStatus     `json:"authenticationStatus"`
-	OffloadingStatus     moduleStatus     `json:"offloadingStatus"`
+	NetworkingStatus     ModuleStatus     `json:"networkingStatus"`
+	AuthenticationStatus ModuleStatus     `json:"authenticationStatus"`
+	OffloadingStatus     ModuleStatus     `json:"offloadingStatus"`
 	// Former means that the peering was removed.
 	Former bool `json:"former,omitempty"`
 	// Problems are the doctor's findings about the peering.
 	Problems []doctor.Finding `json:"problems,omitempty"`
 }
 
-// moduleStatus is the summary of one module of a peering.
-type moduleStatus string
+// ModuleStatus is the summary of one module of a peering.
+type ModuleStatus string
 
 const (
-	moduleHealthy   moduleStatus = "Healthy"
-	moduleUnhealthy moduleStatus = "Unhealthy"
-	moduleDisabled  moduleStatus = "Disabled"
+	ModuleHealthy   ModuleStatus = "Healthy"
+	ModuleUnhealthy ModuleStatus = "Unhealthy"
+	ModuleDisabled  ModuleStatus = "Disabled"
 )
 
 // outdated replaces Healthy by Unhealthy. Callers use it while the controller manager is down, because the conditions are then outdated.
-func (s *moduleStatus) outdated() {
-	if *s == moduleHealthy {
-		*s = moduleUnhealthy
+func (s *ModuleStatus) outdated() {
+	if *s == ModuleHealthy {
+		*s = ModuleUnhealthy
 	}
 }
 
-// statusOf summarizes the conditions of a module, and returns the problems.
-func statusOf(module corev1beta1.Module) (moduleStatus, []string) {
+// StatusOf summarizes the conditions of a module, and returns the problems.
+func StatusOf(module corev1beta1.Module) (ModuleStatus, []string) {
 	if !module.Enabled {
-		return moduleDisabled, nil
+		return ModuleDisabled, nil
 	}
-	status, alerts := moduleHealthy, []string(nil)
+	status, alerts := ModuleHealthy, []string(nil)
 	for _, condition := range module.Conditions {
 		if condition.Status != corev1beta1.StatusReady && condition.Status != corev1beta1.StatusEstablished {
-			status = moduleUnhealthy
+			status = ModuleUnhealthy
 			alerts = append(alerts, strings.TrimSuffix(fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message), ": "))
 		}
 	}
 	return status, alerts
 }
 
-// authenticationOf is statusOf for the authentication module. It also counts failed probes of the remote API server, because identities
+// AuthenticationOf is StatusOf for the authentication module. It also counts failed probes of the remote API server, because identities
 // cannot be used without it.
-func authenticationOf(foreign *corev1beta1.ForeignCluster) (moduleStatus, []string) {
-	status, alerts := statusOf(foreign.Status.Modules.Authentication)
+func AuthenticationOf(foreign *corev1beta1.ForeignCluster) (ModuleStatus, []string) {
+	status, alerts := StatusOf(foreign.Status.Modules.Authentication)
 	for _, condition := range foreign.Status.Conditions {
 		if condition.Status == corev1beta1.StatusError {
-			status = moduleUnhealthy
+			status = ModuleUnhealthy
 			alerts = append(alerts, fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message))
 		}
 	}
 	return status, alerts
 }
 
-func infoCommand(a *session.Session) *cobra.Command {
+func InfoCommand(a *session.Session) *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
 		Use:   "info",
@@ -115,7 +115,7 @@ func infoCommand(a *session.Session) *cobra.Command {
 			%[1]s info -g local.clusterID`),
 		Args: cobra.NoArgs,
 		RunE: a.OnInstalled(nil, o.validate, func(ctx context.Context, c *session.Cluster, _ []string) error {
-			info, err := gatherLocal(ctx, c)
+			info, err := GatherLocal(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func warnUnread(c *session.Cluster, what string, err error) {
 	}
 }
 
-func gatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
+func GatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 	info := &localInfo{}
 	info.Local.ClusterID = c.ID
 	var deployment appsv1.Deployment
@@ -193,7 +193,7 @@ func gatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 			info.Health.UnhealthyPods[pods.Items[i].Name] = why
 		}
 	}
-	findings := diagnosis(ctx, c)
+	findings := Diagnosis(ctx, c)
 	down := len(doctor.Manager(findings, c.ID)) > 0
 	var err error
 	info.Network, err = gatherNetwork(ctx, c)
@@ -208,13 +208,13 @@ func gatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 			continue // discovered, but not peered
 		}
 		summary := peerSummary{ClusterID: peer.Spec.ClusterID, Role: peer.Status.Role}
-		summary.NetworkingStatus, _ = statusOf(peer.Status.Modules.Networking)
-		summary.AuthenticationStatus, _ = authenticationOf(&peer)
-		summary.OffloadingStatus, _ = statusOf(peer.Status.Modules.Offloading)
+		summary.NetworkingStatus, _ = StatusOf(peer.Status.Modules.Networking)
+		summary.AuthenticationStatus, _ = AuthenticationOf(&peer)
+		summary.OffloadingStatus, _ = StatusOf(peer.Status.Modules.Offloading)
 		summary.Former = doctor.Former(&peer)
 		summary.Problems = doctor.OfPeer(findings, peer.Spec.ClusterID)
 		if down {
-			for _, status := range []*moduleStatus{&summary.NetworkingStatus, &summary.AuthenticationStatus, &summary.OffloadingStatus} {
+			for _, status := range []*ModuleStatus{&summary.NetworkingStatus, &summary.AuthenticationStatus, &summary.OffloadingStatus} {
 				status.outdated()
 			}
 		}

@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ type statusInfo struct {
 	*localInfo
 }
 
-func statusCommand(a *session.Session) *cobra.Command {
+func StatusCommand(a *session.Session) *cobra.Command {
 	var output cmdline.Output
 	command := &cobra.Command{
 		Use:   "status",
@@ -73,7 +73,7 @@ func statusCommand(a *session.Session) *cobra.Command {
 }
 
 func gatherStatus(ctx context.Context, c *session.Cluster) (*statusInfo, error) {
-	local, err := gatherLocal(ctx, c)
+	local, err := GatherLocal(ctx, c)
 	if err != nil {
 		return nil, err
 	}

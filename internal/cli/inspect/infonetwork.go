@@ -1,4 +1,4 @@
-package cli
+package inspect
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// networkConfigMap holds the configured address ranges of the cluster.
-const networkConfigMap = "liqo-network-configmap"
+// NetworkConfigMap holds the configured address ranges of the cluster.
+const NetworkConfigMap = "liqo-network-configmap"
 
 // networkInfo holds the address ranges of the cluster. A range is empty if it is unknown or not in use. Without Liqo's network nothing is
 // remapped, so the external and internal ranges exist only if they were configured. The JSON keys are always present.
@@ -33,8 +33,8 @@ type networkInfo struct {
 func gatherNetwork(ctx context.Context, c *session.Cluster) (networkInfo, error) {
 	var told corev1.ConfigMap
 	// Earlier versions have no such ConfigMap.
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: networkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
-		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", networkConfigMap, c.Namespace, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: NetworkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
+		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", NetworkConfigMap, c.Namespace, err)
 	}
 	info := networkInfo{
 		PodCIDRs: []string{}, ServiceCIDR: told.Data["SERVICE_CIDR"], ExternalCIDR: told.Data["EXTERNAL_CIDR"], InternalCIDR: told.Data["INTERNAL_CIDR"],

@@ -1,4 +1,5 @@
-package cli
+// Package inspect has the commands that read a cluster and change nothing: info, status and doctor. They share the facts that they gather.
+package inspect
 
 import (
 	"context"
@@ -19,7 +20,7 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
-func doctorCommand(a *session.Session) *cobra.Command {
+func DoctorCommand(a *session.Session) *cobra.Command {
 	var output cmdline.Output
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -75,16 +76,16 @@ func gatherFacts(ctx context.Context, a *session.Session, remote *genericcliopti
 	}
 	for _, c := range []*doctor.Cluster{facts.Local, facts.Remote} {
 		if c != nil {
-			lookUpHosts(ctx, a, c.Names)
+			LookUpHosts(ctx, a, c.Names)
 		}
 	}
 	return facts, nil
 }
 
-// lookUpHosts looks up host names, and records the names that have no address.
-func lookUpHosts(ctx context.Context, a *session.Session, names []doctor.Name) {
+// LookUpHosts looks up host names, and records the names that have no address.
+func LookUpHosts(ctx context.Context, a *session.Session, names []doctor.Name) {
 	for i := range names {
-		bounded, cancel := context.WithTimeout(ctx, accessTimeout)
+		bounded, cancel := context.WithTimeout(ctx, AccessTimeout)
 		addresses, err := a.Resolve(bounded, "ip", names[i].Host)
 		cancel()
 		switch {
@@ -106,15 +107,15 @@ func factsOf(ctx context.Context, a *session.Session, remote *genericclioptions.
 		if err != nil {
 			return nil, err
 		}
-		facts.Local = doctorFacts(ctx, local, makeDryRuns)
+		facts.Local = DoctorFacts(ctx, local, MakeDryRuns)
 		facts.Now = time.Now()
 		return facts, nil
 	}
 	p, err := a.Pair(ctx, remote)
 	if err != nil {
 		// If the peer is unreachable, the local cluster is still examined.
-		if local, here := a.Installed(ctx); here == nil && unreachable(err) {
-			facts.Local = doctorFacts(ctx, local, makeDryRuns)
+		if local, here := a.Installed(ctx); here == nil && Unreachable(err) {
+			facts.Local = DoctorFacts(ctx, local, MakeDryRuns)
 			facts.Local.Unread = append(facts.Local.Unread, fmt.Sprintf("the remote cluster can not be read: %v", err))
 			facts.Now = time.Now()
 			return facts, nil
@@ -122,23 +123,23 @@ func factsOf(ctx context.Context, a *session.Session, remote *genericclioptions.
 		return nil, err
 	}
 	err = session.Both(
-		func() error { facts.Local = doctorFacts(ctx, p.Local, makeDryRuns); return nil },
-		func() error { facts.Remote = doctorFacts(ctx, p.Remote, makeDryRuns); return nil },
+		func() error { facts.Local = DoctorFacts(ctx, p.Local, MakeDryRuns); return nil },
+		func() error { facts.Remote = DoctorFacts(ctx, p.Remote, MakeDryRuns); return nil },
 	)
 	facts.Now = time.Now()
 	return facts, err
 }
 
-// unreachable reports whether a request failed because the server did not respond. It returns false for an error response.
-func unreachable(err error) bool {
+// Unreachable reports whether a request failed because the server did not respond. It returns false for an error response.
+func Unreachable(err error) bool {
 	dial := (*net.OpError)(nil)
 	return errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) || session.IsTimeout(err)
 }
 
-// diagnosis returns the findings about the cluster without sending requests to its peers. Commands that show the state of the cluster use
+// Diagnosis returns the findings about the cluster without sending requests to its peers. Commands that show the state of the cluster use
 // it.
-func diagnosis(ctx context.Context, c *session.Cluster) []doctor.Finding {
-	facts := &doctor.Facts{Client: version.Version, Local: doctorFacts(ctx, c, readOnly)}
+func Diagnosis(ctx context.Context, c *session.Cluster) []doctor.Finding {
+	facts := &doctor.Facts{Client: version.Version, Local: DoctorFacts(ctx, c, ReadOnly)}
 	facts.Now = time.Now()
 	return doctor.Examine(facts)
 }
