@@ -1,15 +1,19 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
@@ -72,4 +76,71 @@ func testDefaultLimits(t *testing.T, c *cluster, limits *corev1.LimitRange, conf
 		}
 		return nil
 	})
+}
+
+// TestRightsComeAfterTheQuota: whichever write fails, a consumer has rights in a remote namespace only while the namespace has its quota with the usage of the kinds
+// that Liqo counts, and its limits. So nothing is admitted before the quota.
+func TestRightsComeAfterTheQuota(t *testing.T) {
+	const counted = "count/shadowpods.offloading.liqo.io"
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
+	bounded := func(ctx context.Context, c client.Client) error {
+		rights, quota, limits := &rbacv1.RoleBinding{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "web-rome", Name: m.Namespace}, rights); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		key := client.ObjectKey{Namespace: "web-rome", Name: offload.RemoteNamespaceQuota}
+		if err := errors.Join(c.Get(ctx, key, quota), c.Get(ctx, key, limits)); err != nil {
+			return err
+		}
+		if _, known := quota.Status.Used[counted]; !known || quota.Spec.Hard.Name(counted, resource.DecimalSI).IsZero() {
+			return fmt.Errorf("the quota is %+v", quota)
+		}
+		return nil
+	}
+	for fault := 0; ; fault++ {
+		writes := 0
+		after := func(ctx context.Context, c client.Client, write func() error) error {
+			if writes++; writes == fault {
+				return errors.New("the API server is away")
+			}
+			if err := write(); err != nil {
+				return err
+			}
+			if err := bounded(ctx, c); err != nil {
+				t.Errorf("fault %d: after write %d the consumer has rights, and %v", fault, writes, err)
+			}
+			return nil
+		}
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(m.DeepCopy()).WithStatusSubresource(&corev1.ResourceQuota{}).WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return after(ctx, c, func() error { return c.Create(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				return after(ctx, c, func() error { return c.Patch(ctx, o, patch, opts...) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				return after(ctx, c, func() error { return c.Status().Patch(ctx, o, patch, opts...) })
+			},
+		}).Build()
+		r := &namespaceMaps{Client: c, Options: Options{
+			NamespaceQuota: corev1.ResourceList{counted: resource.MustParse("5")}, DefaultLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+		}}
+		pair := offload.NamespacePair{Local: "web", Remote: "web-rome"}
+		failed := false
+		for range 3 { // a fault, a retry, and a pass with nothing to do
+			ns := &corev1.Namespace{}
+			there := c.Get(t.Context(), client.ObjectKey{Name: pair.Remote}, ns) == nil
+			_, err := r.ensureNamespace(t.Context(), m, pair, "rome", ns.ObjectMeta, there, false)
+			failed = failed || err != nil
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: pair.Remote, Name: m.Namespace}, &rbacv1.RoleBinding{}); err != nil {
+			t.Errorf("fault %d: the consumer has no rights in the end: %v", fault, err)
+		}
+		if fault > 0 && !failed {
+			if fault < 5 {
+				t.Errorf("only %d writes were seen", fault-1)
+			}
+			return
+		}
+	}
 }

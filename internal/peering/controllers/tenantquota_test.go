@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
@@ -70,6 +73,69 @@ func TestTenantQuotaIsCountedAtOnce(t *testing.T) {
 			if hard := quota.Status.Hard[corev1.ResourceName(key)]; !known || used.Value() != want || hard.IsZero() {
 				t.Errorf("counted %s: %s is %v (known: %t), want %d; hard %v", name, key, used.Value(), known, want, hard.Value())
 			}
+		}
+	}
+}
+
+// TestBindingsComeAfterTheQuota: whichever write fails, a consumer has rights in its tenant namespace only while the namespace has its quota, with the usage of each
+// kind that the consumer may create. So nothing is admitted before the quota.
+func TestBindingsComeAfterTheQuota(t *testing.T) {
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "u"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
+	local, _ := bindings(tenant)
+	bounded := func(ctx context.Context, c client.Client) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(local), &rbacv1.RoleBinding{}); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		quota := &corev1.ResourceQuota{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: tenant.Namespace, Name: peering.TenantQuota}, quota); err != nil {
+			return err
+		}
+		for name, most := range peering.TenantObjects() {
+			hard := quota.Spec.Hard[corev1.ResourceName(name)]
+			if _, known := quota.Status.Used[corev1.ResourceName(name)]; !known || hard.Value() != most {
+				return fmt.Errorf("%s of the quota is %+v", name, quota)
+			}
+		}
+		return nil
+	}
+	for fault := 0; ; fault++ {
+		writes := 0
+		after := func(ctx context.Context, c client.Client, write func() error) error {
+			if writes++; writes == fault {
+				return errors.New("the API server is away")
+			}
+			if err := write(); err != nil {
+				return err
+			}
+			if err := bounded(ctx, c); err != nil {
+				t.Errorf("fault %d: after write %d the consumer has rights, and %v", fault, writes, err)
+			}
+			return nil
+		}
+		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant.DeepCopy()).WithStatusSubresource(&corev1.ResourceQuota{}).WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return after(ctx, c, func() error { return c.Create(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				return after(ctx, c, func() error { return c.Patch(ctx, o, patch, opts...) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				return after(ctx, c, func() error { return c.Status().Patch(ctx, o, patch, opts...) })
+			},
+		}).Build()
+		r := &tenants{providerSide: providerSide{client: c, own: "milan"}}
+		failed := false
+		for range 3 { // a fault, a retry, and a pass with nothing to do
+			failed = r.bind(t.Context(), tenant) != nil || failed
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(local), &rbacv1.RoleBinding{}); err != nil {
+			t.Errorf("fault %d: the consumer has no rights in the end: %v", fault, err)
+		}
+		if fault > 0 && !failed {
+			if fault < 5 {
+				t.Errorf("only %d writes were seen", fault-1)
+			}
+			return
 		}
 	}
 }
