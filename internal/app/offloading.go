@@ -46,9 +46,10 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 // volumesInProviders returns Liqo's volumes with data in a provider, or whose data is being moved there.
 func volumesInProviders(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
 	var list corev1.PersistentVolumeList
-	if err := c.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing volumes: %w", err)
 	}
+	list.Items = storage.Virtual(list.Items)
 	var out []offload.Volume
 	for i := range list.Items {
 		out = append(out, volumesAmong(&list.Items[i], list.Items)...)
@@ -63,7 +64,7 @@ func volumesOf(volume *corev1.PersistentVolume) []offload.Volume { return volume
 // must not be deleted. If the record of the move can't be read, the copy may be in any cluster.
 func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) []offload.Volume {
 	data := storage.DataOf(volume)
-	if data.Name == "" || volume.Labels[storage.LabelVirtual] != api.True {
+	if data.Name == "" || storage.VolumeUID(volume) == "" {
 		return nil
 	}
 	var out []offload.Volume
@@ -79,7 +80,7 @@ func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume
 	if !storage.InProvider(volume) {
 		return out
 	}
-	one.Cluster = volume.Labels[api.LabelRemoteClusterID]
+	one.Cluster = storage.ClusterOf(volume)
 	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses. With policy Delete,
 	// the data is to be deleted only once Kubernetes has released the volume.
 	waits := storage.Unclaimed(volume) && volume.Status.Phase != corev1.VolumeReleased

@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/storage"
+	"liqo.io/liqo/test/clitest"
 )
 
 // TestMovedVolumesAreKeptAtBothEnds: while a volume is being moved, it keeps the remote namespaces in the source and in the target.
@@ -25,6 +26,7 @@ func TestMovedVolumesAreKeptAtBothEnds(t *testing.T) {
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"},
+			NodeAffinity: storage.NodesOf("naples"),
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
@@ -44,6 +46,7 @@ func TestRetainedVolumesAreKept(t *testing.T) {
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"},
+			NodeAffinity: storage.NodesOf("milan"),
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
@@ -55,6 +58,22 @@ func TestRetainedVolumesAreKept(t *testing.T) {
 	milan := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
 	if len(offload.KeptVolumes(shop, volumes, "milan")) != 1 || len(offload.NodeVolumes(milan, nil, volumes, nil)) != 1 {
 		t.Errorf("nothing holds the remote namespace: %+v", volumes)
+	}
+}
+
+// TestVolumesWithoutTheirLabelsAreKept: a volume keeps the remote namespace of its data also if a person has removed its labels and annotations.
+func TestVolumesWithoutTheirLabelsAreKept(t *testing.T) {
+	volume, ok := clitest.VolumeOf("u1", "shop", "data", "milan").(*corev1.PersistentVolume)
+	if !ok {
+		t.Fatal("it is no volume")
+	}
+	volume.Labels, volume.Annotations = nil, nil
+	disk := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u7"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: volume.Spec.ClaimRef}}
+	volumes, err := volumesInProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume, disk).Build())
+	shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
+	milan := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
+	if err != nil || len(offload.KeptVolumes(shop, volumes, "milan")) != 1 || len(offload.NodeVolumes(milan, nil, volumes, nil)) != 1 {
+		t.Errorf("nothing holds the remote namespace: %+v, %v", volumes, err)
 	}
 }
 
@@ -70,7 +89,7 @@ func TestVolumesWithoutTheirClaimAreKept(t *testing.T) {
 					Name: "pvc-u1", Labels: map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan"},
 					Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, "storage.liqo.io/data-of": "shop/data"},
 				},
-				Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: claim},
+				Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: claim, NodeAffinity: storage.NodesOf("milan")},
 				Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
 			}
 			volumes := volumesOf(volume)

@@ -95,14 +95,14 @@ func TestOwns(t *testing.T) {
 		"the volume of another claim": {func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "u9" }, "u2", false},
 		"another volume":              {func(c *corev1.PersistentVolumeClaim, _ *corev1.PersistentVolume) { c.Spec.VolumeName = "pvc-u9" }, "u2", false},
 		"a volume that Liqo did not create": {func(_ *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) {
-			v.Labels = nil
+			v.Annotations[annotationProvisionedBy] = "example.org/disk"
 		}, "u2", false},
 	} {
 		bound := claim("n1", func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.VolumeName, c.Annotations[AnnotationAhead] = "pvc-u1", AheadOf("n2", "u2")
 		})
 		volume := &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", Labels: map[string]string{LabelVirtual: "true"}, Annotations: map[string]string{AnnotationMove: record}},
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", Annotations: map[string]string{annotationProvisionedBy: Provisioner, AnnotationMove: record}},
 			Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: bound.Namespace, Name: bound.Name, UID: bound.UID}},
 		}
 		if row.change != nil {

@@ -73,6 +73,16 @@ func at(place Place, c *corev1.PersistentVolumeClaim) State {
 	return State{UID: c.UID, Claim: c, Classes: classes(), Node: node(c.Annotations[AnnotationSelectedNode]), Place: place}
 }
 
+// place gives a virtual volume the labels and the node affinity of one whose data is in a provider, or in this cluster if cluster is empty.
+func place(volume *corev1.PersistentVolume, cluster string) {
+	setLabels(volume, labelsOf("", ""))
+	volume.Spec.NodeAffinity = nil
+	if cluster != "" {
+		setLabels(volume, labelsOf(cluster, "liqo-tenant-"+cluster))
+		volume.Spec.NodeAffinity = NodesOf(cluster)
+	}
+}
+
 // created returns the backing claim that Next creates.
 func created(t *testing.T, s State) *corev1.PersistentVolumeClaim {
 	t.Helper()

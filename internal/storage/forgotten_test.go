@@ -38,7 +38,7 @@ func TestForgottenDataIsKept(t *testing.T) {
 			_, volume := bound("")
 			use := s
 			use.Volume, use.Claim = volume, row.claim.DeepCopy()
-			use.Claim.Spec.VolumeName, volume.Labels = volume.Name, nil
+			use.Claim.Spec.VolumeName = volume.Name
 			step := Next(use)
 			used, ok := step.Object.(*corev1.PersistentVolumeClaim)
 			if step.Action != PatchBacking || !ok || used.Annotations[AnnotationRetained] != "" {
@@ -85,7 +85,7 @@ func TestReservedVolumesKeepTheirData(t *testing.T) {
 	s.Backing = created(t, s)
 	s.Backing.Spec.VolumeName, s.Backing.Status.Phase = "disk-7", corev1.ClaimBound
 	_, s.Volume = bound("")
-	s.Volume.Labels, s.Volume.Finalizers = nil, []string{Finalizer}
+	s.Volume.Finalizers = []string{Finalizer}
 	s.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	s.Volume.Spec.ClaimRef.UID, s.Volume.Status.Phase, s.Volume.DeletionTimestamp = "", corev1.VolumeAvailable, &metav1.Time{}
 	s.Claim = claim("n1")

@@ -99,7 +99,7 @@ func (w *world) gone(uid types.UID) int {
 		case b == nil:
 		case b.Annotations[AnnotationRetained] == api.True:
 			kept++
-		case volume == nil || volume.Labels[api.LabelRemoteClusterID] != w.places[place].Cluster:
+		case volume == nil || ClusterOf(volume) != w.places[place].Cluster:
 			w.fatal("the backing claim of %s in place %d is left", uid, place)
 		default:
 			kept++
@@ -129,7 +129,7 @@ func (w *world) pending(uid types.UID) bool {
 func (w *world) provisioned(uid types.UID) {
 	volume, c, parts := w.now.volumes[VolumeName(uid)], w.now.claim, w.parts(uid)
 	at := 0
-	if volume.Labels[api.LabelRemoteClusterID] != "" {
+	if ClusterOf(volume) != "" {
 		at = 1
 	}
 	if parts[at] == nil && w.restored && Next(w.present(uid, at)).Refused != "" {

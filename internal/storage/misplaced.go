@@ -17,7 +17,7 @@ func LeftToPods(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVo
 	case claim.Spec.VolumeName == "":
 		return !Concerns(claim, classes) || claim.Annotations[AnnotationSelectedNode] == ""
 	case volume != nil:
-		return volume.Labels[api.LabelRemoteClusterID] != cluster
+		return ClusterOf(volume) != cluster
 	default:
 		return claim.Spec.VolumeName != VolumeName(claim.UID)
 	}

@@ -6,21 +6,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"liqo.io/liqo/api"
 )
 
 // bound returns a claim of class liqo with its virtual volume, which is in a cluster; empty for this one.
 func bound(cluster string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	c := claim("n1")
 	c.Spec.VolumeName = VolumeName(c.UID)
-	return c, &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: c.Spec.VolumeName, Annotations: map[string]string{annotationProvisionedBy: Provisioner}, Labels: map[string]string{api.LabelRemoteClusterID: cluster, LabelTenant: "liqo-tenant-" + cluster},
-		},
-		Spec:   corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}},
-		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: c.Spec.VolumeName, Annotations: map[string]string{annotationProvisionedBy: Provisioner}},
+		Spec:       corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}},
+		Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 	}
+	place(volume, cluster)
+	return c, volume
 }
 
 // TestMisplacedPodsAreReported: a pod on a virtual node that mounts a claim whose volume is elsewhere waits for it forever. Its user gets the class and the cure, from

@@ -113,7 +113,7 @@ func Owns(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, 
 		return true
 	}
 	if _, second := ahead(claim); uid == "" || uid != second || volume == nil || volume.Name != claim.Spec.VolumeName ||
-		volume.Labels[LabelVirtual] != api.True {
+		VolumeUID(volume) == "" {
 		return false
 	}
 	ref := volume.Spec.ClaimRef
@@ -161,13 +161,42 @@ const volumePrefix = "pvc-"
 // VolumeName returns the name of the virtual volume of the claim with that UID.
 func VolumeName(uid types.UID) string { return volumePrefix + string(uid) }
 
-// VolumeUID returns the UID in the name of a virtual volume. It is empty if the volume is not a virtual volume.
+// VolumeUID returns the UID in the name of a virtual volume. It is empty if the volume is not a virtual volume. One with its data in a provider is also known
+// without the annotation of its provisioner: its source and its node affinity do not change.
 func VolumeUID(volume *corev1.PersistentVolume) types.UID {
 	uid, ok := strings.CutPrefix(volume.Name, volumePrefix)
-	if !ok || volume.Annotations[annotationProvisionedBy] != Provisioner {
+	source := volume.Spec.HostPath
+	inProvider := source != nil && source.Path == placeholder && ClusterOf(volume) != ""
+	if !ok || volume.Annotations[annotationProvisionedBy] != Provisioner && !inProvider {
 		return ""
 	}
 	return types.UID(uid)
+}
+
+// ClusterOf returns the cluster ID of the provider with the data of a virtual volume. It is empty if the data is in this cluster. Decisions about data use this
+// function instead of the label with the cluster ID: node affinity does not change after the creation of a volume, and a person may remove labels.
+func ClusterOf(volume *corev1.PersistentVolume) string {
+	affinity := volume.Spec.NodeAffinity
+	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) != 1 {
+		return ""
+	}
+	for _, r := range affinity.Required.NodeSelectorTerms[0].MatchExpressions {
+		if r.Key == api.LabelRemoteClusterID && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+			return r.Values[0]
+		}
+	}
+	return ""
+}
+
+// Virtual returns the virtual volumes among volumes. It returns a new slice, and does not copy the volumes.
+func Virtual(volumes []corev1.PersistentVolume) []corev1.PersistentVolume {
+	var out []corev1.PersistentVolume
+	for i := range volumes {
+		if VolumeUID(&volumes[i]) != "" {
+			out = append(out, volumes[i])
+		}
+	}
+	return out
 }
 
 // Describe describes a virtual volume and the claim in its claimRef. It is empty if the volume is not a virtual volume. all are all virtual volumes.
@@ -195,7 +224,7 @@ func Describe(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) st
 
 // InProvider reports whether a volume is a virtual volume whose data is in a provider and is not ephemeral.
 func InProvider(volume *corev1.PersistentVolume) bool {
-	return VolumeUID(volume) != "" && volume.Labels[api.LabelRemoteClusterID] != "" && volume.Annotations[annotationEphemeral] != api.True
+	return VolumeUID(volume) != "" && ClusterOf(volume) != "" && volume.Annotations[annotationEphemeral] != api.True
 }
 
 // Unclaimed reports whether no claim uses a volume: its claim was deleted, or an administrator made it available or reserved it for a claim that is not bound to it.

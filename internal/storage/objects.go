@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -122,12 +123,11 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 		// No claim has this UID, so Kubernetes considers the volume released. Policy Delete would delete it.
 		out.Spec.ClaimRef.UID, out.Spec.PersistentVolumeReclaimPolicy = s.UID, corev1.PersistentVolumeReclaimRetain
 	}
-	out.Labels = map[string]string{LabelVirtual: api.True}
+	setLabels(out, labelsOf(s.Place.Cluster, s.Place.Tenant))
 	if s.Place.Cluster == "" {
 		s.mirror(out)
 		return out
 	}
-	out.Labels[api.LabelRemoteClusterID], out.Labels[LabelTenant] = s.Place.Cluster, s.Place.Tenant
 	if s.backedByPod() {
 		annotate(&out.ObjectMeta, annotationEphemeral, api.True)
 	}
@@ -137,10 +137,56 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 	}
 	out.Spec.AccessModes, out.Spec.VolumeMode = in.Spec.AccessModes, in.Spec.VolumeMode
 	out.Spec.HostPath = &corev1.HostPathVolumeSource{Path: placeholder}
-	out.Spec.NodeAffinity = restricted(nil, corev1.NodeSelectorRequirement{
-		Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: []string{s.Place.Cluster},
-	})
+	out.Spec.NodeAffinity = NodesOf(s.Place.Cluster)
 	return out
+}
+
+// NodesOf returns the node affinity of the virtual volumes whose data is in a provider. ClusterOf reads it.
+func NodesOf(cluster string) *corev1.VolumeNodeAffinity {
+	return restricted(nil, corev1.NodeSelectorRequirement{Key: api.LabelRemoteClusterID, Operator: corev1.NodeSelectorOpIn, Values: []string{cluster}})
+}
+
+// labelsOf returns the labels of a virtual volume whose data is in a cluster. A label with an empty value must not exist. tenant is the tenant namespace of that provider.
+func labelsOf(cluster, tenant string) map[string]string {
+	return map[string]string{LabelVirtual: api.True, api.LabelRemoteClusterID: cluster, LabelTenant: tenant}
+}
+
+// setLabels sets the labels that labelsOf has returned.
+func setLabels(volume *corev1.PersistentVolume, labels map[string]string) {
+	for key, value := range labels {
+		if value == "" {
+			delete(volume.Labels, key)
+			continue
+		}
+		metav1.SetMetaDataLabel(&volume.ObjectMeta, key, value)
+	}
+}
+
+// labels returns the labels of an existing virtual volume.
+func (s *State) labels(volume *corev1.PersistentVolume) map[string]string {
+	cluster := ClusterOf(volume)
+	if cluster == "" {
+		return labelsOf("", "")
+	}
+	return labelsOf(cluster, cmp.Or(volume.Labels[LabelTenant], s.Tenant))
+}
+
+// labelled reports whether a virtual volume has its labels, and the annotation of its provisioner.
+func (s *State) labelled(volume *corev1.PersistentVolume) bool {
+	for key, value := range s.labels(volume) {
+		if volume.Labels[key] != value {
+			return false
+		}
+	}
+	return volume.Annotations[annotationProvisionedBy] == Provisioner
+}
+
+// label restores the labels of a virtual volume, and the annotation of its provisioner. Virtual kubelets do not know a volume without them, and may not write them.
+func (s *State) label(volume *corev1.PersistentVolume) Step {
+	labelled := volume.DeepCopy()
+	setLabels(labelled, s.labels(volume))
+	annotate(&labelled.ObjectMeta, annotationProvisionedBy, Provisioner)
+	return Step{Action: PatchVolume, Object: labelled, Old: volume, Why: "its labels were removed or changed", Confirm: true}
 }
 
 // mirror copies from the backing volume to the virtual volume everything that pods and the scheduler need.

@@ -32,8 +32,7 @@ func TestRetainedDataHoldsItsVolume(t *testing.T) {
 		"of a former provider": {here(), func(s *State) { s.Abandoned = true }, []Action{PatchVolume, Nothing}},
 		"in this cluster": {here(), func(s *State) {
 			s.Backing = created(t, at(here(), claim("n1")))
-			delete(s.Volume.Labels, api.LabelRemoteClusterID)
-			delete(s.Volume.Labels, LabelTenant)
+			place(s.Volume, "")
 		}, []Action{PatchBacking, PatchVolume, Nothing}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +85,7 @@ func TestRetained(t *testing.T) {
 		"to be deleted": {func(v *corev1.PersistentVolume) {
 			v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 		}, false, nil},
-		"in this cluster":               {func(v *corev1.PersistentVolume) { delete(v.Labels, api.LabelRemoteClusterID) }, false, nil},
+		"in this cluster":               {func(v *corev1.PersistentVolume) { place(v, "") }, false, nil},
 		"its data is moved":             {func(v *corev1.PersistentVolume) { annotate(&v.ObjectMeta, AnnotationMove, "{}") }, false, nil},
 		"not created by Liqo":           {func(v *corev1.PersistentVolume) { v.Annotations = nil }, false, nil},
 		"ephemeral":                     {func(v *corev1.PersistentVolume) { annotate(&v.ObjectMeta, annotationEphemeral, api.True) }, false, nil},

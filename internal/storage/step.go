@@ -52,6 +52,8 @@ type State struct {
 	// Abandoned means that Volume belongs to a provider that this cluster no longer uses. Its data can no longer be reached, and no other process decides about
 	// the volume.
 	Abandoned bool
+	// Tenant is the tenant namespace of the provider of Volume, if this cluster has only one for it. It is empty for a provider.
+	Tenant string
 	// Place is the cluster for which this process decides.
 	Place Place
 	// Backing is the claim at Place with the name of the backing claim, nil if there is none. It may be an object that Liqo did not create.
@@ -136,6 +138,8 @@ func Next(s State) Step {
 	switch {
 	case s.Place.Waiting != "":
 		return Step{Why: s.Place.Waiting}
+	case volume != nil && s.Place.Cluster == "" && !s.labelled(volume):
+		return s.label(volume)
 	case volume != nil && s.clusterOfVolume() != s.Place.Cluster && (!s.Abandoned || !s.free(volume)):
 		return s.orMisplaced(s.unused("the volume of the claim is in another cluster"))
 	case volume != nil && !s.Abandoned && volume.Labels[LabelTenant] != s.Place.Tenant:
@@ -184,7 +188,7 @@ func (s *State) free(volume *corev1.PersistentVolume) bool {
 	return s.Claim == nil || volume.Status.Phase == corev1.VolumeReleased
 }
 
-func (s *State) clusterOfVolume() string { return s.Volume.Labels[api.LabelRemoteClusterID] }
+func (s *State) clusterOfVolume() string { return ClusterOf(s.Volume) }
 
 // ours reports whether the backing claim was created for the claim. In a provider, it must also have the labels of this consumer, because others write claims
 // there.
@@ -231,8 +235,10 @@ func (s *State) foreign(why string) Step {
 // lost decides about a claim whose virtual volume was deleted, or whose volume Liqo did not create. The backing claim may hold data, so it is kept.
 func (s *State) lost() Step {
 	if s.Volume == nil && s.ours() {
-		return refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim",
+		step := refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim",
 			VolumeName(s.UID), s.backingName(), s.where())
+		step.Confirm = true // the cache of a virtual kubelet has no volume that lost its labels
+		return step
 	}
 	return Step{Why: "the claim is bound to a volume that Liqo did not create"}
 }

@@ -307,7 +307,7 @@ func TestForgedVolumesDeleteNoData(t *testing.T) {
 				Name: "pvc-u1", Finalizers: []string{Finalizer}, Annotations: map[string]string{annotationProvisionedBy: Provisioner},
 				Labels: map[string]string{LabelVirtual: api.True, api.LabelRemoteClusterID: cluster, LabelTenant: tenant},
 			},
-			Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete},
+			Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, NodeAffinity: NodesOf(cluster)},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 		}
 	}
@@ -362,6 +362,7 @@ func TestRefusals(t *testing.T) {
 	bound := func(s *State) {
 		s.Claim.Spec.VolumeName, s.Claim.Status.Phase = "pvc-u1", corev1.ClaimBound
 		s.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", Annotations: map[string]string{annotationProvisionedBy: Provisioner}}}
+		place(s.Volume, "")
 	}
 	other := func(c *corev1.PersistentVolumeClaim) { standard := "standard"; c.Spec.StorageClassName = &standard }
 	inUse := func(s *State) { s.Mounted, s.Claim.Spec.VolumeName = true, "disk-7" }

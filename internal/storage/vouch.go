@@ -126,7 +126,7 @@ func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume
 	}
 	for _, v := range volumes {
 		record, found := movingOf(v)
-		if !found || v.Name != s.Claim.Spec.VolumeName || record.Provider != s.Place.Cluster || v.Labels[api.LabelRemoteClusterID] == s.Place.Cluster {
+		if !found || v.Name != s.Claim.Spec.VolumeName || record.Provider != s.Place.Cluster || ClusterOf(v) == s.Place.Cluster {
 			continue
 		}
 		s.Claim = s.Claim.DeepCopy()
@@ -196,7 +196,7 @@ func (s *State) condition(volumes []*corev1.PersistentVolume) *corev1.Persistent
 			continue
 		}
 		switch s.Place.Cluster {
-		case v.Labels[api.LabelRemoteClusterID]:
+		case ClusterOf(v):
 			return s.verdict(VolumeUID(v), s.noSource(v))
 		case record.Provider:
 			uid := s.Claim.UID
@@ -256,7 +256,7 @@ func (s *State) noSource(volume *corev1.PersistentVolume) string {
 // noTarget returns the reason why a move must not write to the backing claim, empty if it may.
 func (s *State) noTarget(uid types.UID, volumes []*corev1.PersistentVolume) string {
 	known := slices.ContainsFunc(volumes, func(v *corev1.PersistentVolume) bool {
-		return VolumeUID(v) == uid && v.Labels[api.LabelRemoteClusterID] == s.Place.Cluster && v.Labels[LabelTenant] == s.Place.Tenant
+		return VolumeUID(v) == uid && ClusterOf(v) == s.Place.Cluster && v.Labels[LabelTenant] == s.Place.Tenant
 	})
 	switch mark := s.Backing.Annotations[AnnotationRetained]; {
 	case mark == api.True:

@@ -14,12 +14,9 @@ import (
 // moved returns a volume with the record of a move to milan, or from there.
 func moved(from, record string) *corev1.PersistentVolume {
 	out := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
-		Name: "pvc-u0", Labels: map[string]string{LabelVirtual: api.True},
-		Annotations: map[string]string{annotationProvisionedBy: Provisioner, AnnotationMove: record},
+		Name: "pvc-u0", Annotations: map[string]string{annotationProvisionedBy: Provisioner, AnnotationMove: record},
 	}}
-	if from != "" {
-		out.Labels[api.LabelRemoteClusterID], out.Labels[LabelTenant] = from, "liqo-tenant-"+from
-	}
+	place(out, from)
 	return out
 }
 

@@ -90,6 +90,9 @@ func (w *world) changed(obj Object) {
 // state returns what the process of a place knows about a claim, with each cache at the given moment.
 func (w *world) state(uid types.UID, place int, claims, volumes, backing *objects) State {
 	s := State{UID: uid, Classes: classes(), Place: w.places[place]}
+	if place == 0 {
+		s.Tenant = w.places[1].Tenant
+	}
 	s.Volume = volumes.volumes[VolumeName(uid)].DeepCopy()
 	if c := claims.claim; c != nil && (c.UID == uid || place == 0 && s.Volume != nil && s.Volume.Spec.ClaimRef.UID == "") {
 		s.Claim = c.DeepCopy()
@@ -121,7 +124,11 @@ func (w *world) stale(uid types.UID, place int) State {
 		}
 		return w.now
 	}
-	return w.state(uid, place, at(), at(), at())
+	s := w.state(uid, place, at(), at(), at())
+	if s.Volume != nil && s.Volume.Labels[LabelVirtual] != api.True && place == 1 { // a virtual kubelet watches the volumes with this label
+		s.Volume = nil
+	}
+	return s
 }
 
 // act lets the process of a place decide and act.
@@ -205,7 +212,7 @@ func (w *world) obey(uid types.UID, place int, step Step) {
 // deleteBacking fails the test if the claim needs the data, or if the data is to be retained.
 func (w *world) deleteBacking(uid types.UID, place int, have *corev1.PersistentVolumeClaim) {
 	volume := w.now.volumes[VolumeName(uid)]
-	if volume != nil && volume.Labels[api.LabelRemoteClusterID] == w.places[place].Cluster {
+	if volume != nil && ClusterOf(volume) == w.places[place].Cluster {
 		if c := w.now.claim; c != nil && c.UID == uid {
 			w.fatal("the data of a claim was deleted")
 		}
@@ -225,7 +232,7 @@ func (w *world) deleteBacking(uid types.UID, place int, have *corev1.PersistentV
 
 // event lets somebody do something.
 func (w *world) event() {
-	switch c := w.now.claim; w.r.IntN(17) {
+	switch c := w.now.claim; w.r.IntN(18) {
 	case 0, 1:
 		w.create()
 	case 2:
@@ -268,7 +275,7 @@ func (w *world) event() {
 		w.restore()
 	case 11:
 		switch v := w.someVolume(); {
-		case v == nil || v.Labels[api.LabelRemoteClusterID] != "" || v.DeletionTimestamp != nil:
+		case v == nil || ClusterOf(v) != "" || v.DeletionTimestamp != nil:
 		case v.Spec.ClaimRef.UID == "":
 			v.DeletionTimestamp = &metav1.Time{}
 			w.note("administrator deletes the reserved volume %s", v.Name)
@@ -276,6 +283,12 @@ func (w *world) event() {
 		case v.Status.Phase == corev1.VolumeReleased && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
 			v.Spec.ClaimRef.UID, v.Status.Phase = "", corev1.VolumeAvailable
 			w.note("administrator reserves volume %s for the next claim, which it does not fit", v.Name)
+			w.changed(v)
+		}
+	case 12:
+		if v := w.someVolume(); v != nil && len(v.Labels) > 0 {
+			v.Labels = nil
+			w.note("administrator removes the labels of volume %s", v.Name)
 			w.changed(v)
 		}
 	default:
@@ -291,9 +304,11 @@ func (w *world) restore() {
 		return
 	}
 	former := w.backup.copy()
-	for _, b := range w.now.backing[0] { // the backup knows what was in use here
-		if v := former.volumes[VolumeName(BackingUID(b))]; v == nil || v.Status.Phase == "" {
-			delete(w.used, b.UID)
+	for _, backing := range []map[string]*corev1.PersistentVolumeClaim{w.now.backing[0], former.backing[0]} {
+		for _, b := range backing { // the backup knows what was in use here
+			if v := former.volumes[VolumeName(BackingUID(b))]; v == nil || v.Status.Phase == "" {
+				delete(w.used, b.UID)
+			}
 		}
 	}
 	w.now.claim, w.now.volumes, w.now.backing[0] = former.claim, former.volumes, former.backing[0]
@@ -380,9 +395,9 @@ func (w *world) bind() {
 		case c.Spec.VolumeName == "" && v.DeletionTimestamp == nil:
 			c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity, v.Status.Phase = v.Name, corev1.ClaimBound, v.Spec.Capacity.DeepCopy(), corev1.VolumeBound
 			w.note("volume %s is bound", v.Name)
-			if b := w.now.backing[1][claimName]; b != nil && BackingUID(b) == uid && v.Labels[api.LabelRemoteClusterID] != "" {
+			if b := w.now.backing[1][claimName]; b != nil && BackingUID(b) == uid && ClusterOf(v) != "" {
 				w.used[b.UID] = true
-			} else if b := w.now.backing[0][string(uid)]; b != nil && v.Labels[api.LabelRemoteClusterID] == "" {
+			} else if b := w.now.backing[0][string(uid)]; b != nil && ClusterOf(v) == "" {
 				w.used[b.UID] = true
 			}
 			w.changed(c)

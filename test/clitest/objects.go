@@ -36,12 +36,11 @@ func Create(t *testing.T, c client.Client, objects ...client.Object) {
 
 // VolumeOf returns the virtual volume of a claim, in this cluster if provider is empty.
 func VolumeOf(uid, namespace, claim, provider string) client.Object {
-	labels := map[string]string{storage.LabelVirtual: api.True}
-	if provider != "" {
-		labels[api.LabelRemoteClusterID] = provider
-	}
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + uid, Labels: labels, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner}},
+	out := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-" + uid, Labels: map[string]string{storage.LabelVirtual: api.True},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -49,6 +48,11 @@ func VolumeOf(uid, namespace, claim, provider string) client.Object {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
 		},
 	}
+	if provider != "" {
+		out.Labels[api.LabelRemoteClusterID], out.Spec.HostPath.Path = provider, "/tmp/liqo-placeholder"
+		out.Spec.NodeAffinity = storage.NodesOf(provider)
+	}
+	return out
 }
 
 // MapOf returns the NamespaceMap of a provider that has the remote namespace of a namespace.

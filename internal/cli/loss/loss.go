@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -32,9 +31,10 @@ func Error(lines []string) error {
 // remote namespace there is no data. With cures, it also says how to delete the data of deleted claims, which needs the provider.
 func Volumes(ctx context.Context, c client.Reader, selected func(namespace, provider string) bool, cures bool) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
-	if err := c.List(ctx, &volumes, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
-		return nil, fmt.Errorf("listing PersistentVolumes of Liqo: %w", err)
+	if err := c.List(ctx, &volumes); err != nil {
+		return nil, fmt.Errorf("listing PersistentVolumes: %w", err)
 	}
+	volumes.Items = storage.Virtual(volumes.Items)
 	var maps offloadingv1beta1.NamespaceMapList
 	if err := c.List(ctx, &maps); err != nil && !kube.Absent(err) {
 		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
@@ -49,7 +49,7 @@ func Volumes(ctx context.Context, c client.Reader, selected func(namespace, prov
 		there := func(provider string) bool {
 			return selected(data.Namespace, provider) && offload.HasRemoteNamespace(maps.Items, provider, data.Namespace)
 		}
-		if provider := volume.Labels[api.LabelRemoteClusterID]; storage.InProvider(volume) && there(provider) {
+		if provider := storage.ClusterOf(volume); storage.InProvider(volume) && there(provider) {
 			line := storage.Describe(volume, volumes.Items) + " in cluster " + provider
 			if cures && storage.Retained(volume, volumes.Items) {
 				line += ": copy the data, and delete it with " + storage.Discard(volume)

@@ -126,7 +126,7 @@ func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 	var volumes corev1.PersistentVolumeList
 	var nodes corev1.NodeList
 	var classes storagev1.StorageClassList
-	lists := listing{{&volumes, []client.ListOption{client.MatchingLabels{storage.LabelVirtual: api.True}}}, {&nodes, nil}, {&classes, nil}}
+	lists := listing{{&volumes, nil}, {&nodes, nil}, {&classes, nil}}
 	if err := lists.read(ctx, v); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 // ofClaim reports whether a volume of Liqo was created, or is reserved, for a claim of the name.
 func ofClaim(volume *corev1.PersistentVolume, s *move.State) bool {
 	key := client.ObjectKey{Namespace: s.Namespace, Name: s.Name}
-	return volume.Labels[storage.LabelVirtual] == api.True && (storage.ReservedFor(volume) == key || storage.DataOf(volume) == key)
+	return storage.VolumeUID(volume) != "" && (storage.ReservedFor(volume) == key || storage.DataOf(volume) == key)
 }
 
 // readAgain reads only the objects that may have changed since the previous read: the volumes that the previous read found, their copies, the
@@ -188,7 +188,7 @@ func (v *volumeMove) readNodes(ctx context.Context, s *move.State) error {
 		if err != nil {
 			target = "" // move.Next reports the broken record
 		}
-		providers = append(providers, s.Volumes[i].Labels[api.LabelRemoteClusterID], target)
+		providers = append(providers, storage.ClusterOf(&s.Volumes[i]), target)
 	}
 	for _, provider := range cmdline.Unique(providers) {
 		if provider == "" {

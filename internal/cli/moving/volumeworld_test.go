@@ -213,7 +213,7 @@ func (w *movedWorld) vouch(ctx context.Context, claim *corev1.PersistentVolumeCl
 		if ahead := move.CopyOf(v); ahead != "" {
 			uid, isAhead = types.UID(strings.TrimPrefix(ahead, storage.VolumeName(""))), true
 		}
-		if v.Labels[api.LabelRemoteClusterID] == "milan" {
+		if storage.ClusterOf(v) == "milan" {
 			uid, isAhead = storage.VolumeUID(v), false
 			break
 		}

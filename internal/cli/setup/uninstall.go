@@ -160,7 +160,7 @@ func (u *uses) undeletable() string {
 // for other volumes.
 func describeVolume(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) string {
 	text := storage.Describe(volume, all)
-	if provider := volume.Labels[api.LabelRemoteClusterID]; text != "" && provider != "" {
+	if provider := storage.ClusterOf(volume); text != "" && provider != "" {
 		text += " in cluster " + provider
 	}
 	return text

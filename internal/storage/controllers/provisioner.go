@@ -165,13 +165,15 @@ func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []recon
 		return nil
 	}
 	var volumes corev1.PersistentVolumeList
-	if err := p.client.List(ctx, &volumes, client.MatchingLabels{api.LabelRemoteClusterID: node.Spec.ClusterID}); err != nil {
+	if err := p.client.List(ctx, &volumes, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the volumes in a provider", "clusterID", node.Spec.ClusterID)
 		return nil
 	}
 	var out []reconcile.Request
 	for i := range volumes.Items {
-		out = append(out, requests(storage.VolumeUID(&volumes.Items[i]))...)
+		if volume := &volumes.Items[i]; storage.ClusterOf(volume) == node.Spec.ClusterID {
+			out = append(out, requests(storage.VolumeUID(volume))...)
+		}
 	}
 	return out
 }
@@ -287,7 +289,7 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 	if s.Volume, err = get(ctx, r, &corev1.PersistentVolume{}, types.NamespacedName{Name: storage.VolumeName(uid)}); err != nil {
 		return s, err
 	}
-	if s.Abandoned, err = p.abandoned(ctx, r, s.Volume); err != nil {
+	if s.Abandoned, s.Tenant, err = p.peering(ctx, r, s.Volume); err != nil {
 		return s, err
 	}
 	if s.Backing, err = get(ctx, r, &corev1.PersistentVolumeClaim{}, types.NamespacedName{Namespace: p.opts.Namespace, Name: string(uid)}); err != nil {
@@ -329,8 +331,8 @@ func (p *provisioner) state(ctx context.Context, r client.Reader, uid types.UID,
 // moving returns the virtual volume whose unfinished move is for a claim with the name of this one; see storage.Moving.
 func (p *provisioner) moving(ctx context.Context, claim *corev1.PersistentVolumeClaim) (string, error) {
 	var list corev1.PersistentVolumeList
-	if err := p.client.List(ctx, &list, client.MatchingLabels{storage.LabelVirtual: api.True}); err != nil {
-		return "", fmt.Errorf("listing the virtual volumes: %w", err)
+	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing the volumes: %w", err)
 	}
 	volumes := make([]*corev1.PersistentVolume, 0, len(list.Items))
 	for i := range list.Items {
@@ -339,18 +341,27 @@ func (p *provisioner) moving(ctx context.Context, claim *corev1.PersistentVolume
 	return storage.Moving(volumes, claim), nil
 }
 
-// abandoned reports whether a volume belongs to a provider that has no VirtualNode in the tenant namespace of the volume.
-func (p *provisioner) abandoned(ctx context.Context, r client.Reader, volume *corev1.PersistentVolume) (bool, error) {
-	if volume == nil || volume.Labels[api.LabelRemoteClusterID] == "" {
-		return false, nil
+// peering reports whether a volume belongs to a provider that has no VirtualNode in the tenant namespace of the volume, or none at all if the volume has lost the
+// label with that namespace. tenant is the namespace of the provider's VirtualNodes, empty if there are several.
+func (p *provisioner) peering(ctx context.Context, r client.Reader, volume *corev1.PersistentVolume) (abandoned bool, tenant string, err error) {
+	if volume == nil || storage.ClusterOf(volume) == "" {
+		return false, "", nil
 	}
 	var nodes offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &nodes); err != nil {
-		return false, fmt.Errorf("listing VirtualNodes: %w", err)
+		return false, "", fmt.Errorf("listing VirtualNodes: %w", err)
 	}
-	return !slices.ContainsFunc(nodes.Items, func(node offloadingv1beta1.VirtualNode) bool {
-		return node.Spec.ClusterID == volume.Labels[api.LabelRemoteClusterID] && node.Namespace == volume.Labels[storage.LabelTenant]
-	}), nil
+	own, tenants := volume.Labels[storage.LabelTenant], map[string]bool{}
+	for i := range nodes.Items {
+		if nodes.Items[i].Spec.ClusterID == storage.ClusterOf(volume) {
+			tenant = nodes.Items[i].Namespace
+			tenants[tenant] = true
+		}
+	}
+	if len(tenants) > 1 {
+		tenant = ""
+	}
+	return own == "" && len(tenants) == 0 || own != "" && !tenants[own], tenant, nil
 }
 
 // readClaim reads the claim in the claimRef of the virtual volume. If there is no virtual volume, it reads the claim with the UID.

@@ -161,7 +161,7 @@ func TestVolumesOfOtherClaimsAreLeftAlone(t *testing.T) {
 		Spec: corev1.PersistentVolumeSpec{
 			ClaimRef:                      &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u1"},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: storage.Provisioner, VolumeHandle: "u1"}},
+			NodeAffinity:                  storage.NodesOf("milan"),
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
@@ -197,6 +197,7 @@ func TestReusedVolumesNameTheirClaim(t *testing.T) {
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "other", UID: "u2"}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			NodeAffinity: storage.NodesOf("milan"),
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 	}

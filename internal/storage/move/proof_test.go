@@ -131,7 +131,7 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 		t.Errorf("%+v", Next(s))
 	}
 	home := begun(false)
-	home.Volumes[0].Labels = map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "naples", storage.LabelTenant: "liqo-tenant-naples"}
+	home.Volumes[0].Labels, home.Volumes[0].Spec.NodeAffinity = map[string]string{storage.LabelTenant: "liqo-tenant-naples"}, storage.NodesOf("naples")
 	home.Volumes[0].Annotations["pv.kubernetes.io/provisioned-by"] = storage.Provisioner
 	vouch(&home, "milan", nil)
 	if step := Next(home); step.Action != Nothing || step.Late == nil || !strings.Contains(step.Why, "the virtual kubelet of node naples to confirm that PersistentVolumeClaim data of its cluster has the data") {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/storage"
 )
 
 // TestAMoveFitsIntoTheQuotas: before its first change, a move to this cluster is refused if a ResourceQuota of the storage namespace has room for each of its two
@@ -42,7 +43,7 @@ func TestAMoveFitsIntoTheQuotas(t *testing.T) {
 		s := bound(func(s *State) {
 			larger(s)
 			s.Node = "n1"
-			s.Volumes[0].Labels[api.LabelRemoteClusterID] = "naples"
+			s.Volumes[0].Spec.NodeAffinity = storage.NodesOf("naples")
 			fast := *s.Classes[2].DeepCopy()
 			fast.Name, fast.Annotations = "fast", nil
 			s.Classes = append(s.Classes, fast)

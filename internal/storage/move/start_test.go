@@ -54,10 +54,9 @@ func (s *State) protect() {
 }
 
 func virtual(name, provider string) corev1.PersistentVolume {
-	return corev1.PersistentVolume{
+	out := corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{api.LabelRemoteClusterID: provider},
-			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+			Name: name, Labels: map[string]string{}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -65,6 +64,10 @@ func virtual(name, provider string) corev1.PersistentVolume {
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 	}
+	if provider != "" {
+		out.Spec.NodeAffinity = storage.NodesOf(provider)
+	}
+	return out
 }
 
 // TestRefusedMovesChangeNothing: each refusal names the object, the value and the cure, and writes nothing.

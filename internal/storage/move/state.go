@@ -190,7 +190,7 @@ func ready(node *corev1.Node) bool {
 
 // providerOf returns the cluster ID of the provider with the data of a virtual volume. It is empty if the data is in this cluster.
 func providerOf(volume *corev1.PersistentVolume) string {
-	return volume.Labels[api.LabelRemoteClusterID]
+	return storage.ClusterOf(volume)
 }
 
 // admits reports whether pods on the node can use the data of a virtual volume.
