@@ -169,7 +169,7 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 	}
 	for _, n := range elsewhere {
 		instead, from := n.hindrance(inUse, near), n.wanted
-		if n.negotiated {
+		if n.negotiated || n.reported { // the place does not follow from what the peer named
 			from = searchStart(n, objects)
 		}
 		chosen, ok := next(from, slices.Concat(near, inUse), pools)

@@ -301,6 +301,9 @@ func TestReportedNetworks(t *testing.T) {
 		"172.16.200.0/24": "overlaps 172.16.0.0/16 (the network around node rome-1)",
 	} {
 		got := plan("milan/a "+wanted, ipamv1alpha1.LabelNetworkReported)
+		if around != "" && wanted != "10.128.0.0/12" && !got.CIDR.Overlaps(DefaultPools()[0]) {
+			t.Errorf("reported %s: %s is outside of the first pool: the peer chose the place", wanted, got.CIDR)
+		}
 		if got.Problem != (Problem{}) || !strings.Contains(got.Instead, around) || (got.CIDR.String() == wanted) != (around == "") || overlapped(got.CIDR, neighbourhoods(hosts)) != nil {
 			t.Errorf("reported %s: %+v, want another place: %q", wanted, got, around)
 		}

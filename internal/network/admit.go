@@ -26,29 +26,32 @@ const wide = 8
 // Admitted returns the views of a peer that a node routes to the peer. A view is a prefix under which this cluster sees a range of the
 // peer. Admitted accepts every range that an administrator entered. It refuses a range that only the peer named in two cases: the view is
 // the peer's own range and not private, or the view overlaps a dependency of the node. A wide route, such as a static one to 10.0.0.0/8,
-// counts unless this cluster chose the view: a peer that names the view could attract packets to any host behind that route. Admitted returns a problem for
-// each refused range.
+// counts only for a range that keeps its own addresses: a peer that names the view could attract packets to any host behind that route. Where IPAM puts another
+// view does not depend on the peer. Admitted returns a problem for each refused range.
 func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 	if !p.Negotiated {
 		return p.Views(), nil
 	}
-	cure := "add the latter to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range"
-	if !p.Chosen {
-		cure += ". If these addresses belong to cluster " + p.ClusterID + ", an administrator of this cluster removes annotation " +
-			networkingv1beta1.AnnotationReportedByPeer + " from the Configuration in namespace " + p.Namespace + " instead"
-	}
 	var views []netip.Prefix
 	var problems []Problem
 	for _, r := range p.Remaps() {
-		chosen := p.Chosen && !r.Identity()
 		i := slices.IndexFunc(host.Dependencies, func(d Dependency) bool {
-			return d.Prefix.Overlaps(r.View) && !(chosen && d.Routed && d.Prefix.Bits() <= wide)
+			return d.Prefix.Overlaps(r.View) && (r.Identity() || !d.Routed || d.Prefix.Bits() > wide)
 		})
 		switch {
 		case r.Identity() && !ipam.Private(r.View):
 			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s is not routed to cluster %q: it is not private, and only the peer named it", r.View, p.ClusterID)})
 		case i >= 0:
 			d := host.Dependencies[i]
+			reserved := d.Prefix
+			if d.Routed && d.Prefix.Bits() <= wide { // to reserve all of it would end the networks of other peers
+				reserved = r.View
+			}
+			cure := fmt.Sprintf("add %s to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range, and open connections to the cluster end", reserved)
+			if r.Identity() {
+				cure += ". If these addresses belong to cluster " + p.ClusterID + ", an administrator of this cluster removes annotation " +
+					networkingv1beta1.AnnotationReportedByPeer + " from the Configuration in namespace " + p.Namespace + " instead"
+			}
 			problems = append(problems, Problem{Object: "Node " + host.Name, Text: fmt.Sprintf("range %s, under which this cluster sees cluster %q, is not routed there: it overlaps %s (%s); %s", r.View, p.ClusterID, d.Prefix, d.Name, cure)})
 		default:
 			views = append(views, r.View)

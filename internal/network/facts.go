@@ -111,8 +111,6 @@ type Peer struct {
 	Pods, External []ipam.Remap
 	// Negotiated: only the peer named its ranges, and no administrator of this cluster entered them; see Admitted.
 	Negotiated bool
-	// Chosen: this cluster chose the views of the ranges; see ChoosesViews. Otherwise, the peer named the addresses of its ranges here, or an administrator entered them.
-	Chosen bool
 	// Gateway is the name of the GatewayServer or GatewayClient. Role is the kind of the gateway: server or client.
 	Gateway string
 	Role    Role

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/ipam"
 )
@@ -37,14 +36,13 @@ func (g *gathering) configured() []Peer {
 	configurations := slices.SortedFunc(slices.Values(g.Configurations), func(a, b networkingv1beta1.Configuration) int {
 		return cmp.Or(cmp.Compare(clusterOf(&a), clusterOf(&b)), api.CompareAge(&a, &b))
 	})
-	own := slices.DeleteFunc(slices.Clone(g.Networks), func(n ipamv1alpha1.Network) bool { return n.Namespace != g.LiqoNamespace })
 	var peers []Peer
 	for i := range configurations {
 		c := &configurations[i]
 		if c.DeletionTimestamp != nil {
 			continue
 		}
-		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace, Negotiated: ReportedByPeer(c), Chosen: ChoosesViews(c, own)}
+		p := Peer{ClusterID: clusterOf(c), Namespace: c.Namespace, Negotiated: ReportedByPeer(c)}
 		if n := len(peers); n > 0 && peers[n-1].ClusterID == p.ClusterID {
 			g.problem("", named("Configuration", c), "cluster %q has another, older Configuration in namespace %s: delete one of them", p.ClusterID, peers[n-1].Namespace)
 			continue

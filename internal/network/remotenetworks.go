@@ -114,8 +114,7 @@ func RemoteRanges(wanted []RemoteNetwork, networks map[string]*ipamv1alpha1.Netw
 // refused reports whether a Network that only the peer named is not ready, because its range overlaps one that this cluster needs. An
 // earlier version may have assigned that range.
 func refused(n *ipamv1alpha1.Network) bool {
-	named := n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True || n.Labels[ipamv1alpha1.LabelNetworkReported] == api.True
-	return named && meta.IsStatusConditionFalse(n.Status.Conditions, "Ready")
+	return n.Labels[ipamv1alpha1.LabelNetworkNegotiated] == api.True && meta.IsStatusConditionFalse(n.Status.Conditions, "Ready")
 }
 
 // InTheWay returns the name of a Network that is being deleted and still has, or requests, addresses of the range; "" if there is none.

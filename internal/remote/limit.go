@@ -192,7 +192,7 @@ func (r *limitedResponses) WrappedRoundTripper() http.RoundTripper { return r.ne
 
 // RoundTrip implements http.RoundTripper.
 func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Query().Get("watch") != "" || strings.HasSuffix(req.URL.Path, "/exec") {
+	if req.URL.Query().Get("watch") != "" || IsExec(req.URL.Path) {
 		return r.next.RoundTrip(req)
 	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), r.within, errTooSlow)
@@ -204,6 +204,16 @@ func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	response.Body = &limitedBody{ReadCloser: response.Body, left: r.bytes, ctx: ctx, end: cancel}
 	return response, nil
+}
+
+// IsExec reports whether a path is that of a command in a pod. Its response is a stream without an end.
+func IsExec(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/") // api/v1/namespaces/NAMESPACE/pods/NAME/exec
+	if len(parts) < 7 {
+		return false
+	}
+	parts = parts[len(parts)-7:]
+	return parts[0] == "api" && parts[2] == "namespaces" && parts[4] == "pods" && parts[6] == "exec"
 }
 
 // The errors of a response that exceeds a limit.

@@ -208,3 +208,19 @@ func TestSlowResponsesOfPeersEnd(t *testing.T) {
 		t.Errorf("%v, reported %v", err, reports)
 	}
 }
+
+// TestOnlyCommandsInPodsAreStreams: a peer can call an object "exec". Reads of it are limited like all others.
+func TestOnlyCommandsInPodsAreStreams(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/namespaces/blog/pods/web/exec":                    true,
+		"/k8s/clusters/c-1/api/v1/namespaces/blog/pods/web/exec":   true,
+		"/api/v1/namespaces/blog/secrets/exec":                     false,
+		"/api/v1/namespaces/blog/pods/exec":                        false,
+		"/apis/liqo.io/v1/namespaces/blog/gatewayservers/web/exec": false,
+		"/exec": false,
+	} {
+		if got := IsExec(path); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+}

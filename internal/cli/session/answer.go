@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -38,7 +37,7 @@ type bounded struct{ next http.RoundTripper }
 // RoundTrip calls the wrapped transport with a timeout of answerWait. It does not limit watches, exec requests, and requests with a
 // deadline.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if _, has := r.Context().Deadline(); has || r.URL.Query().Has("watch") || strings.HasSuffix(r.URL.Path, "/exec") {
+	if _, has := r.Context().Deadline(); has || r.URL.Query().Has("watch") || remote.IsExec(r.URL.Path) {
 		return b.next.RoundTrip(r)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerWait)

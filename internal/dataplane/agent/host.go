@@ -76,9 +76,12 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
-	names := map[int]string{}
+	names, separate := map[int]string{}, map[int]bool{}
 	for _, link := range links {
 		names[link.Attrs().Index] = link.Attrs().Name
+		if vrf, ok := link.(*netlink.Vrf); ok { // only packets of its own links use its table
+			separate[int(vrf.Table)] = true
+		}
 	}
 	all := resolvers(resolvConf)
 	addresses, err := netlink.AddrList(nil, unix.AF_INET)
@@ -95,6 +98,7 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool { return separate[r.Table] })
 	for prefix, name := range routed(routes, func(link int) bool { return slices.Contains(except, names[link]) }) {
 		if all[prefix] == "" {
 			all[prefix] = name
