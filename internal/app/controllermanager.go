@@ -196,7 +196,7 @@ func setupStorage(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupWebhooks(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadwebhook.Setup(mgr, offloadwebhook.Options{
-		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources,
+		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources, ClaimTotal: opts.NamespaceTotal,
 		RuntimeClass: opts.RuntimeClass,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
 	})

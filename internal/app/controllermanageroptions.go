@@ -55,10 +55,11 @@ type ControllerManagerOptions struct {
 	ProtectedNamespaces []string
 	// ChosenNamespaces are patterns of names that consumers may choose for their namespaces in this cluster. RefusedNamespaces are patterns of names
 	// that no namespace of a consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of
-	// each of these namespaces, DefaultLimits are the limits of containers there that declare none.
-	ChosenNamespaces, RefusedNamespaces []string
-	NamespaceLimit                      int
-	NamespaceQuota, DefaultLimits       corev1.ResourceList
+	// each of these namespaces, NamespaceTotal the limit of the claims in all of them together, DefaultLimits are the limits of containers there that
+	// declare none.
+	ChosenNamespaces, RefusedNamespaces           []string
+	NamespaceLimit                                int
+	NamespaceQuota, NamespaceTotal, DefaultLimits corev1.ResourceList
 	// RuntimeClass is the RuntimeClass by which pods request a virtual node.
 	RuntimeClass string
 	// EnforceResources enables the rejection of pods of consumers that exceed their Quotas.
@@ -156,6 +157,7 @@ func (o *ControllerManagerOptions) AddFlags(flags *flag.FlagSet) {
 	flags.Func("refused-pod-labels", "keys of labels that are removed from pods of consumers, in addition to those on which known controllers act; a trailing * matches the rest: example.org/*,...", patterns(&o.PodMetadata.RefusedLabels))
 	flags.IntVar(&o.NamespaceLimit, "namespace-limit", 0, "maximum number of namespaces of each consumer; 0 for no limit")
 	flags.Func("namespace-quota", "hard limits of the ResourceQuota in each namespace of a consumer: count/configmaps=500,services.loadbalancers=2,...", amounts(&o.NamespaceQuota))
+	flags.Func("namespace-total", "limits of the claims in all namespaces of a consumer together: requests.storage=1Ti,persistentvolumeclaims=1000", amounts(&o.NamespaceTotal))
 	flags.Func("namespace-default-limits", "limits for containers of consumers that declare none: ephemeral-storage=20Gi,memory=4Gi,...", amounts(&o.DefaultLimits))
 	flags.StringVar(&o.RuntimeClass, "runtime-class", "liqo", "RuntimeClass that asks for a virtual node")
 	flags.BoolVar(&o.EnforceResources, "enable-resource-enforcement", true, "refuse pods of consumers that exceed their Quotas")

@@ -180,6 +180,60 @@ func Exceeded(quota *offloadingv1beta1.QuotaSpec, used, wanted corev1.ResourceLi
 	return fmt.Errorf("%s: %s", strings.Join(over, "; "), QuotaCure)
 }
 
+// ClaimUsage returns what a claim counts for in the limits of a consumer: its size, and one claim.
+func ClaimUsage(spec *corev1.PersistentVolumeClaimSpec) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceRequestsStorage:        spec.Resources.Requests[corev1.ResourceStorage],
+		corev1.ResourcePersistentVolumeClaims: *resource.NewQuantity(1, resource.DecimalSI),
+	}
+}
+
+// ClaimGrowth returns what a changed claim counts for in addition.
+func ClaimGrowth(before, after *corev1.PersistentVolumeClaimSpec) corev1.ResourceList {
+	more := after.Resources.Requests[corev1.ResourceStorage]
+	more.Sub(before.Resources.Requests[corev1.ResourceStorage])
+	return corev1.ResourceList{corev1.ResourceRequestsStorage: more}
+}
+
+// NamespaceHard returns the spec.hard of the ResourceQuota of a remote namespace. It also has the limits that hold for all namespaces of a consumer together, so
+// that Kubernetes counts these resources in each namespace.
+func NamespaceHard(each, total corev1.ResourceList) corev1.ResourceList {
+	hard := each.DeepCopy()
+	if hard == nil {
+		hard = corev1.ResourceList{}
+	}
+	for name, limit := range total {
+		if own, limited := hard[name]; !limited || own.Cmp(limit) > 0 {
+			hard[name] = limit.DeepCopy()
+		}
+	}
+	return hard
+}
+
+// ExceededTogether returns an error that lists the limits of a consumer that its remote namespaces would exceed together, nil if there are none. quotas are the
+// ResourceQuotas of these namespaces, in which Kubernetes counts what exists. wanted is the additional usage.
+func ExceededTogether(total corev1.ResourceList, quotas []corev1.ResourceQuota, wanted corev1.ResourceList) error {
+	var over []string
+	for _, name := range slices.Sorted(maps.Keys(total)) {
+		want, limit := wanted[name], total[name]
+		if want.Sign() <= 0 {
+			continue
+		}
+		var used resource.Quantity
+		for i := range quotas {
+			used.Add(quotas[i].Status.Used[name])
+		}
+		sum := want.DeepCopy()
+		if sum.Add(used); sum.Cmp(limit) > 0 {
+			over = append(over, fmt.Sprintf("%s of %s are wanted, %s of %s are used in all namespaces of the consumer", want.String(), name, used.String(), limit.String()))
+		}
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: request less, or ask the administrator of the provider for more (value offloading.namespacePolicy.total)", strings.Join(over, "; "))
+}
+
 // Growth returns the resources with a larger amount in after than in before. The amounts are those in after.
 func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	more := corev1.ResourceList{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
@@ -189,5 +190,28 @@ func TestExceeded(t *testing.T) {
 	}
 	if err := Exceeded(&offloadingv1beta1.QuotaSpec{Resources: list("cpu", "1")}, list("pods", "100"), list("pods", "1")); err != nil {
 		t.Errorf("a Quota that does not count pods: %v", err)
+	}
+}
+
+// TestNamespacesCountWhatIsLimitedTogether: the quota of each namespace has the limits of all namespaces together, since Kubernetes counts only what a quota limits.
+// A namespace alone may have no more than all together.
+func TestNamespacesCountWhatIsLimitedTogether(t *testing.T) {
+	list := func(pairs ...string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return out
+	}
+	for name, row := range map[string]struct{ each, total, want corev1.ResourceList }{
+		"no limits":                {nil, nil, list()},
+		"of each":                  {list("count/secrets", "5"), nil, list("count/secrets", "5")},
+		"together":                 {list("count/secrets", "5"), list("requests.storage", "1Ti"), list("count/secrets", "5", "requests.storage", "1Ti")},
+		"more of each than of all": {list("requests.storage", "2Ti"), list("requests.storage", "1Ti"), list("requests.storage", "1Ti")},
+		"less of each":             {list("requests.storage", "1Gi"), list("requests.storage", "1Ti"), list("requests.storage", "1Gi")},
+	} {
+		if got := NamespaceHard(row.each, row.total); !equality.Semantic.DeepEqual(got, row.want) {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 // and a serving certificate, stores them in a Secret, and writes the CA to the webhook configurations of the chart. It renews them well before they
 // expire, without a restart.
 //
-// There are only six webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
+// There are only seven webhooks. Rules that CEL can express are in the chart's ValidatingAdmissionPolicies instead, which need no webhook call.
 //
 // The controllers of the certificate and of rejected workloads run in each replica, as the webhooks do. They do not use kube.Reconciler: the
 // certificate depends on several objects, and the waker on how long this process has known a NamespaceOffloading. Nor does the controller that withdraws
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -40,6 +41,8 @@ const (
 	PathDaemonSetPod = "/mutate/daemonset-pods"
 	// PathIngress handles new Ingresses of consumers, and updates of their spec.
 	PathIngress = "/validate/ingresses"
+	// PathClaim handles new claims in the namespaces of consumers, and changes of their size.
+	PathClaim = "/validate/claims"
 )
 
 // Options configure the webhooks.
@@ -54,6 +57,8 @@ type Options struct {
 	RuntimeClass string
 	// EnforceQuotas rejects ShadowPods that exceed the Quota of their creator.
 	EnforceQuotas bool
+	// ClaimTotal are the limits of the claims in all namespaces of a consumer together; empty means no limits. See offload.ExceededTogether.
+	ClaimTotal corev1.ResourceList
 	// GlobalLabels and GlobalAnnotations are added to the Secret.
 	GlobalLabels, GlobalAnnotations map[string]string
 	// Now returns the current time, Random is the source of randomness; nil means time.Now and crypto/rand.
@@ -114,6 +119,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("setting up the hosts of Ingresses: %w", err)
 	}
 	server.Register(PathIngress, &admission.Webhook{Handler: ingresses{decoder: decoder, claims: claimed.claims}})
+	server.Register(PathClaim, &admission.Webhook{Handler: &claims{decoder: decoder, live: mgr.GetAPIReader(), total: opts.ClaimTotal}})
 	if err := certificates.setup(mgr); err != nil {
 		return err
 	}
