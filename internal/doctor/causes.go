@@ -210,7 +210,10 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 				Cluster: c.ID, Peer: peer, Check: "reachability", Level: Fail, part: partPartition,
 				Evidence: fmt.Sprintf("cluster %s is unreachable from %s: neither its API server nor the tunnel responds (%s)", peer, c.ID, server),
 				Cure: fmt.Sprintf("see whether cluster %s runs, and restore the network between the clusters (firewall, routes, DNS): %s and the UDP port of the gateway (liqoctl info peer %s). "+
-					"What is listed below recovers by itself. If the cluster is gone for good: liqoctl force unpeer %s", peer, cmp.Or(api, "its API server"), peer, peer),
+					"What is listed below recovers by itself", peer, cmp.Or(api, "its API server"), peer),
+			}
+			if f.Remote == nil && !c.answers(peer) {
+				finding.Cure += ". If the cluster is gone for good: liqoctl force unpeer " + peer
 			}
 			if f.Remote != nil {
 				finding.Evidence = fmt.Sprintf("clusters %s and %s do not reach each other, though both respond to liqoctl: neither the API server nor the tunnel responds (%s)", c.ID, peer, server)

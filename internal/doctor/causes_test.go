@@ -38,6 +38,7 @@ func nodeNotReady(c *Cluster) {
 func nodeReports(c *Cluster, why string, networkDown bool) {
 	ready := &c.Nodes[0].Status.Conditions[0]
 	ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", why
+	ready.LastTransitionTime = metav1.NewTime(now.Add(-30 * time.Second))
 	if networkDown {
 		c.Nodes[0].Status.Conditions = append(c.Nodes[0].Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "R", Message: "m"})
 	}
@@ -272,6 +273,7 @@ func TestCauses(t *testing.T) {
 			rome.Waiting = []corev1.Pod{pending("a", "the provider does not answer")}
 		}, first: "fail rome, reachability: cluster milan is unreachable from rome: neither its API server nor the tunnel responds", cure: "liqoctl force unpeer milan", consequences: 6},
 		"the first seconds of a partition, of both clusters": {do: func(rome, milan *Cluster, _ *Facts) {
+			rome.Accesses[0].Failure = "i/o timeout"
 			tunnelDown(rome)
 			tunnelDown(milan)
 			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
@@ -280,6 +282,27 @@ func TestCauses(t *testing.T) {
 			unreachableAPI(rome, "i/o timeout")
 			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
 		}, first: "fail rome, access: the API server of milan does not answer", cure: "can be reached from the cluster", consequences: 4},
+		"a NetworkPolicy in the tenant namespace, where the cluster reaches the API server": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			rome.Accesses[0].Failure = "i/o timeout"
+			rome.Peers[0].Status.Conditions = []corev1beta1.Condition{{Type: corev1beta1.APIServerStatus, Status: corev1beta1.StatusEstablished}}
+			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
+			rome.Nodes[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-10 * time.Minute))
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 1, others: 1},
+		"a NetworkPolicy in the tenant namespace, where liqoctl reaches the API server": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			nodeReports(rome, "the remote cluster does not answer: i/o timeout", false)
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 1, others: 1},
+		"an API server with another certificate, and no tunnel": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			rome.Accesses = nil
+			nodeReports(rome, "the remote cluster does not answer: tls: failed to verify certificate: x509: certificate signed by unknown authority", false)
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 1, others: 1},
+		"an API server that fails, and no tunnel": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			tunnelDown(rome)
+			rome.Accesses = nil
+			nodeReports(rome, "the remote cluster does not answer: requesting https://milan/livez: 503 Service Unavailable", false)
+		}, first: "fail rome, connections: Connection gw-milan", cure: "liqoctl network connect", consequences: 1, others: 1},
 		"the tunnel of an in-band peering, which the virtual kubelet has noticed first": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Accesses = []Access{{Peer: "milan", Identity: "controlplane-milan", Server: "https://milan", Proxy: "http://10.9.0.1:8118"}}
 			rome.Peers[0].Status.ForeignProxyURL = "http://10.9.0.1:8118"
@@ -306,6 +329,9 @@ func TestCauses(t *testing.T) {
 			if first := findings[0]; !strings.Contains(first.Cure, row.cure) || len(first.Consequences) != row.consequences || len(findings) != row.others+1 {
 				t.Errorf("found %d causes, the first with %d consequences and the cure %q, want %d, %d and %q:\n%s", len(findings), len(first.Consequences), first.Cure,
 					row.others+1, row.consequences, row.cure, got)
+			}
+			if reached := f.Remote != nil || f.Local.answers("milan"); reached && findings[0].Check == "reachability" && strings.Contains(findings[0].Cure, "force unpeer") {
+				t.Errorf("liqoctl reaches the cluster, and the cure is %q", findings[0].Cure)
 			}
 			if again := text(slices.DeleteFunc(Examine(f), func(f Finding) bool { return f.Level == OK }), true); again != got {
 				t.Errorf("the same facts, another diagnosis:\n%s\n%s", got, again)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func virtualNodes(r *report) {
 			case condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue:
 				finding := r.fail("see the access to, and the connection with, cluster "+virtual.Spec.ClusterID+": liqoctl info peer "+virtual.Spec.ClusterID,
 					"Node %s is not Ready: %s, %s", node.Name, condition.Reason, condition.Message)
-				finding.silent = strings.HasPrefix(condition.Message, offload.NodeSilent) && !r.inBand(virtual.Spec.ClusterID)
+				finding.silent = r.silent(virtual.Spec.ClusterID, condition)
 				finding.untunneled = condition.Message == offload.NodeNetworkDown
 			case condition.Type != corev1.NodeReady && condition.Status == corev1.ConditionTrue:
 				finding := r.warn("what the provider says of itself: ask its administrator", "Node %s: %s, %s", node.Name, condition.Type, condition.Message)
@@ -59,6 +60,17 @@ func virtualNodes(r *report) {
 	if len(r.VirtualNodes) > 0 {
 		r.healthy("%d, all running and Ready", len(r.VirtualNodes))
 	}
+}
+
+// serverReplied matches the errors of an API server that responds: its certificate is not accepted, or its reply has another status than 200.
+var serverReplied = regexp.MustCompile(`x509: |: requesting \S+: \d{3} `)
+
+// silent reports whether condition Ready of a virtual node shows that the API server of the provider does not respond. A virtual node can lack access to it for a reason of
+// its own, such as a NetworkPolicy. So its condition counts only as long as the cluster cannot have noticed yet, or if the ForeignCluster says the same.
+func (r *report) silent(provider string, ready corev1.NodeCondition) bool {
+	established, _ := r.reaches(provider)
+	return strings.HasPrefix(ready.Message, offload.NodeSilent) && !serverReplied.MatchString(ready.Message) && !r.inBand(provider) && !r.answers(provider) &&
+		(!established || r.now.Sub(ready.LastTransitionTime.Time) < silence)
 }
 
 // namespaces checks the offloaded namespaces: the phase of each, and whether two of them want the same remote namespace in one provider.

@@ -179,6 +179,11 @@ func (c *Cluster) reaches(peer string) (established, accepted bool) {
 	return established, established && !deniesAccess(c.Peers, peer)
 }
 
+// answers reports whether the API server of a peer answered a request of liqoctl.
+func (c *Cluster) answers(peer string) bool {
+	return slices.ContainsFunc(c.Accesses, func(a Access) bool { return a.Peer == peer && a.Proxy == "" && a.Failure == "" })
+}
+
 // accesses checks the results of the requests to the API servers of the peers, made with the Identities of this cluster. The machine that runs the doctor made them, and
 // may reach another server at that address than the cluster does, or none: findings say so, and the report of the cluster counts where it has one.
 func accesses(r *report) {
