@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -28,6 +29,10 @@ import (
 
 // AccessTimeout is the timeout of each request to a peer. An unreachable peer must not keep the other checks from running.
 const AccessTimeout = 5 * time.Second
+
+// webhookTimeout is the timeout of each dry run in a peer. It is longer than the API server there waits for a webhook, five seconds for those of Liqo and ten by
+// default, so that its reply names a webhook that does not respond.
+const webhookTimeout = 15 * time.Second
 
 // access checks, with an Identity, whether the API server of a peer responds and what the Identity may do there. It returns nil if the
 // Identity has no kubeconfig, which the check of identities reports.
@@ -53,9 +58,7 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 		one.Unusable = true
 		return one
 	}
-	config.Timeout = AccessTimeout
-	remote.LimitResponses(config, 1<<20, AccessTimeout)
-	there, err := kubernetes.NewForConfig(config)
+	there, err := clientOf(config, AccessTimeout)
 	if err != nil {
 		one.Failure = err.Error()
 		return one
@@ -79,9 +82,21 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 		}
 	}
 	if p.depth == MakeDryRuns && len(namespaces) > 0 && len(one.Denied) == 0 {
+		if there, err = clientOf(config, webhookTimeout); err != nil {
+			one.Failure = err.Error()
+			return one
+		}
 		one.DryRuns = p.dryRunsThere(there, one.Peer, namespaces[0])
 	}
 	return one
+}
+
+// clientOf returns a client of a peer whose requests take no longer than within.
+func clientOf(config *rest.Config, within time.Duration) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = within
+	remote.LimitResponses(config, 1<<20, within)
+	return kubernetes.NewForConfig(config)
 }
 
 // rights returns the permissions that an Identity needs in the peer. namespaces are the remote namespaces of an Identity of a virtual node.

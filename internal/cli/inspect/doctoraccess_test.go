@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -42,6 +43,8 @@ type accessServer struct {
 	denied  []string
 	// refusal is the text with which it refuses dry runs of claims.
 	refusal string
+	// hangs is how long it waits for a webhook that does not respond, before it refuses those dry runs.
+	hangs time.Duration
 	// asked are the rights that the client asked about: verb, resource and namespace.
 	asked []string
 }
@@ -84,6 +87,7 @@ func (s *accessServer) dryRun(w http.ResponseWriter, r *http.Request, body strin
 	if !strings.Contains(body, api.LabelOrigin) || r.Method != http.MethodPost {
 		http.Error(w, body, http.StatusBadRequest)
 	} else if s.refusal != "" && path[len(path)-1] == "persistentvolumeclaims" {
+		time.Sleep(s.hangs)
 		w.WriteHeader(http.StatusForbidden)
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: s.refusal})
 	} else {
@@ -146,6 +150,11 @@ func TestAccessToAPeer(t *testing.T) {
 			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK, refusal: "policy x"}, classes: []string{"fast"},
 			asked: append(slices.Clone(kubelet), "dry run of shadowpods in blog-rome", "dry run of persistentvolumeclaims in blog-rome"),
 			want:  &doctor.Access{DryRuns: []doctor.DryRun{{Namespace: "blog-rome", Kind: "ShadowPod"}, {Namespace: "blog-rome", Kind: "PersistentVolumeClaim", Refusal: "policy x"}}},
+		},
+		"a virtual kubelet whose claims wait for a webhook that does not respond": {
+			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK, refusal: "failed calling webhook", hangs: AccessTimeout + time.Second/2}, classes: []string{"fast"},
+			asked: append(slices.Clone(kubelet), "dry run of shadowpods in blog-rome", "dry run of persistentvolumeclaims in blog-rome"),
+			want:  &doctor.Access{DryRuns: []doctor.DryRun{{Namespace: "blog-rome", Kind: "ShadowPod"}, {Namespace: "blog-rome", Kind: "PersistentVolumeClaim", Refusal: "failed calling webhook"}}},
 		},
 		"a virtual kubelet without storage": {
 			kind: authv1beta1.IdentityResourceSlice, server: accessServer{version: http.StatusOK}, asked: append(slices.Clone(kubelet), "dry run of shadowpods in blog-rome"),
