@@ -96,6 +96,10 @@ func admissions(r *report) {
 			unsupported = "; not checked where " + run.Refusal
 		}
 	}
+	r.about(partAdmission, "")
+	for _, unchecked := range r.Unchecked {
+		r.warn("run liqoctl doctor again as an administrator of the cluster, with more time (--timeout)", "not all dry runs could be made: %s", unchecked)
+	}
 	if count > 0 {
 		r.healthy("%d dry runs, no policy and no webhook refuses the objects in remote namespaces%s", count, unsupported)
 	}

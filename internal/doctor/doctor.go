@@ -146,6 +146,8 @@ type Cluster struct {
 	Accesses []Access
 	// DryRuns are the replies of the own API server to dry runs in the remote namespaces of consumers.
 	DryRuns []DryRun
+	// Unchecked lists the dry runs that got no reply or were not made, with the reason.
+	Unchecked []string
 	// Unread lists each fact that could not be read, with the reason.
 	Unread []string
 }

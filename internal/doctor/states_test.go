@@ -294,6 +294,10 @@ func TestStatesAndCures(t *testing.T) {
 			"fail rome, admission: in a dry run, webhook a.example refuses a Pod in namespace shop-milan: Internal error occurred: failed calling webhook \"a.example\": no route\n",
 			"kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml names the Service of webhook a.example", func(c *Cluster) { c.DryRuns = nil },
 		},
+		"dry runs that could not be made": {
+			func(c *Cluster) { c.Unchecked = []string{"you may not create pods in namespaces shop-milan"} },
+			"warn rome, admission: not all dry runs could be made: you may not create pods in namespaces shop-milan\n", "run liqoctl doctor again", func(c *Cluster) { c.Unchecked = nil },
+		},
 		"a provider that refuses every claim": {
 			func(c *Cluster) {
 				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", ""}, {"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,6 +149,9 @@ func permitted(ctx context.Context, there kubernetes.Interface, right authorizat
 // dryRunTimeout is the timeout of all dry runs in one cluster. Kubernetes waits ten seconds for a webhook that does not respond.
 const dryRunTimeout = 20 * time.Second
 
+// concurrentDryRuns is the maximum number of consumers whose dry runs are made at the same time.
+const concurrentDryRuns = 8
+
 // probe is a plain object of the kinds in remote namespaces. The policies and webhooks of Liqo admit it.
 type probe struct {
 	client.Object
@@ -188,30 +192,74 @@ func (p *collector) dryRuns() {
 	defer cancel()
 	var namespaces corev1.NamespaceList
 	p.read("Namespaces", &namespaces, client.HasLabels{api.LabelRemoteClusterID})
-	asked := map[string]bool{}
+	var asked []consumerRuns
 	for i := range namespaces.Items {
 		namespace := &namespaces.Items[i]
 		consumer := namespace.Labels[api.LabelRemoteClusterID]
-		if namespace.DeletionTimestamp != nil || namespace.Labels[api.LabelTenantNamespace] != "" || asked[consumer] {
-			continue
-		}
-		asked[consumer] = true
-		pod, claim, others := probes(namespace.Name, consumer, "")
-		var denied []string
-		for _, object := range append(others, pod, claim) {
-			right := &authorizationv1.ResourceAttributes{Verb: "create", Resource: object.resource, Namespace: namespace.Name}
-			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: right}}
-			if err := p.cluster.Create(ctx, review); err == nil && !review.Status.Allowed {
-				denied = append(denied, object.resource)
-				continue
-			}
-			p.DryRuns = p.replied(p.DryRuns, namespace.Name, object.kind, p.cluster.Create(ctx, object.Object, client.DryRunAll))
-		}
-		if len(denied) > 0 {
-			p.unread("whether policies and webhooks admit the objects of cluster %s can not be checked: you may not create %s in namespace %s",
-				consumer, strings.Join(denied, ", "), namespace.Name)
+		if namespace.DeletionTimestamp == nil && namespace.Labels[api.LabelTenantNamespace] == "" &&
+			!slices.ContainsFunc(asked, func(of consumerRuns) bool { return of.consumer == consumer }) {
+			asked = append(asked, consumerRuns{consumer: consumer, namespace: namespace.Name})
 		}
 	}
+	var group errgroup.Group
+	group.SetLimit(concurrentDryRuns)
+	for i := range asked {
+		group.Go(func() error { return asked[i].ask(ctx, p.cluster) })
+	}
+	unfinished := group.Wait()
+	denied, late := map[string][]string{}, []string{} // denied is by the resources
+	for i := range asked {
+		p.DryRuns = append(p.DryRuns, asked[i].replies...)
+		if of := strings.Join(asked[i].denied, ", "); of != "" {
+			denied[of] = append(denied[of], asked[i].namespace)
+		}
+		if asked[i].late {
+			late = append(late, asked[i].namespace)
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(denied)) {
+		p.unchecked("you may not create %s in %s", of, namespaceList(denied[of]))
+	}
+	if len(late) > 0 {
+		p.unchecked("there was no reply, or no time left, in %s: %v", namespaceList(late), unfinished)
+	}
+}
+
+// namespaceList names namespaces, and shortens a long list.
+func namespaceList(names []string) string {
+	if more := len(names) - 3; more > 0 {
+		return fmt.Sprintf("namespaces %s and %d more", strings.Join(names[:3], ", "), more)
+	}
+	return "namespaces " + strings.Join(names, ", ")
+}
+
+// consumerRuns are the dry runs in a remote namespace of a consumer.
+type consumerRuns struct {
+	consumer, namespace string
+	replies             []doctor.DryRun
+	// denied are the resources that the user of liqoctl may not create. late means that a dry run got no reply, and that the ones after it were not made.
+	denied []string
+	late   bool
+}
+
+// ask makes the dry runs. It returns why one of them got no reply.
+func (c *consumerRuns) ask(ctx context.Context, cluster client.Client) error {
+	pod, claim, others := probes(c.namespace, c.consumer, "")
+	for _, object := range append(others, pod, claim) {
+		right := &authorizationv1.ResourceAttributes{Verb: "create", Resource: object.resource, Namespace: c.namespace}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: right}}
+		if err := cluster.Create(ctx, review); err == nil && !review.Status.Allowed {
+			c.denied = append(c.denied, object.resource)
+			continue
+		}
+		run, err := replied(c.namespace, object.kind, cluster.Create(ctx, object.Object, client.DryRunAll))
+		if err != nil {
+			c.late = true
+			return err
+		}
+		c.replies = append(c.replies, run)
+	}
+	return nil
 }
 
 // dryRunsThere asks the API server of a provider, as a virtual node, whether it admits a ShadowPod in a remote namespace and, if the virtual node has a storage
@@ -232,24 +280,33 @@ func (p *collector) dryRunsThere(there kubernetes.Interface, provider, namespace
 		err = there.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, "namespaces", namespace, "shadowpods").
 			Param("dryRun", metav1.DryRunAll).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(p.ctx).Error()
 	}
-	out = p.replied(out, namespace, shadow.Kind, err)
+	out = p.reply(out, namespace, shadow.Kind, err)
 	if class == "" {
 		return out
 	}
 	_, err = there.CoreV1().PersistentVolumeClaims(namespace).
 		Create(p.ctx, claim.Object.(*corev1.PersistentVolumeClaim), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	return p.replied(out, namespace, claim.kind, err)
+	return p.reply(out, namespace, claim.kind, err)
 }
 
-// replied adds the reply to a dry run. If there was no reply, it records that in Unread.
-func (p *collector) replied(runs []doctor.DryRun, namespace, kind string, err error) []doctor.DryRun {
+// reply adds the reply to a dry run in a peer. If there was no reply, it records that in Unchecked.
+func (p *collector) reply(runs []doctor.DryRun, namespace, kind string, err error) []doctor.DryRun {
+	run, err := replied(namespace, kind, err)
+	if err != nil {
+		p.unchecked("there was no reply about a %s in namespace %s of a peer: %v", kind, namespace, err)
+		return runs
+	}
+	return append(runs, run)
+}
+
+// replied returns the reply to a dry run, or the error if there was no reply.
+func replied(namespace, kind string, err error) (doctor.DryRun, error) {
 	run := doctor.DryRun{Namespace: namespace, Kind: kind}
 	if err != nil {
 		if status := (*apierrors.StatusError)(nil); !errors.As(err, &status) {
-			p.unread("whether a %s is admitted in namespace %s can not be checked: %v", kind, namespace, err)
-			return runs
+			return run, err
 		}
 		run.Refusal = err.Error()
 	}
-	return append(runs, run)
+	return run, nil
 }

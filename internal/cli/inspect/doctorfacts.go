@@ -40,7 +40,7 @@ type collector struct {
 	*doctor.Cluster
 	ctx   context.Context
 	depth Depth
-	mu    sync.Mutex // guards Unread
+	mu    sync.Mutex // guards Unread and Unchecked
 }
 
 // Depth is which requests DoctorFacts may make.
@@ -126,6 +126,13 @@ func (p *collector) unread(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Unread = append(p.Unread, fmt.Sprintf(format, args...))
+}
+
+// unchecked records dry runs that were not made or got no reply, with the reason.
+func (p *collector) unchecked(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Unchecked = append(p.Unchecked, fmt.Sprintf(format, args...))
 }
 
 // installation reads the custom resource definitions, webhooks and endpoints that the chart installs.
