@@ -85,6 +85,21 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// TestUpgradeIsListed: whoever looks for the command that upgrades finds it in the list of commands and in the reference, and upgrade --help explains it.
+func TestUpgradeIsListed(t *testing.T) {
+	_, help, _ := run(t, "--help")
+	if _, group, _ := strings.Cut(help, "Installation:\n"); !strings.Contains(strings.Split(group, "\n\n")[0], "\n  upgrade ") {
+		t.Errorf("no line about upgrade in\n%s", help)
+	}
+	index := reference(newRoot(session.New(genericiooptions.NewTestIOStreamsDiscard())))["README.md"]
+	if !strings.Contains(index, "| [upgrade](install.md) | ") {
+		t.Errorf("no line about upgrade in\n%s", index)
+	}
+	if code, out, _ := run(t, "upgrade", "--help"); code != 0 || !strings.Contains(out, "upgrade") {
+		t.Errorf("upgrade --help: code %d\n%s", code, out)
+	}
+}
+
 // TestManualPagesHaveAllCommands: each command that help lists has a manual page. The date of the pages is the given one, so that releases are
 // reproducible.
 func TestManualPagesHaveAllCommands(t *testing.T) {

@@ -62,6 +62,9 @@ func reference(root *cobra.Command) map[string]string {
 		for _, command := range root.Commands() {
 			if command.GroupID == group && !command.Hidden {
 				lines += fmt.Sprintf("| [%s](%s.md) | %s |\n", command.Name(), command.Name(), command.Short)
+				if alias, short := cmdline.ListedAlias(command); alias != "" {
+					lines += fmt.Sprintf("| [%s](%s.md) | %s |\n", alias, command.Name(), short)
+				}
 			}
 		}
 		if lines != "" {

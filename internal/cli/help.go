@@ -9,7 +9,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 )
 
-// usage is cobra's usage template without the flags of every command. As in kubectl, the last line says how to list them.
+// usage is cobra's usage template without the flags of every command. An alias that cmdline.ListAlias marked has a line of its own. As in kubectl, the last line says how to list them.
 const usage = `Usage:{{if and .Runnable .HasParent}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} [command]{{end}}{{if gt (len .Aliases) 0}}
@@ -24,7 +24,8 @@ Available Commands:{{range $commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
 
 {{.Title}}{{range $commands}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{if .Annotations.listed}}
+  {{rpad .Annotations.listed .NamePadding}} {{.Annotations.listedShort}}{{end}}{{end}}{{end}}{{end}}
 
 Additional Commands:{{range $commands}}{{if and (eq .GroupID "") .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if and .HasParent .HasAvailableLocalFlags}}

@@ -64,7 +64,7 @@ func InstallCommand(a *session.Session) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "install",
 		Aliases: []string{"upgrade"},
-		Short:   "Install or upgrade Liqo in a cluster; upgrade is the same command for an existing installation",
+		Short:   "Install Liqo in a cluster, or upgrade it there",
 		Long: "Install Liqo in the cluster, or upgrade the installation. The command detects the distribution and the address ranges and shows\n" +
 			"them; flags override them. A subcommand selects the distribution. An upgrade keeps the settings of the installation unless flags\n" +
 			"change them. If a step fails or takes too long, the command rolls back: it removes a new installation, and restores the previous\n" +
@@ -81,6 +81,7 @@ func InstallCommand(a *session.Session) *cobra.Command {
 			# See what would be installed, and whether the cluster is fit for it
 			%[1]s install --dry-run`),
 	}
+	cmdline.ListAlias(command, "upgrade", "Upgrade Liqo in a cluster: the command install, for an existing installation only")
 	addProvider(a, command, "")
 	for _, provider := range install.Providers {
 		texts := providerTexts[provider]
