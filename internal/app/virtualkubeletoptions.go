@@ -13,6 +13,7 @@ import (
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/node"
+	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -116,7 +117,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 		o.nodeName = o.virtualNode
 	}
 	if o.clusterDomain == "" {
-		o.clusterDomain = clusterDomain()
+		o.clusterDomain = provider.ClusterDomain()
 	}
 	problems := o.validate()
 	if !o.reflectIPs { // EndpointSlices without addresses are useless

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/version"
 )
 
+// DoctorCommand returns the command doctor.
 func DoctorCommand(a *session.Session) *cobra.Command {
 	var output cmdline.Output
 	var timeout time.Duration

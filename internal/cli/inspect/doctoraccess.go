@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -53,15 +52,11 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 		one.Unusable = true
 		return one
 	}
-	config, err := remote.Parse(secret.Data[authv1beta1.KubeconfigSecretKey]) // runs no program and reads no file that a Secret names
+	kubeconfig := secret.Data[authv1beta1.KubeconfigSecretKey]
+	there, err := clientOf(kubeconfig, AccessTimeout)
 	if err != nil {
 		one.Failure = fmt.Sprintf("its kubeconfig, Secret %s, can not be used: %v", name, err)
 		one.Unusable = true
-		return one
-	}
-	there, err := clientOf(config, AccessTimeout)
-	if err != nil {
-		one.Failure = err.Error()
 		return one
 	}
 	began := time.Now()
@@ -83,7 +78,7 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 		}
 	}
 	if p.depth == MakeDryRuns && len(namespaces) > 0 && len(one.Denied) == 0 {
-		if there, err = clientOf(config, webhookTimeout); err != nil {
+		if there, err = clientOf(kubeconfig, webhookTimeout); err != nil {
 			one.Failure = err.Error()
 			return one
 		}
@@ -93,8 +88,11 @@ func (p *collector) access(identity *authv1beta1.Identity) *doctor.Access {
 }
 
 // clientOf returns a client of a peer whose requests take no longer than within.
-func clientOf(config *rest.Config, within time.Duration) (kubernetes.Interface, error) {
-	config = rest.CopyConfig(config)
+func clientOf(kubeconfig []byte, within time.Duration) (kubernetes.Interface, error) {
+	config, err := remote.Parse(kubeconfig) // runs no program and reads no file that a Secret names
+	if err != nil {
+		return nil, err
+	}
 	config.Timeout = within
 	remote.LimitResponses(config, 1<<20, within)
 	return kubernetes.NewForConfig(config)

@@ -46,6 +46,7 @@ type collector struct {
 // Depth is which requests DoctorFacts may make.
 type Depth int
 
+// The depths, each with the requests of those before it.
 const (
 	ReadOnly    Depth = iota // reads of the cluster: info and status
 	AskPeers                 // also requests to its peers, with the Identities that they granted: dashboard

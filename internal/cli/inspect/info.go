@@ -58,6 +58,7 @@ type peerSummary struct {
 // ModuleStatus is the summary of one module of a peering.
 type ModuleStatus string
 
+// The states of a module.
 const (
 	ModuleHealthy   ModuleStatus = "Healthy"
 	ModuleUnhealthy ModuleStatus = "Unhealthy"
@@ -99,6 +100,7 @@ func AuthenticationOf(foreign *corev1beta1.ForeignCluster) (ModuleStatus, []stri
 	return status, alerts
 }
 
+// InfoCommand returns the command info.
 func InfoCommand(a *session.Session) *cobra.Command {
 	var o infoOptions
 	command := &cobra.Command{
@@ -163,6 +165,7 @@ func warnUnread(c *session.Cluster, what string, err error) {
 	}
 }
 
+// GatherLocal reads what info shows about the local cluster.
 func GatherLocal(ctx context.Context, c *session.Cluster) (*localInfo, error) {
 	info := &localInfo{}
 	info.Local.ClusterID = c.ID

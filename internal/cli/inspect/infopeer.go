@@ -227,6 +227,7 @@ func sumOf(all []sliceInfo, action string) corev1.ResourceList {
 	return sum
 }
 
+// DescribeSlice returns what info shows of a ResourceSlice.
 func DescribeSlice(slice *authv1beta1.ResourceSlice) sliceInfo {
 	out := sliceInfo{Name: slice.Name, Action: consuming, Accepted: true, Resources: slice.Status.Resources}
 	if slice.Labels[api.LabelReplicated] == api.True {
@@ -319,6 +320,7 @@ func (p *peerInfo) write(c *console.Console) error {
 	return box.Write(c.Out())
 }
 
+// Amounts adds a line to a box for each resource.
 func Amounts(box *console.Box, resources corev1.ResourceList) {
 	names := make([]string, 0, len(resources))
 	for name := range resources {

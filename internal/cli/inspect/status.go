@@ -42,6 +42,7 @@ type statusInfo struct {
 	*localInfo
 }
 
+// StatusCommand returns the command status.
 func StatusCommand(a *session.Session) *cobra.Command {
 	var output cmdline.Output
 	command := &cobra.Command{

@@ -120,6 +120,7 @@ func (p *peerInfo) total(action string) corev1.ResourceList {
 	return out
 }
 
+// Alerts adds a line to a box for each problem.
 func Alerts(box *console.Box, texts []string) {
 	for _, text := range texts {
 		box.Line(1, fmt.Sprintf("✖ %s", text), "")

@@ -1,4 +1,4 @@
-package app
+package provider
 
 import (
 	"os"
@@ -8,9 +8,9 @@ import (
 // resolverConfig is the file in which the kubelet gives a pod the DNS domain of the cluster.
 const resolverConfig = "/etc/resolv.conf"
 
-// clusterDomain returns the DNS domain of this cluster, taken from the search list of this pod; empty if the list does not
+// ClusterDomain returns the DNS domain of this cluster, taken from the search list of this pod; empty if the list does not
 // contain it.
-func clusterDomain() string {
+func ClusterDomain() string {
 	text, err := os.ReadFile(resolverConfig)
 	if err != nil {
 		return ""
