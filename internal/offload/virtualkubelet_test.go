@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/podtest"
 )
 
 func kubeletFacts() KubeletFacts {
@@ -102,6 +103,11 @@ func TestKubeletHasAMemoryLimit(t *testing.T) {
 	if diff := cmp.Diff(*facts.Options.Resources, Kubelet(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestKubeletsHaveFewRights: the pod of a virtual kubelet may be no root, has no capabilities, and has the token of its account, by which it works for the API server.
+func TestKubeletsHaveFewRights(t *testing.T) {
+	podtest.Check(t, "virtual kubelet", &Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec, map[string]string{"token": "it works for objects of the API server"})
 }
 
 func TestKubeletMountsOnlyItsIdentity(t *testing.T) {

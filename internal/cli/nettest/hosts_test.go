@@ -3,7 +3,6 @@ package nettest
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/test/clitest/fakecluster"
+	"liqo.io/liqo/test/podtest"
 )
 
 // peeredForTest returns the test of rome with provider milan, where the remote namespace of rome exists. more are further objects of milan.
@@ -69,12 +69,7 @@ func TestConsumersUseNoHostNetworkOfTheTest(t *testing.T) {
 		}
 		set := all[0]
 		pod := set.Spec.Template.Spec
-		context := pod.Containers[0].SecurityContext
-		if context == nil || context.Capabilities == nil || !slices.Equal(context.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(context.Capabilities.Add) > 0 ||
-			context.RunAsNonRoot == nil || !*context.RunAsNonRoot || context.AllowPrivilegeEscalation == nil || *context.AllowPrivilegeEscalation ||
-			pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-			t.Errorf("the pods in the host network of %s have rights that they do not need: %+v, token %v", c.ID, context, pod.AutomountServiceAccountToken)
-		}
+		podtest.Check(t, set.Name, &pod, map[string]string{"host network": "they show what the network of the nodes reaches"})
 		if set.Annotations[api.AnnotationShareWithConsumer] != "" {
 			t.Errorf("%s shares them with the consumer", c.ID)
 		}
@@ -99,12 +94,9 @@ func TestServersOfTheTestHaveFewRights(t *testing.T) {
 		t.Fatalf("%d Deployments, %v", len(list.Items), err)
 	}
 	for _, deployment := range list.Items {
-		pod := deployment.Spec.Template.Spec
-		context := pod.Containers[0].SecurityContext
-		if context == nil || context.Capabilities == nil || !slices.Equal(context.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
-			!slices.Equal(context.Capabilities.Add, []corev1.Capability{"NET_BIND_SERVICE"}) || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-			t.Errorf("%s: %+v, token %v", deployment.Name, context, pod.AutomountServiceAccountToken)
-		}
+		podtest.Check(t, deployment.Name, &deployment.Spec.Template.Spec, map[string]string{
+			"test may be root": "only root has the capability for port 80, because the program has no file capabilities", "test adds NET_BIND_SERVICE": "they serve port 80",
+		})
 	}
 }
 

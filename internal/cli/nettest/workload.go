@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -194,7 +195,7 @@ func affinityTo(where corev1.NodeSelectorRequirement) *corev1.Affinity {
 	}}}
 }
 
-// testContainer sets the only container of the pod to run the test server, without capabilities and without a token. It keeps the fields that the API server has set.
+// testContainer sets the only container of the pod to run the test server, without capabilities and without a token, and with a limit of memory. It keeps the fields that the API server has set.
 // It returns the security context of the container.
 func testContainer(pod *corev1.PodSpec, image string, args ...string) *corev1.SecurityContext {
 	grace, no := int64(1), false
@@ -211,6 +212,10 @@ func testContainer(pod *corev1.PodSpec, image string, args ...string) *corev1.Se
 	container.SecurityContext.AllowPrivilegeEscalation = &no
 	container.SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	container.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	container.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+	}
 	return container.SecurityContext
 }
 
