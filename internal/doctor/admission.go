@@ -11,10 +11,13 @@ import (
 var (
 	refusingPolicy  = regexp.MustCompile(`[Pp]olicy ['"]([^'"]+)['"] (?:with binding ['"][^'"]+['"] )?denied request`)
 	refusingWebhook = regexp.MustCompile(`(?:admission|calling) webhook "([^"]+)"`)
+	// demand is the text of a policy or webhook itself.
+	demand = regexp.MustCompile(`(?s)denied (?:the )?request: (.+)`)
 )
 
-// notEvaluated are the texts of policies and webhooks that refuse a request because they can't decide on it. They refuse every object then.
-var notEvaluated = []string{"failed to configure", "resulted in error", "failed calling webhook"}
+// notEvaluated are the texts of policies and webhooks that refuse a request because they can't decide on any. An expression that "resulted in error" is none: it may
+// fail for the plain object alone.
+var notEvaluated = []string{"failed to configure", "failed calling webhook"}
 
 // refuser is a policy or a webhook that refused a dry run.
 type refuser struct {
@@ -48,18 +51,31 @@ func (of refuser) text() string {
 	return "policy " + of.name
 }
 
-// cure returns what an administrator of the cluster with the refuser does.
-func (of refuser) cure(namespace string) string {
+// cure returns what an administrator of the cluster with the refuser does. Refusals of some objects may be intended, so none of the cures weakens a policy.
+func (of *refused) cure(namespace string) string {
+	const policies = "kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml"
+	const webhooks = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml"
 	switch {
 	case of.webhook && of.liqo:
 		return "kubectl -n " + namespace + " rollout restart deployment/liqo-controller-manager, which serves the webhook"
-	case of.webhook:
-		return "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml names the Service of webhook " + of.name + ": see whether it runs, or exclude the remote namespaces in its namespaceSelector"
 	case of.liqo:
 		return "liqoctl upgrade, which writes the policies of this version: they need no parameters"
+	case !of.always:
+		return of.intended() + ". " + map[bool]string{true: webhooks, false: policies}[of.webhook] + " shows the " + of.text()
+	case of.webhook:
+		return webhooks + " names the Service of webhook " + of.name + ": see whether it runs, and whether its CA bundle is that of its certificate"
 	}
-	return "kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml shows which parameters policy " + of.name + " needs: create them, or correct the policy. " +
+	return policies + " shows which parameters policy " + of.name + " needs: create them, or correct the policy. " +
 		"If they exist, restart the API servers of the cluster: they may have stopped to read that kind"
+}
+
+// intended returns the cure for a refusal that may be intended.
+func (of *refused) intended() string {
+	text := of.refusal
+	if groups := demand.FindStringSubmatch(text); groups != nil {
+		text = groups[1]
+	}
+	return "nothing, if this is intended; objects of consumers need: " + text
 }
 
 // admissions checks the replies to dry runs: whether the cluster admits the objects of its consumers in their remote namespaces, and whether its providers admit
@@ -84,11 +100,11 @@ func admissions(r *report) {
 				continue
 			}
 			r.about(partRefusal, a.Peer)
-			level := Fail
+			level, cure := Fail, there(a.Peer)
 			if !of.always {
-				level = Warn
+				level, cure = Warn, of.intended()+"; or "+there(a.Peer)
 			}
-			r.add(level, there(a.Peer), "in a dry run as %s in cluster %s, %s refuses %s: %s", a.Identity, a.Peer, of.text(), of.objects(), of.refusal)
+			r.add(level, cure, "in a dry run as %s in cluster %s, %s refuses %s: %s", a.Identity, a.Peer, of.text(), of.objects(), of.refusal)
 		}
 	}
 	for _, run := range r.DryRuns {

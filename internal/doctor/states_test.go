@@ -277,7 +277,31 @@ func TestStatesAndCures(t *testing.T) {
 				c.DryRuns = []DryRun{{"shop-milan", "Pod", "pods is forbidden: policy 'labels' with binding 'all' denied request: no label team"}}
 			},
 			"warn rome, admission: in a dry run, policy labels refuses a Pod in namespace shop-milan: pods is forbidden: policy 'labels' with binding 'all' denied request: no label team\n",
-			"kubectl get validatingadmissionpolicies", func(c *Cluster) { c.DryRuns = nil },
+			"nothing, if this is intended; objects of consumers need: no label team. kubectl get validatingadmissionpolicies", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a policy of others whose expression fails for a plain pod": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{{"shop-milan", "Pod", "policy 'labels' with binding 'all' denied request: expression 'object.metadata.labels.team' resulted in error: no such key: team"}}
+			},
+			"warn rome, admission: in a dry run, policy labels refuses a Pod in namespace shop-milan: " +
+				"policy 'labels' with binding 'all' denied request: expression 'object.metadata.labels.team' resulted in error: no such key: team\n",
+			"nothing, if this is intended", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a webhook of others that refuses images": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{{"shop-milan", "Pod", `admission webhook "validation.gatekeeper.sh" denied the request: [repos] images are from registry.example only`}}
+			},
+			"warn rome, admission: in a dry run, webhook validation.gatekeeper.sh refuses a Pod in namespace shop-milan: " +
+				"admission webhook \"validation.gatekeeper.sh\" denied the request: [repos] images are from registry.example only\n",
+			"nothing, if this is intended; objects of consumers need: [repos] images are from registry.example only. kubectl get", func(c *Cluster) { c.DryRuns = nil },
+		},
+		"a webhook of a provider that refuses images": {
+			func(c *Cluster) {
+				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", `admission webhook "validation.gatekeeper.sh" denied the request: [repos] images are from registry.example only`}}
+			},
+			"warn rome, admission: in a dry run as controlplane-milan in cluster milan, webhook validation.gatekeeper.sh refuses a ShadowPod in namespace shop-rome: " +
+				"admission webhook \"validation.gatekeeper.sh\" denied the request: [repos] images are from registry.example only\n",
+			"nothing, if this is intended; objects of consumers need: [repos] images are from registry.example only; or ask", func(c *Cluster) { c.Accesses[0].DryRuns = nil },
 		},
 		"a webhook of Liqo that does not respond": {
 			func(c *Cluster) {
