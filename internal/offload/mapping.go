@@ -309,12 +309,14 @@ func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason
 	return offloadingv1beta1.RemoteNamespaceCondition{Type: t, Status: s, Reason: reason, Message: message}
 }
 
-// keepTimes sets the transition times of conditions: now, or the time in before if the status of the condition did not change.
+// keepTimes sets the transition times of conditions: now, or the time in before if the condition did not change. Of RemoteNamespaceReady, another reason is a change too:
+// its time shows since when a cluster does not create the remote namespace.
 func keepTimes(conditions, before []offloadingv1beta1.RemoteNamespaceCondition, now metav1.Time) []offloadingv1beta1.RemoteNamespaceCondition {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now
 		for _, b := range before {
-			if b.Type == conditions[i].Type && b.Status == conditions[i].Status && !b.LastTransitionTime.IsZero() {
+			same := b.Status == conditions[i].Status && (b.Type != offloadingv1beta1.RemoteNamespaceReady || b.Reason == conditions[i].Reason)
+			if b.Type == conditions[i].Type && same && !b.LastTransitionTime.IsZero() {
 				conditions[i].LastTransitionTime = b.LastTransitionTime
 			}
 		}

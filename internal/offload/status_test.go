@@ -93,3 +93,17 @@ func TestCompileKeepsTimesAndSettles(t *testing.T) {
 		t.Errorf("only the condition that changed gets a new time: %+v", conditions)
 	}
 }
+
+// TestTimeOfReasonWithoutRemoteNamespace: condition RemoteNamespaceReady shows since when its reason is the reason, though it was False before.
+func TestTimeOfReasonWithoutRemoteNamespace(t *testing.T) {
+	nodes := []offloadingv1beta1.VirtualNode{virtualNode("naples", "naples", nil)}
+	o := offloading("demo", offloadingv1beta1.NamespaceOffloadingSpec{})
+	o.Status = Compile(&o, nodes, nil, map[string]map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"naples": {"demo": {RemoteNamespace: "demo-rome", Phase: offloadingv1beta1.MappingTerminating}},
+	}, nil, "", "rome", midnight)
+	o.Status = Compile(&o, nodes, nil, nil, nil, "", "rome", noon)
+	ready := o.Status.RemoteNamespacesConditions["naples"][1]
+	if ready.Reason != offloadingv1beta1.ReasonCreating || ready.LastTransitionTime != noon {
+		t.Errorf("since noon, %s is the reason: %+v", offloadingv1beta1.ReasonCreating, ready)
+	}
+}
