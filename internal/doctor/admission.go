@@ -88,7 +88,8 @@ func admissions(r *report) {
 		if !of.always && !of.liqo {
 			level = Warn
 		}
-		r.add(level, of.cure(r.Namespace), "in a dry run, %s refuses %s: %s", of.text(), of.objects(), of.refusal).fromManager = of.webhook && of.liqo
+		finding := r.add(level, of.cure(r.Namespace), "in a dry run, %s refuses %s: %s", of.text(), of.objects(), of.refusal)
+		finding.refuser, finding.fromManager = of.name, of.webhook && of.liqo
 	}
 	for i := range r.Accesses {
 		a := &r.Accesses[i]
@@ -104,7 +105,7 @@ func admissions(r *report) {
 			if !of.always {
 				level, cure = Warn, of.intended()+"; or "+there(a.Peer)
 			}
-			r.add(level, cure, "in a dry run as %s in cluster %s, %s refuses %s: %s", a.Identity, a.Peer, of.text(), of.objects(), of.refusal)
+			r.add(level, cure, "in a dry run as %s in cluster %s, %s refuses %s: %s", a.Identity, a.Peer, of.text(), of.objects(), of.refusal).refuser = of.name
 		}
 	}
 	for _, run := range r.DryRuns {

@@ -8,6 +8,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 // part is the subject of a finding. The constants are in order of dependency: the cause of a finding always has an earlier part. Findings
@@ -125,6 +126,8 @@ func explains(cause, of *Finding) bool {
 	// resources: the findings about resources that the provider grants, and about the consumer's objects that depend on them.
 	resources := is(partRenewal, partIdentity, partVirtualNode, partNode, partOffloading, partWaiting, partRetained) || of.part == partSlice && of.unanswered ||
 		of.part == partLease && of.module == offloading || condition(authentication, offloading)
+	// refused: the policy or webhook refuses these pods, says their message. Other pods wait for another reason, with a cure of its own.
+	refused := cause.refuser != "" && strings.Contains(of.Evidence, cause.refuser) && !strings.Contains(of.Evidence, offload.QuotaCure)
 	switch cause.part {
 	case partManager: // only a controller manager writes these: objects of its own cluster, and its replies to the requests of the other cluster
 		return cause.Cluster == of.Cluster && of.fromManager || cause.Cluster == of.Peer && (of.unanswered || is(partRenewal, partSilence))
@@ -133,9 +136,9 @@ func explains(cause, of *Finding) bool {
 	case partSilence:
 		return same && (of.unanswered || is(partRenewal, partWaiting) || condition(offloading))
 	case partAdmission:
-		return cause.Cluster == of.Peer && is(partRefusal, partWaiting)
+		return cause.Cluster == of.Peer && (is(partRefusal) || is(partWaiting) && refused)
 	case partRefusal:
-		return same && is(partWaiting)
+		return same && is(partWaiting) && refused
 	case partUnpeering:
 		return same || opposite
 	case partTenant:

@@ -13,6 +13,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 // What follows from one fault, as the objects of a cluster show it.
@@ -247,12 +248,16 @@ func TestCauses(t *testing.T) {
 		"a policy of the provider refuses every claim": {do: func(rome, milan *Cluster, _ *Facts) {
 			milan.DryRuns = []DryRun{{"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}
 			rome.Accesses[0].DryRuns = milan.DryRuns
-			rome.Waiting = []corev1.Pod{pending("a", "a claim is refused")}
+			rome.Waiting = []corev1.Pod{pending("a", unconfigured("liqo-copies-claim"))}
 		}, first: "fail milan, admission: in a dry run, policy liqo-copies-claim refuses", cure: "liqoctl upgrade", consequences: 2},
 		"a policy of the provider refuses every claim, seen from here": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Accesses[0].DryRuns = []DryRun{{"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}
-			rome.Waiting = []corev1.Pod{pending("a", "a claim is refused")}
+			rome.Waiting = []corev1.Pod{pending("a", unconfigured("liqo-copies-claim"))}
 		}, first: "fail rome, admission: in a dry run as controlplane-milan in cluster milan", cure: "ask the administrator of cluster milan", consequences: 1},
+		"a policy of the provider, and pods that wait for something else": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
+			rome.Accesses[0].DryRuns = []DryRun{{"shop-rome", "PersistentVolumeClaim", unconfigured("liqo-copies-claim")}}
+			rome.Waiting = []corev1.Pod{pending("a", "hostPath is refused by the provider"), pending("b", "liqo-copies-claim: "+offload.QuotaCure)}
+		}, first: "fail rome, admission: in a dry run as controlplane-milan in cluster milan", cure: "ask the administrator of cluster milan", others: 2},
 		"a webhook whose CA has ended": {alone: true, do: func(rome, _ *Cluster, _ *Facts) {
 			rome.Webhooks[0].Webhooks[0].ClientConfig.CABundle = certificate(t, now.Add(-time.Hour))
 			rome.DryRuns = []DryRun{{"shop-milan", "Service", `failed calling webhook "ingress.validate.liqo.io": x509: certificate has expired`}}

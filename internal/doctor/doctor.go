@@ -45,6 +45,8 @@ type Finding struct {
 	module module
 	// identity is the name of the Identity that the finding is about, if any.
 	identity string
+	// refuser is the name of the policy or webhook that the finding is about, if any.
+	refuser string
 	// fromManager means that only the controller manager of the cluster can change the reported state.
 	fromManager bool
 	// unanswered means that the other cluster has not answered this request. drained means that the tenant is drained and has no access. proxied means
