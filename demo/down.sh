@@ -7,7 +7,7 @@ if [[ ! -x bin/playground ]]; then
 	make bin/playground
 fi
 began=$SECONDS
-for name in rome milan; do
+for name in demo-rome demo-milan; do
 	bin/playground delete cluster --if-exists --name "$name"
 done
 rm -rf bin/demo

@@ -32,12 +32,13 @@ both() {
 	wait "$pid"
 }
 
+# The names are those of no other page, so that the clusters that people make by hand or in a tutorial stay as they are. To Liqo, they are rome and milan.
 cluster() {
-	"$playground" create cluster --name "$1" --nodes 1 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/16 --metrics-server --if-not-exists
-	(umask 077 && "$playground" get kubeconfig --name "$1" >"$state/$1.kubeconfig")
+	"$playground" create cluster --name "demo-$1" --nodes 1 --pod-cidr 10.244.0.0/16 --service-cidr 10.96.0.0/16 --metrics-server --if-not-exists
+	(umask 077 && "$playground" get kubeconfig --name "demo-$1" >"$state/$1.kubeconfig")
 }
 
-images() { "$playground" load image-archive bin/images/*.tar --name "$1"; }
+images() { "$playground" load image-archive bin/images/*.tar --name "demo-$1"; }
 
 install() { "$liqoctl" install --kubeconfig "$state/$1.kubeconfig" --cluster-id "$1" --skip-confirm; }
 
@@ -113,7 +114,7 @@ talk() {
 
 began=$SECONDS
 mkdir -p "$state"
-step "clusters rome and milan, with the same pod and service addresses" both cluster
+step "clusters demo-rome and demo-milan, with the same pod and service addresses" both cluster
 step "our images, loaded into their nodes" both images
 step "installing Liqo in both" both install
 step "peering: rome uses milan" peer
@@ -135,8 +136,8 @@ All of it took $((SECONDS - began)) s. Go on with:
   bin/liqoctl info
   bin/liqoctl info peer milan
   bin/liqoctl test network --remote-kubeconfigs $PWD/$milan --image registry.local/testserver:1 --outside=
-  bin/playground partition rome milan        # and later: bin/playground heal rome milan
-  bin/playground exec --name milan -- ctr containers ls
+  bin/playground partition demo-rome demo-milan    # and later: bin/playground heal demo-rome demo-milan
+  bin/playground exec --name demo-milan -- ctr containers ls
 
 Take it all down with:
 

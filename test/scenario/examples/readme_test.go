@@ -47,7 +47,7 @@ func TestReadme(t *testing.T) {
 	if err := os.Symlink(filepath.Join(machine.Root, "bin"), filepath.Join(folder, "bin")); err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"rome", "milan"}
+	names := []string{"trial-rome", "trial-milan"}
 	b := &book{T: t, machine: machine, shell: tutorial.NewShell(t, folder, "REGISTRY="), began: time.Now()}
 	b.remove(names)
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func TestReadme(t *testing.T) {
 				b.shell.Do(tutorial.Step{Commands: "kubectl run web -n shop --image=registry.local/testserver:1 --overrides='{\"spec\": {\"nodeName\": \"milan\", \"terminationGracePeriodSeconds\": 1}}'\n" +
 					"kubectl wait -n shop --for=condition=Ready pod/web --timeout=60s\n"})
 			case strings.Contains(step.Commands, "liqoctl uninstall"):
-				b.shell.Do(tutorial.Step{Commands: "kubectl get nodes -o name\n", Shows: "node/rome-1"})
+				b.shell.Do(tutorial.Step{Commands: "kubectl get nodes -o name\n", Shows: "node/trial-rome-1"})
 				b.shell.Do(tutorial.Step{Commands: "kubectl get crds,namespaces -o name | grep liqo || echo nothing\n", Shows: "nothing"})
 			}
 		}
