@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,57 @@ func TestADrainKeepsTheData(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.present(t, false, []client.Object{report})
+}
+
+// TestADrainDoesNotDependOnWhoPeered: a peering that a peering user made has its network by a NetworkRequest, and the user keeps its own rights. The drain ends the same
+// objects as where an administrator made the peering, reports itself in the same way, and leaves the network.
+func TestADrainDoesNotDependOnWhoPeered(t *testing.T) {
+	writer := peering.PeeringUserPrefix + "rome-tenant-ns-writer"
+	for who, peered := range map[string]func(*providerOfRome) []client.Object{
+		"an administrator": func(p *providerOfRome) []client.Object {
+			p.data = slices.DeleteFunc(p.data, func(o client.Object) bool {
+				_, request := o.(*networkingv1beta1.NetworkRequest)
+				return request
+			})
+			return []client.Object{
+				&networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant.Namespace, Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}},
+				&networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant.Namespace, Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}},
+			}
+		},
+		"a peering user": func(p *providerOfRome) []client.Object {
+			negotiated := map[string]string{api.LabelRemoteClusterID: "rome", networkingv1beta1.LabelNegotiated: api.True}
+			return []client.Object{
+				&networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant.Namespace, Name: "rome", Labels: negotiated}},
+				&networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant.Namespace, Name: "rome", Labels: negotiated}},
+				&rbacv1.RoleBinding{
+					ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant.Namespace, Name: writer},
+					RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: peering.RolePeeringUser},
+				},
+			}
+		},
+	} {
+		t.Run(who, func(t *testing.T) {
+			p := newProviderOfRome(authv1beta1.TenantDrained)
+			for _, o := range peered(p) {
+				if err := p.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				p.data = append(p.data, o)
+			}
+			if err := p.sync(t.Context(), p.tenant); !kube.IsWait(err) {
+				t.Fatalf("while a pod terminates: %v", err)
+			}
+			p.present(t, false, p.ends)
+			p.present(t, true, append(slices.Clone(p.data), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offloadingv1beta1.DrainedRoleBinding}}))
+			if err := p.Delete(t.Context(), p.pod); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.sync(t.Context(), p.tenant); err != nil {
+				t.Fatal(err)
+			}
+			p.present(t, true, p.data)
+		})
+	}
 }
 
 // TestAReportOfADrainEndsWithTheTenant: nothing would delete the report if a remote namespace stays after its Tenant.
