@@ -1,0 +1,5 @@
+//go:build tools
+
+package podinfo
+
+import _ "github.com/stefanprodan/podinfo/cmd/podinfo"
