@@ -100,6 +100,29 @@ DATABASE := $(BIN)/playground build-image --name registry.local/mariadb-galera:1
 database: bin/playground bin/helm ## The image of a database, for examples/stateful-applications.
 	@$(DATABASE) || { apt-get update --quiet=2 && $(DATABASE); }
 
+# The images of examples/global-ingress. Its foreign programs have modules of their own, because they need other versions of the same libraries.
+GLOBAL := $(CURDIR)/examples/global-ingress
+GLOBAL_BIN := $(BIN)/global-ingress
+GLOBAL_IMAGE := $(BIN)/playground build-image --output $(GLOBAL_BIN)/
+NO_USERS := $(addprefix $(GLOBAL)/image/,passwd:/etc/passwd:644 group:/etc/group:644)
+INGRESS_NGINX = $(GLOBAL_IMAGE)ingress-nginx.tar --name registry.local/ingress-nginx:1.11 --entrypoint /nginx-ingress-controller --env NGINX_BINARY=/usr/sbin/nginx --package nginx \
+	$(NO_USERS) $(GLOBAL_BIN)/ingress-nginx:/nginx-ingress-controller $(GLOBAL)/image/nginx.conf:/etc/nginx/nginx.conf:644 $(GLOBAL)/image/nginx.tmpl:/etc/nginx/template/nginx.tmpl:644
+# With the programs of a client.
+BIND9 = $(GLOBAL_IMAGE)bind9.tar --name registry.local/bind9:9.18 $(addprefix --package ,bind9 bind9-dnsutils curl dash) $(NO_USERS) link=/usr/bin/sh:dash
+.PHONY: global-ingress
+global-ingress: bin/playground bin/helm ## The images of examples/global-ingress.
+	@mkdir -p $(GLOBAL_BIN)
+	@$(GOBUILD) -o $(GLOBAL_BIN)/ ./examples/global-ingress/gslb
+	@cd $(GLOBAL)/modules/coredns && go build -ldflags '-s -w' -o $(GLOBAL_BIN)/coredns .
+	@cd $(GLOBAL)/modules/external-dns && go build -ldflags '-s -w' -o $(GLOBAL_BIN)/external-dns .
+	@cd $(GLOBAL)/modules/ingress-nginx && go build -ldflags '-s -w' -o $(GLOBAL_BIN)/ingress-nginx k8s.io/ingress-nginx/cmd/nginx
+	@cd $(GLOBAL)/modules/podinfo && go build -ldflags '-s -w' -o $(GLOBAL_BIN)/podinfo github.com/stefanprodan/podinfo/cmd/podinfo
+	@$(GLOBAL_IMAGE)gslb.tar --name registry.local/gslb:1 --entrypoint /gslb --user 65532 $(GLOBAL_BIN)/gslb:/gslb
+	@$(GLOBAL_IMAGE)coredns.tar --name registry.local/coredns:1.15.0 --entrypoint /coredns --user 65532 $(GLOBAL_BIN)/coredns:/coredns
+	@$(GLOBAL_IMAGE)external-dns.tar --name registry.local/external-dns:0.21.0 --entrypoint /external-dns --user 65532 $(GLOBAL_BIN)/external-dns:/external-dns
+	@$(GLOBAL_IMAGE)podinfo.tar --name registry.local/podinfo:6.9.2 --entrypoint /podinfo --user 65532 $(GLOBAL_BIN)/podinfo:/podinfo
+	@{ $(INGRESS_NGINX) && $(BIND9); } || { apt-get update --quiet=2 && $(INGRESS_NGINX) && $(BIND9); }
+
 # The folder that users download the files of a release from.
 DOWNLOADS ?= https://liqo.io/releases/$(VERSION)
 .PHONY: bin/release/release
@@ -215,7 +238,7 @@ release-check: bin/tools/govulncheck ## What a release needs beyond `make test`:
 
 # Levels 0 and 1 need nothing; the stories are level 4. A machine that also does other work may take longer than Go's ten minutes for internal/cli. Go keeps results of tests although files outside of their module changed, so it runs those of the site,
 # which read all documents, each time.
-UNIT := ./api/... ./internal/... ./cmd/... ./generate/... ./test/apitest ./test/bench ./test/commands ./test/dataplane/... ./test/deviceplugin ./test/flux ./test/playground ./test/scenario/story ./test/scenario/tutorial
+UNIT := ./api/... ./internal/... ./cmd/... ./examples/... ./generate/... ./test/apitest ./test/bench ./test/commands ./test/dataplane/... ./test/deviceplugin ./test/flux ./test/playground ./test/scenario/story ./test/scenario/tutorial
 # PACKAGE_PATH is another name of PACKAGE.
 PACKAGE := $(or $(PACKAGE),$(PACKAGE_PATH))
 .PHONY: unit
@@ -275,7 +298,7 @@ doors: build bin/helm bin/registry bin/release/release ## Level 4: the ways in w
 	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 50m -v)
 
 .PHONY: examples
-examples: build database ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people.
+examples: build database global-ingress ## Level 4: the tutorials as they are written, an application over two clusters, manifests of other people.
 	$(call timed,level 4 of the examples,go test ./test/scenario/examples -count=1 -timeout 60m -v)
 
 bin/prometheus:

@@ -71,7 +71,7 @@ func slow() (float64, error) {
 // TestTutorials follows the other tutorials, each on its own clusters.
 func TestTutorials(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"stateful-applications", "homelab-gpu", "offloading-with-policies", "replicated-deployments", "service-offloading"} {
+	for _, folder := range []string{"stateful-applications", "homelab-gpu", "global-ingress", "offloading-with-policies", "replicated-deployments", "service-offloading"} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			open(t, folder).follow("")
