@@ -1,0 +1,5 @@
+//go:build tools
+
+package ingressnginx
+
+import _ "k8s.io/ingress-nginx/cmd/nginx"
