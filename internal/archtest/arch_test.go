@@ -98,7 +98,7 @@ var layers = []struct {
 	{"internal/cli/cmdline", 3}, {"internal/cli/console", 3}, {"internal/cli/deletevolumes", 3}, {"internal/cli/explain", 3}, {"internal/cli/inspect", 3}, {"internal/cli/loss", 3}, {"internal/cli/preview", 3}, {"internal/cli/session", 3}, {"internal/cli/tunnel", 3}, {"internal/cli/workload", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},
 	{"cmd", 5},
-	{"internal/archtest", 6}, {"test", 6}, {"generate", 6},
+	{"internal/archtest", 6}, {"test", 6}, {"generate", 6}, {"examples", 6},
 }
 
 // concerns must not import one another, apart from concernImports: they meet through API objects only.
@@ -311,8 +311,8 @@ func TestNamesAndDocs(t *testing.T) {
 			if slices.Contains(bannedNames, part) {
 				t.Errorf("%s: the name %q says nothing about what is inside", path, part)
 			}
-			if under(path, "cmd") {
-				continue // programs are called what users type
+			if under(path, "cmd") || under(path, "examples") {
+				continue // programs and tutorials are called what users type
 			}
 			if strings.ContainsAny(part, "-_") || strings.ToLower(part) != part {
 				t.Errorf("%s: folders are one lower-case word", path)
