@@ -17,6 +17,7 @@ var podMakers = map[string]string{
 	"internal/storage/move/objects.go pod":             "TestPodsMeetPodSecurityExceptForRoot",
 	"internal/cli/nettest/workload.go testContainer":   "TestServersOfTheTestHaveFewRights",
 	"internal/offload/virtualkubelet.go kubeletPod":    "TestKubeletsHaveFewRights",
+	"internal/cli/inspect/doctoraccess.go probes":      "a pod for dry runs",
 	"internal/offload/quota.go defaulted":              "a copy that is counted",
 	"internal/offload/reflection/pod.go stripLocalPod": "a copy for the cache",
 	"internal/dashboard/watch/informers.go stripPod":   "a copy for the cache",

@@ -152,9 +152,9 @@ func refusers(runs []DryRun) (out []*refused) {
 }
 
 // objects names the refused objects, and shortens a long list.
-func (r *refused) objects() string {
+func (of *refused) objects() string {
 	var out []string
-	for _, run := range r.runs {
+	for _, run := range of.runs {
 		out = append(out, fmt.Sprintf("a %s in namespace %s", run.Kind, run.Namespace))
 	}
 	if len(out) > shownPods {
