@@ -196,8 +196,8 @@ func setupStorage(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 
 func setupWebhooks(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	return offloadwebhook.Setup(mgr, offloadwebhook.Options{
-		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources, ClaimTotal: opts.NamespaceTotal,
-		RuntimeClass: opts.RuntimeClass,
+		Namespace: opts.LiqoNamespace, Service: opts.WebhookService, Port: opts.WebhookPort, EnforceQuotas: opts.EnforceResources,
+		RuntimeClass: opts.RuntimeClass, ClaimTotal: opts.NamespaceTotal,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations, Metrics: opts.Metrics,
 	})
 }

@@ -54,9 +54,8 @@ type ControllerManagerOptions struct {
 	// ProtectedNamespaces are name patterns of namespaces of this cluster that are never offloaded.
 	ProtectedNamespaces []string
 	// ChosenNamespaces are patterns of names that consumers may choose for their namespaces in this cluster. RefusedNamespaces are patterns of names
-	// that no namespace of a consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of
-	// each of these namespaces, NamespaceTotal the limit of the claims in all of them together, DefaultLimits are the limits of containers there that
-	// declare none.
+	// that no namespace of a consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of each
+	// of these namespaces, NamespaceTotal that of the claims in all of them together. DefaultLimits are the limits of containers that declare none.
 	ChosenNamespaces, RefusedNamespaces           []string
 	NamespaceLimit                                int
 	NamespaceQuota, NamespaceTotal, DefaultLimits corev1.ResourceList

@@ -31,8 +31,8 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Addresses: facts.Addresses{LiqoNamespace: opts.LiqoNamespace, Translate: opts.EnableNetworking, Reported: opts.OwnCIDRs, Nodes: nodes},
 		RealNodes: nodes, EnforceQuotas: opts.EnforceResources, RuntimeClass: opts.RuntimeClass,
 		ReplaceLostPods: opts.ReplaceLostPods, ProtectedNamespaces: opts.ProtectedNamespaces, PodMetadata: opts.PodMetadata,
-		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit, NamespaceQuota: offload.NamespaceHard(opts.NamespaceQuota, opts.NamespaceTotal),
-		DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
+		ChosenNamespaces: opts.ChosenNamespaces, RefusedNamespaces: opts.RefusedNamespaces, NamespaceLimit: opts.NamespaceLimit,
+		NamespaceQuota: offload.NamespaceHard(opts.NamespaceQuota, opts.NamespaceTotal), DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
 		Volumes: volumesInProviders, VolumesOf: volumesOf, // also without storage: volumes of before still have data
 	}
 	if opts.EnableNetworking {
