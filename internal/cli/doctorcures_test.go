@@ -8,14 +8,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/test/clitest"
 )
 
 // betweenClusters are two peered clusters in memory, rome and milan, whose objects are broken.
@@ -97,7 +100,7 @@ func betweenStates() []betweenState {
 			[]string{"network reset --skip-confirm" + lawBoth, "network connect --wait" + lawBoth},
 		},
 		{
-			"a provider has no network with the cluster", "the networks of the clusters are not connected, and the peering is",
+			"a provider has no network with the cluster", "the networks of the clusters are not connected, and pods of a namespace are offloaded there",
 			func(b *betweenClusters) {
 				b.begin(b.in(b.t, b.peered, "network reset --skip-confirm"+lawBoth, nil).left)
 			},
@@ -163,6 +166,9 @@ func TestCuresBetweenClusters(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace("rome"), Name: "rome"}}
 	b.change("milan", tenant, func() { tenant.Status.AuthParams.SignedCRT = b.good })
 	b.certify(b.good)
+	shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+	clitest.Create(t, w.clusters["rome"].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, shop)
+	b.change("rome", shop, func() { shop.Status.OffloadingPhase = offloadingv1beta1.PhaseReady })
 	b.peered = w.snapshot()
 	healthy := w.in(t, b.peered, look, nil).out
 	if !strings.Contains(healthy, "✔ agreement with milan") || !strings.Contains(healthy, "✔ agreement with rome") {

@@ -123,6 +123,8 @@ type Cluster struct {
 	Slices         []authv1beta1.ResourceSlice
 	Configurations []networkingv1beta1.Configuration
 	Connections    []networkingv1beta1.Connection
+	// NetworkRequests are those of this cluster and those of its consumers.
+	NetworkRequests []networkingv1beta1.NetworkRequest
 	// Tunnels means that the installation can create tunnels to its peers: it has the network of Liqo, and templates of gateways.
 	Tunnels bool
 	// Keys are the public keys of the gateways of this cluster. KnownKeys are the public keys that this cluster has for the gateways of its

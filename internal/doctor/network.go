@@ -16,6 +16,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 // ranges checks the address ranges of the cluster: each is allocated, none overlaps another, and the ranges of the installation's
@@ -132,7 +133,8 @@ func connections(r *report) {
 	}
 }
 
-// withoutNetwork reports the providers to which there is no tunnel and none was requested. Offloaded pods run there without it, so no condition shows it.
+// withoutNetwork reports the providers to which there is no tunnel. Offloaded pods run there without it, so no condition shows it. A peering without a network and without
+// offloaded pods is as it was made.
 func (r *report) withoutNetwork() {
 	of := func(labels map[string]string, peer string) bool { return labels[api.LabelRemoteClusterID] == peer }
 	for i := range r.Peers {
@@ -144,9 +146,27 @@ func (r *report) withoutNetwork() {
 			continue
 		}
 		r.about(partTunnel, id)
+		if at := slices.IndexFunc(r.NetworkRequests, func(q networkingv1beta1.NetworkRequest) bool { return q.Labels[api.LabelRemoteID] == id }); at >= 0 {
+			request := &r.NetworkRequests[at]
+			r.fail("see kubectl -n "+request.Namespace+" describe networkrequests.networking.liqo.io "+request.Name+", and run liqoctl doctor in cluster "+id,
+				"cluster %s has no network with this cluster, which NetworkRequest %s in namespace %s requests%s%s", id, request.Name, request.Namespace,
+				since(request.CreationTimestamp), because(request.Status.Conditions))
+			continue
+		}
+		if !r.offloadsPodsTo(id) {
+			continue
+		}
 		r.warn("liqoctl network connect --remote-kubeconfig FILE, with the kubeconfig of cluster "+id+", connects them. Nothing is to be done if another network does, or if no pod needs it",
 			"cluster %s has no network with this cluster: there is no Configuration and no Connection, so offloaded pods and the pods here do not reach each other", id)
 	}
+}
+
+// offloadsPodsTo reports whether pods of a namespace may run in a provider.
+func (r *report) offloadsPodsTo(provider string) bool {
+	nodes := r.labeledVirtualNodes()
+	return slices.ContainsFunc(r.Offloadings, func(o offloadingv1beta1.NamespaceOffloading) bool {
+		return o.Spec.PodOffloadingStrategy != offloadingv1beta1.PodsLocal && slices.Contains(offload.Selected(o.Spec.ClusterSelector, nodes), provider)
+	})
 }
 
 // inBand reports whether this cluster reaches the API server of a peer through the tunnel.

@@ -254,6 +254,27 @@ func TestStatesAndCures(t *testing.T) {
 			"warn rome, connections: cluster milan has no network with this cluster: there is no Configuration and no Connection, so offloaded pods and the pods here do not reach each other\n",
 			"liqoctl network connect --remote-kubeconfig FILE", func(c *Cluster) { c.Peers[0].Status.Modules.Networking.Enabled = true },
 		},
+		"a peering whose network was requested and is not there": {
+			func(c *Cluster) {
+				unconnected(c)
+				c.Tunnels = true
+				c.NetworkRequests = []networkingv1beta1.NetworkRequest{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan", Labels: map[string]string{api.LabelRemoteID: "milan"}},
+					Status:     networkingv1beta1.NetworkRequestStatus{Conditions: ready("NoPlace")},
+				}}
+			},
+			"fail rome, connections: cluster milan has no network with this cluster, which NetworkRequest milan in namespace liqo-tenant-milan requests: NoPlace, because\n",
+			"see kubectl -n liqo-tenant-milan describe networkrequests.networking.liqo.io milan", func(c *Cluster) { c.Peers[0].Status.Modules.Networking.Enabled = true },
+		},
+		"a peering without a network, and no pods there": {
+			func(c *Cluster) { unconnected(c); c.Tunnels, c.Offloadings = true, nil }, "", "", nil,
+		},
+		"a peering without a network, and no pods there but Services": {
+			func(c *Cluster) {
+				unconnected(c)
+				c.Tunnels, c.Offloadings[0].Spec.PodOffloadingStrategy = true, offloadingv1beta1.PodsLocal
+			}, "", "", nil,
+		},
 		"a peering without a network, where Liqo makes none": {unconnected, "", "", nil},
 		"a consumer without a network":                       {func(c *Cluster) { unconnected(c); c.Tunnels, c.VirtualNodes, c.Nodes = true, nil, nil }, "", "", nil},
 		"a policy of Liqo without its parameters": {

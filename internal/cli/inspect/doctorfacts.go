@@ -183,6 +183,9 @@ func (p *collector) network() {
 	p.read("Configurations", &configurations)
 	var connections networkingv1beta1.ConnectionList
 	p.read("Connections", &connections)
+	var requests networkingv1beta1.NetworkRequestList
+	p.read("NetworkRequests", &requests)
+	p.NetworkRequests = requests.Items
 	p.Networks, p.Configurations, p.Connections = networks.Items, configurations.Items, connections.Items
 	var templates networkingv1beta1.WgGatewayServerTemplateList
 	p.read("WgGatewayServerTemplates", &templates)
