@@ -24,8 +24,8 @@ type refuser struct {
 	// name is the name of the policy or of the webhook. liqo means that the installation has it.
 	name          string
 	webhook, liqo bool
-	// always means that it refuses every object.
-	always bool
+	// always means that it refuses every object. unasked means that it is a webhook that can't be called in a dry run.
+	always, unasked bool
 }
 
 // refuserOf returns what refused a dry run. found is false if the refusal says nothing about other objects: it has another reason, such as a used-up quota,
@@ -38,7 +38,8 @@ func refuserOf(refusal string) (of refuser, found bool) {
 	}
 	if groups := refusingWebhook.FindStringSubmatch(refusal); groups != nil {
 		of.name, of.webhook, of.liqo = groups[1], true, strings.HasSuffix(groups[1], ".liqo.io")
-		return of, of.always || !of.liqo && !strings.Contains(refusal, "does not support dry run")
+		of.unasked = strings.Contains(refusal, "does not support dry run")
+		return of, of.always || of.unasked || !of.liqo
 	}
 	return of, false
 }
@@ -81,9 +82,13 @@ func (of *refused) intended() string {
 // admissions checks the replies to dry runs: whether the cluster admits the objects of its consumers in their remote namespaces, and whether its providers admit
 // those of the cluster.
 func admissions(r *report) {
-	count, unsupported := len(r.DryRuns), ""
+	count := len(r.DryRuns)
 	for _, of := range refusers(r.DryRuns) {
 		r.about(partAdmission, "")
+		if of.unasked {
+			r.unasked(of, "")
+			continue
+		}
 		level := Fail
 		if !of.always && !of.liqo {
 			level = Warn
@@ -95,12 +100,20 @@ func admissions(r *report) {
 		a := &r.Accesses[i]
 		count += len(a.DryRuns)
 		for _, of := range refusers(a.DryRuns) {
-			if of.webhook && of.liqo {
+			r.about(partRefusal, a.Peer)
+			switch {
+			case of.unasked:
+				r.unasked(of, " of cluster "+a.Peer)
+				continue
+			case of.webhook && of.liqo:
 				r.about(partSilence, a.Peer)
-				r.fail(there(a.Peer), "the controller manager of cluster %s does not respond: %s", a.Peer, of.refusal)
+				what := "the controller manager of cluster %s does not respond: %s"
+				if strings.Contains(of.refusal, "x509: ") {
+					what = "the controller manager of cluster %s runs, and its webhook can't be called: %s"
+				}
+				r.fail(there(a.Peer), what, a.Peer, of.refusal)
 				continue
 			}
-			r.about(partRefusal, a.Peer)
 			level, cure := Fail, there(a.Peer)
 			if !of.always {
 				level, cure = Warn, of.intended()+"; or "+there(a.Peer)
@@ -108,18 +121,19 @@ func admissions(r *report) {
 			r.add(level, cure, "in a dry run as %s in cluster %s, %s refuses %s: %s", a.Identity, a.Peer, of.text(), of.objects(), of.refusal).refuser = of.name
 		}
 	}
-	for _, run := range r.DryRuns {
-		if strings.Contains(run.Refusal, "does not support dry run") && unsupported == "" {
-			unsupported = "; not checked where " + run.Refusal
-		}
-	}
 	r.about(partAdmission, "")
 	for _, unchecked := range r.Unchecked {
 		r.warn("run liqoctl doctor again as an administrator of the cluster, with more time (--timeout)", "not all dry runs could be made: %s", unchecked)
 	}
 	if count > 0 {
-		r.healthy("%d dry runs, no policy and no webhook refuses the objects in remote namespaces%s", count, unsupported)
+		r.healthy("%d dry runs, no policy and no webhook refuses the objects in remote namespaces", count)
 	}
+}
+
+// unasked reports a webhook that can't be called in a dry run, so that its decision about the objects is unknown.
+func (r *report) unasked(of *refused, where string) {
+	r.warn("nothing, if webhook "+of.name+" admits such objects. kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml shows it: "+
+		"with sideEffects None or NoneOnDryRun, if that is true of it, doctor asks it", "%s%s does not support dry runs, so it is unknown whether it admits %s", of.text(), where, of.objects())
 }
 
 // there returns the cure for what only the administrator of a peer can find out.

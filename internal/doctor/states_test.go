@@ -339,6 +339,23 @@ func TestStatesAndCures(t *testing.T) {
 			"fail rome, admission: in a dry run, webhook a.example refuses a Pod in namespace shop-milan: Internal error occurred: failed calling webhook \"a.example\": no route\n",
 			"kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml names the Service of webhook a.example", func(c *Cluster) { c.DryRuns = nil },
 		},
+		"webhooks that do not support dry runs": {
+			func(c *Cluster) {
+				c.DryRuns = []DryRun{{"shop-milan", "Pod", ""}, {"shop-milan", "Service", `admission webhook "a.example" does not support dry run`}}
+				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", `admission webhook "b.example" does not support dry run`}}
+			},
+			"warn rome, admission: webhook a.example does not support dry runs, so it is unknown whether it admits a Service in namespace shop-milan\n" +
+				"warn rome, admission: webhook b.example of cluster milan does not support dry runs, so it is unknown whether it admits a ShadowPod in namespace shop-rome\n",
+			"nothing, if webhook a.example admits such objects", func(c *Cluster) { c.DryRuns, c.Accesses[0].DryRuns = nil, nil },
+		},
+		"a provider whose webhook has another certificate": {
+			func(c *Cluster) {
+				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", `Internal error occurred: failed calling webhook "shadowpod.mutate.liqo.io": tls: failed to verify certificate: x509: certificate has expired`}}
+			},
+			"fail rome, admission: the controller manager of cluster milan runs, and its webhook can't be called: Internal error occurred: " +
+				"failed calling webhook \"shadowpod.mutate.liqo.io\": tls: failed to verify certificate: x509: certificate has expired\n",
+			"ask the administrator of cluster milan to run liqoctl doctor there", func(c *Cluster) { c.Accesses[0].DryRuns = nil },
+		},
 		"dry runs that could not be made": {
 			func(c *Cluster) { c.Unchecked = []string{"you may not create pods in namespaces shop-milan"} },
 			"warn rome, admission: not all dry runs could be made: you may not create pods in namespaces shop-milan\n", "run liqoctl doctor again", func(c *Cluster) { c.Unchecked = nil },
@@ -355,7 +372,6 @@ func TestStatesAndCures(t *testing.T) {
 			func(c *Cluster) {
 				c.DryRuns = []DryRun{
 					{"shop-milan", "Pod", `pods "x" is forbidden: exceeded quota: shop, requested: pods=1, used: pods=4, limited: pods=4`},
-					{"shop-milan", "Service", `admission webhook "a.example" does not support dry run`},
 				}
 				c.Accesses[0].DryRuns = []DryRun{{"shop-rome", "ShadowPod", `admission webhook "shadowpod.mutate.liqo.io" denied the request: quota liqo-tenant-rome/milan: used up`}}
 			}, "", "", nil,
