@@ -104,7 +104,7 @@ func (v *volumes) kind() reflection.Kind {
 	k.Refresh = func(ctx context.Context, here, there client.Client, f reflection.Facts) error {
 		return v.claims.Refresh(ctx, here, there, v.facts(f))
 	}
-	k.Other = v.claims.Wrote
+	k.Other = v.virtual.Wrote
 	return k
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,10 +100,6 @@ func newStoring(t *testing.T, other string) *storing {
 				s.said <- obj.GetName() + ": " + message
 				return true
 			},
-			Record: func(_ context.Context, obj client.Object, _, reason, message string) bool {
-				s.said <- obj.GetName() + ": " + reason + ": " + message
-				return true
-			},
 		})
 	s.watchDrivers(&s.events, func(namespace, name string) *corev1.Pod {
 		if pod := s.pod.Load(); pod != nil && pod.Namespace == namespace && pod.Name == name {
@@ -198,34 +193,6 @@ func TestVolumesInAProvider(t *testing.T) {
 	if step := s.decides(factsOf(nil, nil, offload.Mapped, true), offload.PatchLocal); len(step.Object.GetFinalizers()) != 0 || !step.Locked {
 		t.Errorf("%+v", step)
 	}
-}
-
-// TestForgottenDataIsReportedOnce: the volume of forgotten data is created again, and one Event about it names the claim in the provider, the volume and what to do.
-// Later changes of the volume are not reported.
-func TestForgottenDataIsReportedOnce(t *testing.T) {
-	s := newStoring(t, "milan-b")
-	backing, _ := s.decides(factsOf(claimOn("milan-a"), nil, offload.Mapped, true), offload.CreateRemote).Object.(*corev1.PersistentVolumeClaim)
-	backing.Spec.VolumeName, backing.Status.Phase = "disk-7", corev1.ClaimBound
-	step := s.decides(factsOf(nil, backing, offload.Mapped, true), offload.CreateLocal)
-	volume, is := step.Object.(*corev1.PersistentVolume)
-	if !is || !step.Confirm || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
-		t.Fatalf("%+v", step)
-	}
-	for i, phase := range []corev1.PersistentVolumePhase{corev1.VolumePending, corev1.VolumeReleased} {
-		volume.ResourceVersion, volume.Status.Phase = strconv.Itoa(100001+i), phase
-		s.claims.Wrote(volume.DeepCopy())
-		s.decides(factsOf(nil, backing, offload.Mapped, true), offload.Nothing)
-	}
-	if got := s.says("pvc-u1: " + reasons.VolumeRecovered + ": PersistentVolumeClaim shop-rome/data of cluster milan has data"); len(got) > 1024 {
-		t.Errorf("a message of %d bytes, and an Event has 1,024", len(got))
-	}
-	s.claims.Wrote(volume.DeepCopy())
-	s.decides(factsOf(nil, nil, offload.Mapped, true), offload.DeleteLocal) // the data is gone
-	s.refusals.Refuse(claimOn("milan-a"), "a fence")
-	if err := s.local.Create(t.Context(), claimOn("milan-a")); err != nil {
-		t.Fatal(err)
-	}
-	s.says("data: a fence")
 }
 
 // TestVolumesAreReadBeforeTheyAreDeleted: a second decision knows a volume that the watch has not reported.

@@ -111,11 +111,10 @@ const (
 	DrainTimedOut             = "DrainTimedOut"
 )
 
-// Reasons of storage. Other provisioners use the first two as well.
+// Reasons of storage. Other provisioners use the same ones.
 const (
 	ProvisioningSucceeded = "ProvisioningSucceeded"
 	ProvisioningFailed    = "ProvisioningFailed"
-	VolumeRecovered       = "VolumeRecovered"
 )
 
 // Reasons of the conditions of a virtual Node.

@@ -60,10 +60,6 @@ type State struct {
 	Backing *corev1.PersistentVolumeClaim
 	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is always unknown for a provider.
 	BackingVolume *corev1.PersistentVolume
-	// Key is the name of the claim in this cluster whose backing claim has the name of Backing. Reserved are the virtual volumes that were created, or are reserved, for
-	// a claim of that name. Both are set only for a provider.
-	Key      types.NamespacedName
-	Reserved []*corev1.PersistentVolume
 	// Volumes are all volumes of this cluster. The caller needs to read them only if NeedsVolumes.
 	Volumes []corev1.PersistentVolume
 	// Denied is the error with which the provider denies the backing claim of a move in a dry run; see Trial. It is empty if the provider permits it, or was not
@@ -136,8 +132,7 @@ type Step struct {
 // Next never changes a claim or a volume that Liqo did not create, except that it reserves an available volume for a backing claim (see premade). It
 // deletes a backing claim in two cases only. In the first, its virtual volume was released and has reclaim policy Delete. In the second, it never had a
 // virtual volume and nothing needs one here. Next never deletes a retained backing claim. It retains a bound backing claim without a virtual volume, because
-// that volume may be unknown only: a restore from an older backup, or an administrator, may have removed it. For one in a provider it creates the volume again,
-// because only virtual volumes hold remote namespaces.
+// that volume may be unknown only: a restore from an older backup, or an administrator, may have removed it.
 func Next(s State) Step {
 	volume := s.virtual()
 	switch {
@@ -210,9 +205,6 @@ func (s *State) disposable() bool {
 
 // unused deletes a backing claim that never had a virtual volume and that nothing needs here.
 func (s *State) unused(why string) Step {
-	if s.forgotten() {
-		return s.recover()
-	}
 	if !s.ours() || s.Backing.DeletionTimestamp != nil || s.Backing.Annotations[AnnotationRetained] == api.True {
 		return Step{Why: why}
 	}
@@ -242,9 +234,6 @@ func (s *State) foreign(why string) Step {
 
 // lost decides about a claim whose virtual volume was deleted, or whose volume Liqo did not create. The backing claim may hold data, so it is kept.
 func (s *State) lost() Step {
-	if s.forgotten() {
-		return s.recover()
-	}
 	if s.Volume == nil && s.ours() {
 		step := refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim",
 			VolumeName(s.UID), s.backingName(), s.where())
@@ -298,8 +287,6 @@ func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 		unmarked := s.Backing.DeepCopy()
 		annotate(&unmarked.ObjectMeta, AnnotationRetained, "")
 		return Step{Action: PatchBacking, Object: unmarked, Old: s.Backing, Why: "its virtual volume decides about it", Confirm: true}
-	case s.Place.Cluster != "" && !s.ours() && !deleting && volume.Annotations[annotationRecovered] != "":
-		return Step{Action: DeleteVolume, Object: volume, Why: "it was created again for data that is gone", Confirm: true}
 	case !deleting:
 		return Step{Why: "the volume is retained"}
 	case s.Place.Cluster != "" && s.ours():
@@ -421,11 +408,6 @@ func (s *State) foreignBacking() Step {
 	whose := "was not created by Liqo"
 	if uid := BackingUID(s.Backing); uid != "" {
 		whose = fmt.Sprintf("was created for an earlier claim (UID %s)", excerpt.Line(string(uid), longestUID))
-	}
-	for _, v := range s.Reserved {
-		if VolumeUID(v) == BackingUID(s.Backing) && ClusterOf(v) == s.Place.Cluster {
-			return refuse("PersistentVolumeClaim %s in %s has the data of an earlier claim, and PersistentVolume %s is its volume. %s", s.backingName(), s.where(), v.Name, reuse(v))
-		}
 	}
 	return refuse("PersistentVolumeClaim %s exists in %s (UID %s) and %s: it may have data that is needed, so it stays as it is. Use a claim with another name. If this claim is to "+
 		"have that data, find out how it was replaced: liqoctl doctor names unfinished moves and retained volumes", s.backingName(), s.where(), excerpt.Line(string(s.Backing.UID), longestUID), whose)

@@ -203,15 +203,6 @@ func (r *RemoteClaims) classes() []storagev1.StorageClass {
 	return out
 }
 
-// Wrote records a volume that a step has created or changed, and reports one that was created again. Kubernetes has not seen a new volume, so its phase is Pending.
-func (r *RemoteClaims) Wrote(obj client.Object) {
-	r.opts.Virtual.Wrote(obj)
-	volume, is := obj.(*corev1.PersistentVolume)
-	if is && (volume.Status.Phase == "" || volume.Status.Phase == corev1.VolumePending) && storage.Recovered(volume) != "" {
-		r.opts.Refusals.Recovered(volume)
-	}
-}
-
 // VolumesRemain reports whether a virtual volume of a claim with that name still exists.
 func (r *RemoteClaims) VolumesRemain(key types.NamespacedName) bool {
 	return len(r.opts.Virtual.With(key.String())) > 0
@@ -336,9 +327,9 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	s := storage.State{UID: uid, Place: storage.Place{
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
 	}}
-	s.Classes, s.ByName, s.Key, s.Reserved = r.classes(), r.isByName(f), f.Key, r.reserved(f.Key)
+	s.Classes, s.ByName = r.classes(), r.isByName(f)
 	if f.Claim != nil {
-		s.Moving = storage.Moving(s.Reserved, f.Claim)
+		s.Moving = storage.Moving(r.reserved(f.Key), f.Claim)
 	}
 	owner := false
 	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {
