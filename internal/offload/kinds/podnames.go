@@ -3,7 +3,6 @@ package kinds
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,60 +73,6 @@ func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 	}
 	return []string{fmt.Sprintf("in cluster %s these names lead to no Service, or to another one: %s; use the name without a namespace for Services of the pod's own namespace, "+
 		"or offload the namespaces under their own names (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, strings.Join(found, ", "))}
-}
-
-// NamespaceValues returns one sentence, with fields and cure, about values of a Pod that contain the name of its namespace by the downward API: variables in
-// commands, arguments and other variables, and files. The provider fills in the name of the remote namespace. That is right in names of Services, which are left
-// out, and in variables themselves, which pods need to find Services. The values are the user's, so they are not changed.
-func NamespaceValues(local *corev1.Pod, o PodOptions) []string {
-	if o.RemoteNamespace == nil {
-		return nil
-	}
-	remote, _ := o.RemoteNamespace(local.Namespace)
-	if remote == local.Namespace || remote == "" {
-		return nil
-	}
-	var found []string
-	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
-		for i := range list {
-			search := func(field, text string, env []corev1.EnvVar) {
-				replaceReferences(text, func(name, before, after string) (string, bool) {
-					if entry := fmt.Sprintf("$(%s) in %s of container %s", name, field, list[i].Name); hasNamespace(env, name) && !ofService(before, after) && !slices.Contains(found, entry) {
-						found = append(found, entry)
-					}
-					return "", false
-				})
-			}
-			for j, e := range list[i].Env {
-				search("env "+e.Name, e.Value, list[i].Env[:j])
-			}
-			for _, text := range list[i].Command {
-				search("command", text, list[i].Env)
-			}
-			for _, text := range list[i].Args {
-				search("args", text, list[i].Env)
-			}
-		}
-	}
-	for i := range local.Spec.Volumes {
-		if !asksOrigin(local) { // otherwise Problems reports them
-			found = append(found, filesOfTheProvider(&local.Spec.Volumes[i])...)
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	if more := len(found) - maxNames; more > 0 {
-		found = append(found[:maxNames], fmt.Sprintf("%d more", more))
-	}
-	return []string{fmt.Sprintf("in cluster %s, these have the name of the remote namespace, %s: %s; write %s in their place if the value must be the same in both clusters, like a path "+
-		"to data, or offload the namespace under its own name (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, remote, strings.Join(found, ", "), local.Namespace)}
-}
-
-// ofService reports whether the name of a namespace between two texts is part of the name of a Service, like db.NAMESPACE or NAMESPACE.svc.
-func ofService(before, after string) bool {
-	name, dot := strings.CutSuffix(before, ".")
-	return dot && name != "" && !strings.HasSuffix(name, "/") || strings.HasPrefix(after, ".svc")
 }
 
 // clusterDomain reports whether the part of a Service's name after svc belongs to a cluster, and not to a public domain.

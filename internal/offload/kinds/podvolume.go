@@ -55,57 +55,32 @@ func keepPaths(containers []corev1.Container, namespace string) {
 	}
 }
 
-// expandNamespace replaces the references $(NAME) to variables with the namespace of the pod, and to variables whose values refer to such variables.
+// expandNamespace replaces the references $(NAME) to variables with the namespace of the pod. $$ stays: it is how Kubernetes escapes a dollar sign.
 func expandNamespace(expression string, env []corev1.EnvVar, namespace string) string {
-	return replaceReferences(expression, func(name, _, _ string) (string, bool) {
-		// Of several variables with one name, Kubernetes uses the last. The value of a variable can refer to earlier ones.
-		for i := len(env) - 1; i >= 0; i-- {
-			if env[i].Name == name {
-				if isNamespace(&env[i]) {
-					return namespace, true
-				}
-				expanded := expandNamespace(env[i].Value, env[:i], namespace)
-				return expanded, expanded != env[i].Value
-			}
-		}
-		return "", false
-	})
-}
-
-// replaceReferences replaces those references $(NAME) in an expression for which value returns a text. value receives the name, and what stands before and after
-// the reference. $$ stays: it is how Kubernetes escapes a dollar sign.
-func replaceReferences(expression string, value func(name, before, after string) (string, bool)) string {
 	var out strings.Builder
 	for rest := expression; rest != ""; {
-		if strings.HasPrefix(rest, "$$") {
+		name, _, found := strings.Cut(strings.TrimPrefix(rest, "$("), ")")
+		switch {
+		case strings.HasPrefix(rest, "$$"):
 			out.WriteString("$$")
 			rest = rest[2:]
-			continue
+		case found && strings.HasPrefix(rest, "$(") && hasNamespace(env, name):
+			out.WriteString(namespace)
+			rest = rest[len("$()")+len(name):]
+		default:
+			out.WriteByte(rest[0])
+			rest = rest[1:]
 		}
-		if name, after, found := strings.Cut(strings.TrimPrefix(rest, "$("), ")"); found && strings.HasPrefix(rest, "$(") {
-			if text, is := value(name, expression[:len(expression)-len(rest)], after); is {
-				out.WriteString(text)
-				rest = after
-				continue
-			}
-		}
-		out.WriteByte(rest[0])
-		rest = rest[1:]
 	}
 	return out.String()
-}
-
-// isNamespace reports whether a variable has the namespace of the pod.
-func isNamespace(variable *corev1.EnvVar) bool {
-	from := variable.ValueFrom
-	return from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == fieldNamespace
 }
 
 // hasNamespace reports whether a variable has the namespace of the pod. Of several with one name, Kubernetes uses the last.
 func hasNamespace(env []corev1.EnvVar, name string) (is bool) {
 	for i := range env {
 		if env[i].Name == name {
-			is = isNamespace(&env[i])
+			from := env[i].ValueFrom
+			is = from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.namespace"
 		}
 	}
 	return is
