@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -244,7 +245,14 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, in := range []string{"shop-rome", "local"} {
-		err := admin.Create(t.Context(), unlabelled(secret(func(s *corev1.Secret) { token(s); s.Namespace = in })))
+		var err error
+		apitest.Eventually(t, time.Minute, "the API server to see the annotation of the namespace", func() error {
+			err = admin.Create(t.Context(), unlabelled(secret(func(s *corev1.Secret) { token(s); s.Namespace = in })))
+			if err != nil && strings.Contains(err.Error(), "use another namespace") {
+				return err
+			}
+			return nil
+		})
 		if (err == nil) != (in == "local") || err != nil && !strings.Contains(err.Error(), "in remote namespaces, where the consumer reads them") {
 			t.Errorf("a token of an account by an administrator, in namespace %s: %v", in, err)
 		}
