@@ -1,13 +1,11 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -153,12 +151,9 @@ func dependencies() ([]network.Dependency, error) {
 		return nil, err
 	}
 	var all []network.Dependency
-	for prefix, name := range found {
-		all = append(all, network.Dependency{Prefix: prefix, Name: name, Routed: name == agent.Destination})
+	for _, d := range found {
+		all = append(all, network.Dependency(d))
 	}
-	slices.SortFunc(all, func(a, b network.Dependency) int {
-		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
-	})
 	return all, nil
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -68,10 +69,19 @@ func routedMTU(mtu int, routes []netlink.Route) int {
 	return mtu
 }
 
-// Dependencies returns the prefixes that a host needs to reach other hosts, each with a description for people. They are the networks of
+// Dependency is a prefix that a host needs to reach other hosts.
+type Dependency struct {
+	Prefix netip.Prefix
+	// Name describes the dependency for people: "the network of link eth0", "a next hop", "the destination of a route", "a resolver".
+	Name string
+	// Routed means that the prefix is the destination of a route, and nothing else that the host needs.
+	Routed bool
+}
+
+// Dependencies returns the prefixes that a host needs to reach other hosts, each once, in the order of their addresses. They are the networks of
 // its links, the next hops and the destinations of the routes in all its routing tables, and the name servers in the text resolvConf. The networks and
 // routes of the links named by except are left out.
-func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string, error) {
+func Dependencies(resolvConf string, except ...string) ([]Dependency, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
@@ -99,33 +109,41 @@ func Dependencies(resolvConf string, except ...string) (map[netip.Prefix]string,
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
 	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool { return separate[r.Table] })
-	for prefix, name := range routed(routes, func(link int) bool { return slices.Contains(except, names[link]) }) {
-		if all[prefix] == "" {
-			all[prefix] = name
-		}
-	}
-	return all, nil
+	hops, destinations := routed(routes, func(link int) bool { return slices.Contains(except, names[link]) })
+	return ordered(all, hops, destinations), nil
 }
 
-// Destination describes the destination of a route in Dependencies.
-const Destination = "the destination of a route"
+// ordered returns the dependencies of a host. A prefix that is in several of the arguments is described by the first.
+func ordered(described map[netip.Prefix]string, hops, destinations map[netip.Prefix]bool) []Dependency {
+	found := map[netip.Prefix]Dependency{}
+	for prefix := range destinations {
+		found[prefix] = Dependency{Prefix: prefix, Name: "the destination of a route", Routed: true}
+	}
+	for prefix := range hops {
+		found[prefix] = Dependency{Prefix: prefix, Name: "a next hop"}
+	}
+	for prefix, name := range described {
+		found[prefix] = Dependency{Prefix: prefix, Name: name}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b Dependency) int { return a.Prefix.Compare(b.Prefix) })
+}
 
 // routed returns the next hops and the destinations of unicast routes, such as a network behind a router or a VPN, whichever program made the routes. It leaves
 // out default routes, also as two halves, and the routes of links for which except returns true.
-func routed(routes []netlink.Route, except func(link int) bool) map[netip.Prefix]string {
-	all := map[netip.Prefix]string{}
+func routed(routes []netlink.Route, except func(link int) bool) (hops, destinations map[netip.Prefix]bool) {
+	hops, destinations = map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	for i := range routes {
 		r := &routes[i]
 		if r.Type != unix.RTN_UNICAST || except(r.LinkIndex) {
 			continue
 		}
-		hops := []net.IP{r.Gw}
+		gateways := []net.IP{r.Gw}
 		for _, hop := range r.MultiPath {
-			hops = append(hops, hop.Gw)
+			gateways = append(gateways, hop.Gw)
 		}
-		for _, hop := range hops {
+		for _, hop := range gateways {
 			if addr, ok := netip.AddrFromSlice(hop.To4()); ok {
-				all[netip.PrefixFrom(addr, 32)] = "a next hop"
+				hops[netip.PrefixFrom(addr, 32)] = true
 			}
 		}
 		if r.Dst == nil {
@@ -133,12 +151,10 @@ func routed(routes []netlink.Route, except func(link int) bool) map[netip.Prefix
 		}
 		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
 		if ones, _ := r.Dst.Mask.Size(); ok && ones > 1 {
-			if to := netip.PrefixFrom(addr, ones).Masked(); all[to] == "" {
-				all[to] = Destination
-			}
+			destinations[netip.PrefixFrom(addr, ones).Masked()] = true
 		}
 	}
-	return all
+	return hops, destinations
 }
 
 // resolvers returns the IPv4 name servers in the text of a resolv.conf (resolv.conf(5)).

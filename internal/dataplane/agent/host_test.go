@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -73,9 +74,13 @@ func TestDependencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{"10.0.0.2/32": "a resolver", "10.0.0.3/32": "", "127.0.0.0/8": "the network of link lo"} {
-		if got := found[netip.MustParsePrefix(text)]; got != want {
-			t.Errorf("%s is %q, want %q", text, got, want)
+	names := map[string]string{}
+	for _, d := range found {
+		names[d.Prefix.String()] = d.Name
+	}
+	for prefix, want := range map[string]string{"10.0.0.2/32": "a resolver", "10.0.0.3/32": "", "127.0.0.0/8": "the network of link lo"} {
+		if got := names[prefix]; got != want {
+			t.Errorf("%s is %q, want %q", prefix, got, want)
 		}
 	}
 }
@@ -107,13 +112,16 @@ func TestDestinationsOfRoutes(t *testing.T) {
 		to("172.16.0.0/12", netlink.Route{LinkIndex: eth, Gw: router, Table: 1000}),
 		to("fd00::/64", netlink.Route{LinkIndex: eth}),
 	}
-	got := map[string]string{}
-	for prefix, name := range routed(routes, func(link int) bool { return link == ours }) {
-		got[prefix.String()] = name
+	hops, destinations := routed(routes, func(link int) bool { return link == ours })
+	link := netip.MustParsePrefix("10.20.0.0/16")
+	var got []string
+	for _, d := range ordered(map[netip.Prefix]string{link: "the network of link eth0"}, hops, destinations) {
+		got = append(got, fmt.Sprint(d.Prefix, " ", d.Name, " ", d.Routed))
 	}
-	want := map[string]string{"192.0.2.1/32": "a next hop", "192.0.2.2/32": "a next hop"}
-	for _, prefix := range []string{"10.0.0.0/8", "10.20.0.0/16", "10.30.0.9/32", "10.40.0.0/16", "10.45.0.0/16", "172.16.0.0/12"} {
-		want[prefix] = "the destination of a route"
+	want := []string{
+		"10.0.0.0/8 the destination of a route true", "10.20.0.0/16 the network of link eth0 false", "10.30.0.9/32 the destination of a route true",
+		"10.40.0.0/16 the destination of a route true", "10.45.0.0/16 the destination of a route true", "172.16.0.0/12 the destination of a route true",
+		"192.0.2.1/32 a next hop false", "192.0.2.2/32 a next hop false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("networks and next hops of routes (-want +got):\n%s", diff)
