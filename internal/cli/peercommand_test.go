@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,14 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -67,5 +74,27 @@ func TestAPeerCommandNamesTheGateway(t *testing.T) {
 		if err := flags.Parse(strings.Fields(want)); err != nil || parsed.network.Arguments() != want {
 			t.Errorf("%q is read as %q, %v", want, parsed.network.Arguments(), err)
 		}
+	}
+}
+
+// TestThePrintedCommandNamesTheGateway: the command that an administrator passes on is one line that the other administrator can run, and contains the flags for
+// the path to the gateway.
+func TestThePrintedCommandNamesTheGateway(t *testing.T) {
+	var out bytes.Buffer
+	milan := &session.Cluster{
+		ID: "milan", Namespace: "liqo", Console: console.New(&out, io.Discard, false),
+		WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}}).Build(),
+	}
+	o := &peerCommandOptions{
+		Dialed: tunnel.Dialed{ClientAddress: "vpn.example.org", ClientPort: 4000}, onlyCommand: true, trusted: true, lifetime: time.Hour,
+		url: "https://milan.example.org",
+	}
+	if err := printPeerCommand(t.Context(), milan, o); err != nil {
+		t.Fatal(err)
+	}
+	command, more, _ := strings.Cut(out.String(), "\n")
+	_, flags, ok := strings.Cut(command, "liqoctl peer out-of-band milan --auth-url https://milan.example.org --cluster-id milan --auth-token ")
+	if token, network, _ := strings.Cut(flags, " "); !ok || more != "" || token == "" || network != "--gw-client-address vpn.example.org --gw-client-port 4000" {
+		t.Errorf("printed %q", out.String())
 	}
 }
