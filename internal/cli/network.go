@@ -58,7 +58,7 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 			# The server behind a port of milan's nodes, reached through the address of a firewall
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort \
 			    --gw-server-service-nodeport 30840 --gw-client-address 203.0.113.7 --gw-client-port 51840
-			# Only tell what would be done
+			# Only show what would be done
 			%[1]s network connect --remote-kubeconfig milan.yaml --dry-run`),
 		Args: cobra.NoArgs,
 	}

@@ -111,7 +111,7 @@ func checkKey(ctx context.Context, p *session.Pair, force bool) (known bool, err
 			p.Remote.Name(tenant), theirs, p.Local.ID, ours, p.Local.ID, p.Local.ID))
 	}
 	p.Remote.Warn("The key %s of cluster %s is replaced by %s (--force). Kubernetes identifies users by the name in a certificate, and cannot revoke a certificate: whoever has the former key "+
-		"keeps the rights of cluster %s with the certificates for it, for up to %d days. If somebody else may have the key, give the cluster another ID instead: "+
+		"keeps the rights of cluster %s with the certificates for it, for up to %d days. If another person may have the key, give the cluster another ID instead: "+
 		"liqoctl install --cluster-id", theirs, p.Local.ID, ours, p.Local.ID, int(peering.CertificateLife.Hours()/24))
 	return true, nil
 }

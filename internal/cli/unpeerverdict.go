@@ -28,7 +28,7 @@ func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.
 		return nil
 	}
 	if c.IsDryRun() {
-		c.Plan.WaitsFor(c.Name(foreign) + " to tell whether its API server still responds")
+		c.Plan.WaitsFor(c.Name(foreign) + " to report whether its API server still responds")
 		return nil
 	}
 	var all offloadingv1beta1.VirtualNodeList

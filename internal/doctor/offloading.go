@@ -112,7 +112,7 @@ func namespaces(r *report) {
 	}
 }
 
-// retained names the volumes that keep the data of deleted claims in a provider. They hold the remote namespace, and without a claim nobody is reminded of them.
+// retained names the volumes that keep the data of deleted claims in a provider. They hold the remote namespace, and without a claim nothing reminds users of them.
 func retained(r *report) {
 	for i := range r.Retained {
 		volume := &r.Retained[i]

@@ -31,8 +31,8 @@ type Session struct {
 	closed bool
 	// left is true after the peer's active replica announced that it is about to end.
 	left bool
-	// anew is true while the WireGuard peer has to be removed and added again.
-	anew bool
+	// again is true while the WireGuard peer has to be removed and added again.
+	again bool
 	// counted is the number of bytes received through the tunnel at the last Step. It is only maintained while no pong arrives (counting).
 	// received is the last time at which that number had grown, or at which Step was called again after a pause.
 	counted  int64
@@ -119,7 +119,7 @@ func (s *Session) Step(in Input) (again time.Time, changed bool) {
 		Now: in.Now, Pong: in.PingStats.Last, Received: s.received, Handshake: carrying.Handshake, RTT: in.PingStats.RTT, Self: in.Self, Siblings: in.Siblings,
 	}, s.timing)
 	if s.replica.Session != before.Session {
-		s.anew = true
+		s.again = true
 		if client {
 			s.endpoint, _ = s.replica.Endpoint(in.Endpoints)
 			s.local = s.port()
@@ -177,7 +177,7 @@ func (s *Session) Tunnels() []network.Tunnel {
 	if s.replica.Peered && !s.closed {
 		last.Peers = s.rotation.Peers(s.endpoint)
 	}
-	if s.anew && len(last.Peers) > 0 {
+	if s.again && len(last.Peers) > 0 {
 		return []network.Tunnel{none, last}
 	}
 	return []network.Tunnel{last}
@@ -186,9 +186,9 @@ func (s *Session) Tunnels() []network.Tunnel {
 // Made records that WireGuard has had every configuration of Tunnels while the replica was in the given session. It returns true
 // if that completes the replacement of the peer.
 func (s *Session) Made(session int) bool {
-	if s.replica.Session != session || !s.anew {
+	if s.replica.Session != session || !s.again {
 		return false
 	}
-	s.anew = false
+	s.again = false
 	return true
 }

@@ -16,7 +16,7 @@ type wait struct {
 
 func (w *wait) Error() string { return w.message }
 
-// invalid is an outcome: a retry is useless until somebody changes the object.
+// invalid is an outcome: a retry is useless until a user changes the object.
 type invalid struct{ reason, message string }
 
 func (i *invalid) Error() string { return i.message }

@@ -51,7 +51,7 @@ func ChoosesViews(c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network
 
 // AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. An existing gateway decides: server means that
 // this cluster has a GatewayServer, client that it has a GatewayClient. Otherwise, the request whose consumer has the lowest cluster ID decides, so
-// that both clusters come to the same result even with requests in both directions. own is this cluster's ID.
+// that both clusters get the same result even with requests in both directions. own is this cluster's ID.
 func AsServer(requests []networkingv1beta1.NetworkRequest, consumerOf func(*networkingv1beta1.NetworkRequest) string, own string, server, client bool) bool {
 	if server || client {
 		return server

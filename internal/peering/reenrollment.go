@@ -129,7 +129,7 @@ func CheckReplacement(present, offered *authv1beta1.AuthParams, now time.Time) e
 var errOtherProvider = errors.New("a token replaces no provider. If two clusters have the same ID, unpeer the first one, or install one of them with another --cluster-id. " +
 	"If it is one cluster with a new CA or address, its administrator or a kubeconfig of it is needed: liqoctl authenticate --remote-kubeconfig FILE --force")
 
-// trustsNoMore reports whether each certificate of the PEM bundle offered is one of the bundle present. A bundle without a certificate is trusted by nobody.
+// trustsNoMore reports whether each certificate of the PEM bundle offered is one of the bundle present. A bundle without a certificate makes no certificate trusted.
 func trustsNoMore(present, offered []byte) bool {
 	known := map[string]bool{}
 	for _, certificate := range bundle(present) {

@@ -64,7 +64,7 @@ func NewTokenID(random io.Reader) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// Text returns the token in the form that is handed over. Its last field is an HMAC with the provider's secret, so that nobody else can
+// Text returns the token in the form that is handed over. Its last field is an HMAC with the provider's secret, so that no one else can
 // create or change a token.
 func (t Token) Text(secret []byte) string {
 	body := strings.Join([]string{

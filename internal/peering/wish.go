@@ -154,7 +154,7 @@ func (f *Facts) peer() Plan {
 	case w.lost():
 		return plan.refused(reasons.DeclaredUnreachable, "annotation %s declares the cluster permanently unreachable: remove it to peer again", AnnotationUnreachable)
 	case namespace == "" && w.NamespaceTaken:
-		return plan.refused(reasons.NamespaceTaken, "namespace %s exists and is not labelled as the tenant namespace of cluster %s: add the labels %s=%s and %s=%s if it should be the tenant namespace, or delete it if nobody needs it",
+		return plan.refused(reasons.NamespaceTaken, "namespace %s exists and is not labelled as the tenant namespace of cluster %s: add the labels %s=%s and %s=%s if it should be the tenant namespace, or delete it if it is not in use",
 			api.TenantNamespace(id), id, api.LabelTenantNamespace, api.True, api.LabelRemoteClusterID, id)
 	case namespace == "":
 		// Check the address before the tenant namespace is created, so that an invalid address creates no namespace.

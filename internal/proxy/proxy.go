@@ -6,7 +6,7 @@
 //   - Every refusal states its reason.
 //   - One source cannot use up all connections.
 //
-// A source is the address of a connection, not a peer. The proxy can't tell peers apart, so there is no share for each peer:
+// A source is the address of a connection, not a peer. The proxy can't distinguish peers, so there is no share for each peer:
 //
 //   - Peers call a Service, and their gateways hand such packets to their own nodes, which masquerade them. All peers whose active gateways run
 //     on one node are one source.

@@ -66,8 +66,8 @@ type testReport struct {
 // errFailFast cancels the other checks.
 var errFailFast = errors.New("a check failed")
 
-// run runs the checks, several concurrently, and calls tell with each result. It fails only if ctx has ended.
-func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool, ask asker, tell func(*testCheck, []testFailure)) error {
+// run runs the checks, several concurrently, and calls report with each result. It fails only if ctx has ended.
+func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool, ask asker, report func(*testCheck, []testFailure)) error {
 	r.counts = map[string]struct{ good, all int }{}
 	for _, check := range checks {
 		if !slices.Contains(r.titles, check.title) {
@@ -98,7 +98,7 @@ func (r *testReport) run(ctx context.Context, checks []testCheck, failFast bool,
 			}
 			r.counts[check.title] = count
 			r.failures = append(r.failures, failures...)
-			tell(check, failures)
+			report(check, failures)
 			if failFast && len(failures) > 0 {
 				return errFailFast
 			}

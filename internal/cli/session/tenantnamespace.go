@@ -57,7 +57,7 @@ func EnsureTenantNamespace(ctx context.Context, c *Cluster, remoteID string) (st
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(remoteID)}}
 	changed, err := c.Ensure(ctx, namespace, func() error {
 		if other := namespace.Labels[api.LabelRemoteClusterID]; other != "" && other != remoteID {
-			return fmt.Errorf("namespace %s carries label %s=%s, want %s: correct the label, or delete the namespace if nobody needs it",
+			return fmt.Errorf("namespace %s carries label %s=%s, want %s: correct the label, or delete the namespace if it is not in use",
 				namespace.Name, api.LabelRemoteClusterID, other, remoteID)
 		}
 		kube.AddLabels(namespace, PodSecurity())

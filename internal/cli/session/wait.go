@@ -252,8 +252,8 @@ func assumeGone(ctx context.Context, c *Cluster, object client.Object) error {
 	return c.Plan.Forget(object)
 }
 
-// WaitAllGone waits until the objects no longer exist, one after another. It calls tell with a message for each deleted object.
-func (c *Cluster) WaitAllGone(ctx context.Context, objects []client.Object, tell func(format string, args ...any)) error {
+// WaitAllGone waits until the objects no longer exist, one after another. It calls report with a message for each deleted object.
+func (c *Cluster) WaitAllGone(ctx context.Context, objects []client.Object, report func(format string, args ...any)) error {
 	for _, object := range objects {
 		name := c.Name(object)
 		step := c.Start("Waiting for %s to be gone", name)
@@ -262,7 +262,7 @@ func (c *Cluster) WaitAllGone(ctx context.Context, objects []client.Object, tell
 		if err != nil {
 			return err
 		}
-		tell("%s correctly deleted", name)
+		report("%s correctly deleted", name)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func Acquire(ctx context.Context, c client.Client, namespace, holder string, tim
 		if abandoned == nil { // the holder released it meanwhile
 			continue
 		}
-		l.From = ptr.Deref(abandoned.Spec.HolderIdentity, "nobody")
+		l.From = ptr.Deref(abandoned.Spec.HolderIdentity, noHolder)
 		if since := abandoned.Spec.AcquireTime; since != nil {
 			l.FromSince = since.Time
 		}
@@ -115,6 +115,9 @@ func Acquire(ctx context.Context, c client.Client, namespace, holder string, tim
 	return held, l, nil
 }
 
+// noHolder is the name in messages of the holder of a Lease that names none.
+const noHolder = "an unknown holder"
+
 // observe watches an existing lock for its whole duration. It returns the lock if its holder did not renew it, nil if the lock was
 // released, and a HeldError if the lock was renewed.
 func observe(ctx context.Context, c client.Client, namespace string, timing LockTiming, waiting func(string)) (*coordinationv1.Lease, error) {
@@ -134,7 +137,7 @@ func observe(ctx context.Context, c client.Client, namespace string, timing Lock
 	if err != nil || first == nil {
 		return nil, err
 	}
-	waiting(ptr.Deref(first.Spec.HolderIdentity, "nobody"))
+	waiting(ptr.Deref(first.Spec.HolderIdentity, noHolder))
 	duration := timing.Duration
 	if seconds := ptr.Deref(first.Spec.LeaseDurationSeconds, 0); seconds > 0 {
 		duration = min(duration, time.Duration(seconds)*time.Second)
@@ -142,7 +145,7 @@ func observe(ctx context.Context, c client.Client, namespace string, timing Lock
 	for end := time.Now().Add(duration); time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for Lease %s in namespace %s, which %s holds: %w", LockName, namespace, ptr.Deref(first.Spec.HolderIdentity, "nobody"), ctx.Err())
+			return nil, fmt.Errorf("waiting for Lease %s in namespace %s, which %s holds: %w", LockName, namespace, ptr.Deref(first.Spec.HolderIdentity, noHolder), ctx.Err())
 		case <-time.After(min(timing.Renew/2, duration)):
 		}
 		now, err := read()
@@ -150,7 +153,7 @@ func observe(ctx context.Context, c client.Client, namespace string, timing Lock
 			return nil, err
 		}
 		if now.UID != first.UID || now.ResourceVersion != first.ResourceVersion {
-			held := &HeldError{Namespace: namespace, Holder: ptr.Deref(now.Spec.HolderIdentity, "nobody"), Duration: timing.Duration}
+			held := &HeldError{Namespace: namespace, Holder: ptr.Deref(now.Spec.HolderIdentity, noHolder), Duration: timing.Duration}
 			if now.Spec.AcquireTime != nil {
 				held.Since = now.Spec.AcquireTime.Time
 			}

@@ -111,7 +111,7 @@ func (q *quotas) observe(obj any) {
 	q.account(func() string { return q.tracker.Observe(client.ObjectKeyFromObject(pod), pod.UID, creator, usage) })
 }
 
-// creator returns the user to whose Quota a Pod counts: the creator of its ShadowPod, which admission recorded and nobody can change. The label of
+// creator returns the user to whose Quota a Pod counts: the creator of its ShadowPod, which admission recorded and no user can change. The label of
 // the Pod itself counts only if the ShadowPod no longer exists and the tracker does not know the Pod, because anyone who may change Pods can change
 // this label.
 func (q *quotas) creator(pod *corev1.Pod) string {

@@ -84,7 +84,7 @@ func (a *accounts) token(ctx context.Context, o credentialRequest) (*authv1beta1
 	}
 	as, now := peering.TokenSubject(o.subject), metav1.NewTime(a.now().Truncate(time.Second))
 	// The API server may shorten the requested lifetime, and issues no token for less than ten minutes. If the configured lifetime is shorter than
-	// that, ExpiresAt tells the consumer when to stop using the token.
+	// that, ExpiresAt is the time at which the consumer stops using the token.
 	expires := metav1.NewTime(now.Add(a.tokens.Life))
 	if request.Status.ExpirationTimestamp.Before(&expires) {
 		expires = request.Status.ExpirationTimestamp
@@ -352,7 +352,7 @@ const (
 	// restarting. If a user deletes its Renew before it has read the certificate, it creates the Renew again.
 	handOverTime = 10 * time.Minute
 	// revokeTime is the maximum delay between the first offer of a certificate and the deletion of a control plane's ServiceAccount. It applies even
-	// while a Renew exists: otherwise a thief of the token could keep it valid by creating Renews. A message tells consumers that did not read the
+	// while a Renew exists: otherwise a thief of the token could keep it valid by creating Renews. A message informs consumers that did not read the
 	// certificate in that time to run liqoctl authenticate.
 	revokeTime = time.Hour
 )

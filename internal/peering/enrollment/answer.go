@@ -27,7 +27,7 @@ func (r *refusal) Unwrap() error { return r.cause }
 // refuse returns an error with an HTTP status and a text that the client gets.
 func refuse(status int, cause error) error { return &refusal{status, cause} }
 
-// retryLater returns an error with status 503, which tells the client to retry after a while.
+// retryLater returns an error with status 503, which makes the client retry after a while.
 func retryLater(cause error) error { return &refusal{http.StatusServiceUnavailable, cause} }
 
 // bounded returns an HTTP handler that reads a request, serves it and writes the response. It limits the size of a request, the number of requests

@@ -366,7 +366,7 @@ func (d *Service) namespace(ctx context.Context, consumer string) (string, error
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.TenantNamespace(consumer), Labels: labels}}
 	err = d.Client.Create(ctx, namespace)
 	if apierrors.IsAlreadyExists(err) {
-		return "", retryLater(fmt.Errorf("namespace %s exists in %s without the label of a tenant namespace of cluster %s: its administrator has to give it that label, or delete it if nobody needs it", namespace.Name, d.ClusterID, consumer))
+		return "", retryLater(fmt.Errorf("namespace %s exists in %s without the label of a tenant namespace of cluster %s: its administrator has to give it that label, or delete it if it is not in use", namespace.Name, d.ClusterID, consumer))
 	}
 	if err != nil {
 		return "", fmt.Errorf("creating the tenant namespace of cluster %s: %w", consumer, err)
@@ -374,7 +374,7 @@ func (d *Service) namespace(ctx context.Context, consumer string) (string, error
 	return namespace.Name, nil
 }
 
-// waitUntil reads an object repeatedly until why returns "". After Patience it returns the reason as an error that tells the client to retry.
+// waitUntil reads an object repeatedly until why returns "". After Patience it returns the reason as an error that makes the client retry.
 func (d *Service) waitUntil(ctx context.Context, object client.Object, why func() string) error {
 	key := client.ObjectKeyFromObject(object)
 	deadline := time.After(d.Patience)
