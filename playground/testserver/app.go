@@ -61,7 +61,8 @@ func app(ctx context.Context, args []string, log io.Writer) error {
 	flags := flag.NewFlagSet("app", flag.ContinueOnError)
 	listen := flags.String("listen", ":8080", "address to serve on")
 	needs := flags.String("needs", "", "services to ask, HOST:PORT, separated by commas")
-	timeout := flags.Duration("timeout", 2*time.Second, "time for one of them to answer")
+	// A call that a slow machine delays, and of which a packet is sent again after a second, still ends in this time, also through a service that calls others.
+	timeout := flags.Duration("timeout", 4*time.Second, "time for one of them to answer")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
 		return errors.Join(errUsage, err)
 	}

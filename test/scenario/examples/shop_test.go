@@ -24,7 +24,7 @@ import (
 const (
 	// start is how long a pod may take from its creation to Ready, on a machine that is busy with other things.
 	start = 60 * time.Second
-	// answer is how long a response of the shop may take: a lost packet is retransmitted after a second.
+	// answer is how long a response of the shop may take: a lost packet is retransmitted after a second. Calls between services of the shop end before it.
 	answer = 5 * time.Second
 	// pace is the interval between two requests of a customer. Without it, customers would use both processors and be slowed down by their own load.
 	pace = 500 * time.Millisecond
