@@ -111,7 +111,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config
 	}
-	c := stamping{Client: mgr.GetClient(), labels: opts.Labels, annotations: opts.Annotations}
+	c := kube.Stamping{Client: mgr.GetClient(), Labels: opts.Labels, Annotations: opts.Annotations}
 	keys := &keys{client: c, reader: mgr.GetAPIReader(), namespace: opts.Namespace, algorithm: opts.Algorithm, random: opts.Random}
 	accounts := &accounts{client: c, reader: mgr.GetAPIReader(), now: opts.Now, tokens: opts.Tokens}
 	signing := &signing{client: c, now: opts.Now, accounts: accounts}

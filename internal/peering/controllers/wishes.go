@@ -167,7 +167,8 @@ func (r *foreignClusters) invite(ctx context.Context, want *corev1.Secret) error
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = want.Namespace, want.Name
 	_, err := kube.Ensure(ctx, r.client, secret, func() error {
-		secret.Labels, secret.OwnerReferences, secret.Data = withDefaults(want.Labels, secret.Labels), want.OwnerReferences, want.Data
+		kube.AddLabels(secret, want.Labels)
+		secret.OwnerReferences, secret.Data = want.OwnerReferences, want.Data
 		return nil
 	})
 	return err

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -428,9 +427,8 @@ func (p *provisioner) do(ctx context.Context, step storage.Step) error {
 	}
 	switch step.Action {
 	case storage.CreateBacking, storage.CreateVolume:
-		obj.SetLabels(merged(p.opts.GlobalLabels, obj.GetLabels()))
-		obj.SetAnnotations(merged(p.opts.GlobalAnnotations, obj.GetAnnotations()))
-		err := p.client.Create(ctx, obj, client.FieldOwner(fieldOwner))
+		stamping := kube.Stamping{Client: p.client, Labels: p.opts.GlobalLabels, Annotations: p.opts.GlobalAnnotations}
+		err := stamping.Create(ctx, obj, client.FieldOwner(fieldOwner))
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the cache lags behind, and an event follows
 		}
@@ -447,14 +445,4 @@ func (p *provisioner) do(ctx context.Context, step storage.Step) error {
 		return client.IgnoreNotFound(p.client.Status().Patch(ctx, obj, patch, client.FieldOwner(fieldOwner)))
 	}
 	return client.IgnoreNotFound(p.client.Patch(ctx, obj, patch, client.FieldOwner(fieldOwner)))
-}
-
-// merged returns the entries of both maps; the second map takes precedence. It returns nil if there are none.
-func merged(global, own map[string]string) map[string]string {
-	if len(global) == 0 {
-		return own
-	}
-	out := maps.Clone(global)
-	maps.Copy(out, own)
-	return out
 }
