@@ -147,11 +147,7 @@ func (p *collector) installation() {
 			p.Wanted = append(p.Wanted, crd.Name)
 		}
 	}
-	var crds apiextensionsv1.CustomResourceDefinitionList
-	p.read("CustomResourceDefinitions", &crds)
-	for i := range crds.Items {
-		p.Defined[crds.Items[i].Name] = workload.CRDEstablished(&crds.Items[i]).Done
-	}
+	p.definitions()
 	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
 	p.read("MutatingWebhookConfigurations", &webhooks, client.MatchingLabels{"liqo.io/webhook": api.True})
 	p.Webhooks = webhooks.Items
@@ -172,6 +168,27 @@ func (p *collector) installation() {
 				p.Backends[slice.Labels[discoveryv1.LabelServiceName]]++
 			}
 		}
+	}
+}
+
+// definitions reads the wanted custom resource definitions by name: a cluster with thousands of others has more of them than fit into a limited response. One
+// line is enough if the user may not read them.
+func (p *collector) definitions() {
+	var reads sync.WaitGroup
+	errs := make([]error, len(p.Wanted))
+	for i, name := range p.Wanted {
+		reads.Go(func() {
+			var crd apiextensionsv1.CustomResourceDefinition
+			if errs[i] = p.cluster.Get(p.ctx, client.ObjectKey{Name: name}, &crd); errs[i] == nil {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.Defined[name] = workload.CRDEstablished(&crd).Done
+			}
+		})
+	}
+	reads.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !kube.Absent(err) }); i >= 0 {
+		p.unreadable("CustomResourceDefinition "+p.Wanted[i], errs[i])
 	}
 }
 

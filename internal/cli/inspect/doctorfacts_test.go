@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,6 +35,36 @@ func TestDoctorNamesUnreadableObjects(t *testing.T) {
 		if !strings.Contains(unread, want) {
 			t.Errorf("no %q in\n%s", want, unread)
 		}
+	}
+}
+
+// TestDoctorReadsItsDefinitionsOnly: a cluster may define thousands of kinds, whose list exceeds the size of a response. Definitions that may not be read are
+// one line.
+func TestDoctorReadsItsDefinitionsOnly(t *testing.T) {
+	established := apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+		{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+	}}
+	const tenants = "tenants.authentication.liqo.io"
+	c := fakecluster.New("rome", &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: tenants}, Status: established})
+	c.Namespace = "liqo"
+	c.WithWatch = interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+		List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, is := list.(*apiextensionsv1.CustomResourceDefinitionList); is {
+				return errors.New("the response is too large")
+			}
+			return under.List(ctx, list, options...)
+		},
+	})
+	facts := DoctorFacts(t.Context(), c, ReadOnly)
+	if established, exists := facts.Defined[tenants]; !exists || !established || len(facts.Defined) != 1 || len(facts.Wanted) < 20 {
+		t.Errorf("of %d definitions, these are established: %v", len(facts.Wanted), facts.Defined)
+	}
+	if unread := strings.Join(facts.Unread, "\n"); strings.Contains(unread, "CustomResourceDefinition") {
+		t.Errorf("definitions can't be read:\n%s", unread)
+	}
+	mayNotGet(c)
+	if unread := strings.Join(DoctorFacts(t.Context(), c, ReadOnly).Unread, "\n"); strings.Count(unread, "CustomResourceDefinition") != 1 {
+		t.Errorf("want one line about definitions in\n%s", unread)
 	}
 }
 
