@@ -104,7 +104,7 @@ func clustersToExplain(ctx context.Context, a *session.Session, directory string
 func clustersOf(ctx context.Context, all []*session.Cluster) (clusters []cluster, err error) {
 	clusters = make([]cluster, len(all))
 	for i, c := range all {
-		clusters[i], err = readExplained(c.ID, c.Namespace, func(list client.ObjectList) error { return c.List(ctx, list) })
+		clusters[i], err = readExplained(c.ID, c.Namespace, func(list client.ObjectList) error { return kube.ListPages(ctx, c, list) })
 		if err != nil {
 			return nil, c.Err(err)
 		}

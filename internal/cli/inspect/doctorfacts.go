@@ -105,7 +105,7 @@ func DoctorFacts(ctx context.Context, c *session.Cluster, of Depth) *doctor.Clus
 // read lists objects, in all namespaces unless an option selects one. It ignores a kind that is not defined, which the check of the
 // definitions reports.
 func (p *collector) read(what string, list client.ObjectList, options ...client.ListOption) {
-	p.unreadable(what, p.cluster.List(p.ctx, list, options...))
+	p.unreadable(what, kube.ListPages(p.ctx, p.cluster, list, options...))
 }
 
 // get reads one object and reports whether it could. It ignores an object that does not exist.
