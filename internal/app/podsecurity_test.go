@@ -25,7 +25,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network/gatewaypod"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -76,7 +76,7 @@ func ourPods(t *testing.T) map[string]corev1.PodTemplateSpec {
 		case *offloadingv1beta1.VkOptionsTemplate:
 			node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 			node.Spec.ClusterID, node.Spec.KubeconfigSecretRef = "milan", &corev1.LocalObjectReference{Name: "x"}
-			pods["virtual-kubelet"] = offload.Kubelet(node, offload.KubeletFacts{ClusterID: "rome", Options: &made.Spec}).Spec.Template
+			pods["virtual-kubelet"] = kubelet.Deployment(node, kubelet.Facts{ClusterID: "rome", Options: &made.Spec}).Spec.Template
 		case *networkingv1beta1.WgGatewayServerTemplate:
 			rendered, err := gatewaypod.Render(made.Spec.Template.Raw, gatewaypod.TemplateData{Name: "milan", ClusterID: "milan"})
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 )
 
 // TestReflectionValues: each documented value of the chart about reflection has an effect.
@@ -126,7 +126,7 @@ func installWith(t *testing.T, values map[string]any) *installed {
 			node := &offloadingv1beta1.VirtualNode{}
 			node.Name, node.Namespace, node.Spec.ClusterID = "milan", "liqo-tenant-milan", "milan"
 			node.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "x"}
-			pod := offload.Kubelet(node, offload.KubeletFacts{ClusterID: "rome", Options: &template.Spec}).Spec.Template.Spec
+			pod := kubelet.Deployment(node, kubelet.Facts{ClusterID: "rome", Options: &template.Spec}).Spec.Template.Spec
 			if out.kubelet, err = parseVirtualKubelet(pod.Containers[0].Args); err != nil {
 				t.Fatal(err)
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/remote"
@@ -88,7 +88,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.remoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file for the API server of the provider")
 	fs.StringVar(&o.nodeIP, "node-ip", "", "address of the kubelet API in the status of the Node")
 	fs.StringVar(&o.listen, "listen", ":10250", "address on which the kubelet API listens")
-	fs.StringVar(&o.healthAddress, "health-address", fmt.Sprintf(":%d", offload.KubeletHealthPort), "address of /healthz and /readyz; off when empty")
+	fs.StringVar(&o.healthAddress, "health-address", fmt.Sprintf(":%d", kubelet.HealthPort), "address of /healthz and /readyz; off when empty")
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address of /metrics; off when empty")
 	fs.BoolVar(&o.createNode, "create-node", true, "create the Node")
 	fs.BoolVar(&o.disableNetworkCheck, "disable-network-check", false, "keep the Node ready while the network to the provider does not work")

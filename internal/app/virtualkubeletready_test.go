@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 )
 
 // TestReadinessOfReplicas: a replica on standby is ready, an active one is when nothing is missing, whatever the election reports afterwards.
@@ -48,7 +48,7 @@ func TestVirtualKubeletServesHealthWhereItIsProbed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf(":%d", offload.KubeletHealthPort); o.healthAddress != want {
+	if want := fmt.Sprintf(":%d", kubelet.HealthPort); o.healthAddress != want {
 		t.Errorf("it serves on %q, and is probed on %q", o.healthAddress, want)
 	}
 }

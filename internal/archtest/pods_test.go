@@ -14,13 +14,13 @@ import (
 // podMakers are the functions that make containers. The value is the test that checks the rights of their pods by podtest.Check, in the same folder, or the reason why they
 // make no pod.
 var podMakers = map[string]string{
-	"internal/storage/move/objects.go pod":             "TestPodsMeetPodSecurityExceptForRoot",
-	"internal/cli/nettest/workload.go testContainer":   "TestServersOfTheTestHaveFewRights",
-	"internal/offload/virtualkubelet.go kubeletPod":    "TestKubeletsHaveFewRights",
-	"internal/cli/inspect/doctoraccess.go probes":      "a pod for dry runs",
-	"internal/offload/quota.go defaulted":              "a copy that is counted",
-	"internal/offload/reflection/pod.go stripLocalPod": "a copy for the cache",
-	"internal/dashboard/watch/informers.go stripPod":   "a copy for the cache",
+	"internal/storage/move/objects.go pod":              "TestPodsMeetPodSecurityExceptForRoot",
+	"internal/cli/nettest/workload.go testContainer":    "TestServersOfTheTestHaveFewRights",
+	"internal/offload/kubelet/deployment.go kubeletPod": "TestKubeletsHaveFewRights",
+	"internal/cli/inspect/doctoraccess.go probes":       "a pod for dry runs",
+	"internal/offload/quota.go defaulted":               "a copy that is counted",
+	"internal/offload/reflection/pod.go stripLocalPod":  "a copy for the cache",
+	"internal/dashboard/watch/informers.go stripPod":    "a copy for the cache",
 }
 
 var testName = regexp.MustCompile(`^Test\w+$`)

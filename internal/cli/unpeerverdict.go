@@ -12,7 +12,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 )
 
 // awaitVerdict waits until the condition of the API server in foreign is newer than the start of the command. The control plane detects a cut of the network
@@ -61,7 +61,7 @@ func respondsToNodes(ctx context.Context, c *session.Cluster, nodes []offloading
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for i := range nodes {
-		path := set.CoreV1().RESTClient().Get().Resource("nodes").Name(nodes[i].Name).SubResource("proxy").Suffix(offload.PathProviderHealth)
+		path := set.CoreV1().RESTClient().Get().Resource("nodes").Name(nodes[i].Name).SubResource("proxy").Suffix(kubelet.PathProviderHealth)
 		if said, err := path.Do(ctx).Raw(); err != nil || string(said) != "ok" {
 			return false
 		}

@@ -20,7 +20,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/network"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -96,7 +96,7 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 					time.AfterFunc(test.noticed, func() { w.partition(t, "rome", "milan", true) })
 				}
 				w.answer = func(request string, r *http.Request) (*http.Response, error) {
-					if test.responds && strings.HasSuffix(r.URL.Path, "/nodes/milan/proxy"+offload.PathProviderHealth) {
+					if test.responds && strings.HasSuffix(r.URL.Path, "/nodes/milan/proxy"+kubelet.PathProviderHealth) {
 						return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
 					}
 					w.mu.Lock()

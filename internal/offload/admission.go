@@ -27,9 +27,9 @@ func MutatePod(pod *corev1.Pod, spec *offloadingv1beta1.NamespaceOffloadingSpec,
 	}
 	switch {
 	case spec.PodOffloadingStrategy == offloadingv1beta1.PodsRemote:
-		return restrict(pod, intersection([]corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpIn)}, terms)) || changed
+		return restrict(pod, intersection([]corev1.NodeSelectorTerm{OnType(corev1.NodeSelectorOpIn)}, terms)) || changed
 	case len(terms) > 0:
-		return restrict(pod, append(slices.Clone(terms), onType(corev1.NodeSelectorOpNotIn))) || changed
+		return restrict(pod, append(slices.Clone(terms), OnType(corev1.NodeSelectorOpNotIn))) || changed
 	default:
 		return changed
 	}
@@ -71,7 +71,8 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	return t.Operator == corev1.TolerationOpExists || (t.Key != "" && t.Value == taint.Value)
 }
 
-func onType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
+// OnType returns a term that matches virtual nodes (operator In), or all other nodes (operator NotIn).
+func OnType(operator corev1.NodeSelectorOperator) corev1.NodeSelectorTerm {
 	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
 		{Key: api.LabelType, Operator: operator, Values: []string{api.TypeVirtualNode}},
 	}}

@@ -25,7 +25,7 @@ func KeepOffVirtualNodes(set *appsv1.DaemonSet, runtimeClass string) bool {
 	template := &set.Spec.Template
 	pod := corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	tolerated := slices.ContainsFunc(template.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(&t, &virtualNodeTaint) })
-	if !tolerated || asksForVirtualNodes(&pod, runtimeClass) || !restrict(&pod, []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)}) {
+	if !tolerated || asksForVirtualNodes(&pod, runtimeClass) || !restrict(&pod, []corev1.NodeSelectorTerm{OnType(corev1.NodeSelectorOpNotIn)}) {
 		return false
 	}
 	template.Spec.Affinity = pod.Spec.Affinity
@@ -44,7 +44,7 @@ func KeepLocal(pod *corev1.Pod, runtimeClass string) bool {
 	if !tolerated || named || pod.Spec.NodeName != "" || asksForVirtualNodes(pod, runtimeClass) {
 		return false
 	}
-	return restrict(pod, []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)})
+	return restrict(pod, []corev1.NodeSelectorTerm{OnType(corev1.NodeSelectorOpNotIn)})
 }
 
 // NodeOfDaemonSetPod returns the name of the node for which a pod of a DaemonSet was created. The DaemonSet controller names exactly one in the affinity of each

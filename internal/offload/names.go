@@ -14,8 +14,8 @@ import (
 // maxNamespaceName is the maximum length of a namespace's name (RFC 1123 label).
 const maxNamespaceName = 63
 
-// hashLength is the number of hexadecimal digits of the hash that makes truncated names unique.
-const hashLength = 8
+// HashLength is the number of hexadecimal digits of the hash that makes truncated names unique.
+const HashLength = 8
 
 // RemoteNamespace returns the name of the remote namespace of a local namespace, in every cluster it extends to. consumer is the ID of the local
 // cluster. The result is a valid namespace name if the inputs are valid. A DefaultName beyond 63 characters is truncated and ends in a hash of the
@@ -37,7 +37,7 @@ func boundedName(name string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	suffix := "-" + hex.EncodeToString(sum[:])[:hashLength]
+	suffix := "-" + hex.EncodeToString(sum[:])[:HashLength]
 	// Hyphens before the suffix are trimmed only for readability: "a--0123" is valid, yet looks like a mistake.
 	return strings.TrimRight(name[:maxNamespaceName-len(suffix)], "-") + suffix
 }
@@ -97,8 +97,6 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of LabelManagedBy.
 	ManagedBy = "liqo"
-
-	labelPartOf    = "app.kubernetes.io/part-of"
-	labelName      = "app.kubernetes.io/name"
-	labelComponent = "app.kubernetes.io/component"
+	// LabelPartOf is the key of another label with value ManagedBy, on the same objects.
+	LabelPartOf = "app.kubernetes.io/part-of"
 )

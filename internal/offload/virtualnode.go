@@ -91,7 +91,7 @@ func fillLabels(node *offloadingv1beta1.VirtualNode, granted map[string]string) 
 		}
 	}
 	if len(labels) > 0 {
-		node.Spec.Labels = merged(node.Spec.Labels, labels)
+		node.Spec.Labels = api.Layered(node.Spec.Labels, labels)
 	}
 	if had || len(labels) > 0 {
 		slices.Sort(entries)

@@ -23,6 +23,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
@@ -206,7 +207,7 @@ func needsMap(ctx context.Context, c client.Client, node *offloadingv1beta1.Virt
 	if node.DeletionTimestamp.IsZero() {
 		return true, nil
 	}
-	kubelet, err := exists(ctx, c, &appsv1.Deployment{}, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
+	deployed, err := exists(ctx, c, &appsv1.Deployment{}, client.ObjectKey{Namespace: node.Namespace, Name: kubelet.Name(node.Name)})
 	if err != nil {
 		return false, err
 	}
@@ -218,5 +219,5 @@ func needsMap(ctx context.Context, c client.Client, node *offloadingv1beta1.Virt
 	if err != nil {
 		return false, err
 	}
-	return offload.NeedsMap(node, kubelet, host && first == nil), nil
+	return offload.NeedsMap(node, deployed, host && first == nil), nil
 }

@@ -26,6 +26,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -122,7 +123,7 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 	if node.Spec.ClusterID == "" || node.Spec.KubeconfigSecretRef == nil || node.Spec.KubeconfigSecretRef.Name == "" {
 		return r.refuse(node, reasons.Invalid, "spec.clusterID and spec.kubeconfigSecretRef.name must be set")
 	}
-	creates := offload.CreatesNode(node, &options.Spec)
+	creates := kubelet.CreatesNode(node, &options.Spec)
 	host, err := r.host(ctx, node)
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (r *virtualNodes) sync(ctx context.Context, node *offloadingv1beta1.Virtual
 		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeRunning, reasons.VkRunning, "")
 	} else {
 		r.condition(node, offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeCreating, reasons.VkCreating,
-			"waiting for Deployment "+offload.KubeletName(node.Name))
+			"waiting for Deployment "+kubelet.Name(node.Name))
 	}
 	switch {
 	case !creates:
@@ -227,7 +228,7 @@ func (r *virtualNodes) host(ctx context.Context, node *offloadingv1beta1.Virtual
 
 // kubelet creates or updates the virtual kubelet's Deployment and the objects that it needs. It reports whether a replica is available.
 func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) (bool, error) {
-	labels := offload.KubeletLabels(node, r.GlobalLabels)
+	labels := kubelet.Labels(node, r.GlobalLabels)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: node.Name}}
 	if err := r.ensure(ctx, account, func() error {
 		account.Labels, account.Annotations = api.Layered(account.Labels, labels), api.Layered(account.Annotations, r.GlobalAnnotations)
@@ -235,10 +236,10 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}); err != nil {
 		return false, err
 	}
-	rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}}
+	rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kubelet.Binding(node.Name)}}
 	if err := r.ensure(ctx, rights, func() error {
 		rights.Labels, rights.Annotations = api.Layered(rights.Labels, labels), api.Layered(rights.Annotations, r.GlobalAnnotations)
-		rights.RoleRef, rights.Subjects = offload.KubeletRights(node)
+		rights.RoleRef, rights.Subjects = kubelet.Rights(node)
 		return nil
 	}); err != nil {
 		return false, err
@@ -253,15 +254,15 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
-	want := offload.Kubelet(node, offload.KubeletFacts{
+	want := kubelet.Deployment(node, kubelet.Facts{
 		ClusterID: r.ClusterID, Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations,
 		Identity: identity.Data[authv1beta1.KubeconfigSecretKey],
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 	missing, known := false, ""
 	err = r.ensure(ctx, deployment, func() error {
-		missing, known = deployment.UID == "", deployment.Annotations[offload.AnnotationIdentityHash]
-		offload.UpdateKubelet(deployment, want)
+		missing, known = deployment.UID == "", deployment.Annotations[kubelet.AnnotationIdentityHash]
+		kubelet.UpdateDeployment(deployment, want)
 		return controllerutil.SetControllerReference(node, deployment, r.Scheme())
 	})
 	if err != nil {
@@ -269,7 +270,7 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 	}
 	if missing {
 		r.events.Eventf(node, deployment, corev1.EventTypeNormal, reasons.VkCreated, "Create", "created Deployment %s of the virtual kubelet", deployment.Name)
-	} else if hash := want.Annotations[offload.AnnotationIdentityHash]; known != hash {
+	} else if hash := want.Annotations[kubelet.AnnotationIdentityHash]; known != hash {
 		if err := r.refreshIdentity(ctx, node, hash); err != nil {
 			return false, err
 		}
@@ -279,11 +280,11 @@ func (r *virtualNodes) kubelet(ctx context.Context, node *offloadingv1beta1.Virt
 
 // metricsService creates, updates or deletes the metrics Service of a virtual kubelet.
 func (r *virtualNodes) metricsService(ctx context.Context, node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) error {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: offload.KubeletServiceName(node.Name)}}
-	want := offload.KubeletService(node, offload.KubeletFacts{Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations})
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: node.Namespace, Name: kubelet.ServiceName(node.Name)}}
+	want := kubelet.Service(node, kubelet.Facts{Options: &options.Spec, Labels: r.GlobalLabels, Annotations: r.GlobalAnnotations})
 	if want != nil {
 		return r.ensure(ctx, service, func() error {
-			offload.UpdateKubeletService(service, want)
+			kubelet.UpdateService(service, want)
 			return controllerutil.SetControllerReference(node, service, r.Scheme())
 		})
 	}
@@ -298,13 +299,13 @@ func (r *virtualNodes) metricsService(ctx context.Context, node *offloadingv1bet
 // sync.
 func (r *virtualNodes) refreshIdentity(ctx context.Context, node *offloadingv1beta1.VirtualNode, hash string) error {
 	pods := &corev1.PodList{}
-	if err := r.live.List(ctx, pods, client.InNamespace(node.Namespace), client.MatchingLabels(offload.KubeletSelector(node))); err != nil {
+	if err := r.live.List(ctx, pods, client.InNamespace(node.Namespace), client.MatchingLabels(kubelet.Selector(node))); err != nil {
 		return fmt.Errorf("listing the pods of virtual kubelet %s/%s: %w", node.Namespace, node.Name, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		before := pod.DeepCopy()
-		pod.Annotations = api.Layered(pod.Annotations, map[string]string{offload.AnnotationIdentityHash: hash})
+		pod.Annotations = api.Layered(pod.Annotations, map[string]string{kubelet.AnnotationIdentityHash: hash})
 		if err := r.Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}

@@ -18,7 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 )
 
 func deploymentOf(node *offloadingv1beta1.VirtualNode) *appsv1.Deployment {
@@ -125,9 +125,9 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	}
 
 	// A renewed certificate does not replace the pods: the kubelet updates the mounted Secret of running pods.
-	kubelet := podOn(tenant, "vk-genoa-x", "")
-	kubelet.Labels = offload.KubeletSelector(node)
-	c.create(t, kubelet)
+	running := podOn(tenant, "vk-genoa-x", "")
+	running.Labels = kubelet.Selector(node)
+	c.create(t, running)
 	renew := func(server, certificate string) {
 		t.Helper()
 		text := fmt.Sprintf("clusters: [{cluster: {server: '%s'}}]\nusers: [{user: {client-certificate-data: %s}}]", server, certificate)
@@ -135,13 +135,13 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	}
 	follow := func(before string) string {
 		t.Helper()
-		eventually(t, c, kubelet, "told of the identity", func(p *corev1.Pod) error {
-			if p.Annotations[offload.AnnotationIdentityHash] == before {
+		eventually(t, c, running, "told of the identity", func(p *corev1.Pod) error {
+			if p.Annotations[kubelet.AnnotationIdentityHash] == before {
 				return errors.New("it is not")
 			}
 			return nil
 		})
-		return kubelet.Annotations[offload.AnnotationIdentityHash]
+		return running.Annotations[kubelet.AnnotationIdentityHash]
 	}
 	template := d.Spec.Template.DeepCopy() // compare the template and not the generation, which changes with annotations of the Deployment too
 	renew("https://genoa", "a")
@@ -158,7 +158,7 @@ func testVirtualNode(t *testing.T, c *cluster) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil || !cmp.Equal(template, &d.Spec.Template) {
 		t.Errorf("a renewed identity replaced the pods of the virtual kubelet: %v, %s", err, cmp.Diff(template, &d.Spec.Template))
 	}
-	c.remove(t, kubelet, atOnce)
+	c.remove(t, running, atOnce)
 
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "genoa"}}
 	c.create(t, lease)

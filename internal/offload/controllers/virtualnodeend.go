@@ -19,6 +19,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -104,7 +105,7 @@ func (r *virtualNodes) past(deleted *metav1.Time) bool {
 
 // revoke deletes the ClusterRoleBinding of the virtual kubelet.
 func (r *virtualNodes) revoke(ctx context.Context, node *offloadingv1beta1.VirtualNode) error {
-	return kube.Delete(ctx, r.Client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: offload.KubeletBinding(node.Name)}})
+	return kube.Delete(ctx, r.Client, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kubelet.Binding(node.Name)}})
 }
 
 func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
@@ -125,7 +126,7 @@ func (r *virtualNodes) cordon(ctx context.Context, host *corev1.Node) error {
 // virtual kubelet's permissions instead. own means that the permissions do not belong to another VirtualNode.
 func (r *virtualNodes) stopKubelet(ctx context.Context, node *offloadingv1beta1.VirtualNode, own bool) error {
 	deployment := &appsv1.Deployment{}
-	found, err := exists(ctx, r.Client, deployment, client.ObjectKey{Namespace: node.Namespace, Name: offload.KubeletName(node.Name)})
+	found, err := exists(ctx, r.Client, deployment, client.ObjectKey{Namespace: node.Namespace, Name: kubelet.Name(node.Name)})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/metrics"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -153,7 +153,7 @@ func (s *Server) Handler() http.Handler {
 	for _, path := range []string{"/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop"} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	}
-	mux.HandleFunc("GET "+offload.PathProviderHealth, s.provider)
+	mux.HandleFunc("GET "+kubelet.PathProviderHealth, s.provider)
 	mux.HandleFunc("GET /configz", s.configuration)
 	return mux
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -71,8 +71,8 @@ func (l *lateInput) Read(p []byte) (int, error) {
 func (l *lateInput) CloseWrite() error { return nil }
 func (l *lateInput) Close() error      { l.closed.Store(true); return nil }
 
-// kubelet is a Server before a provider whose API server is handler.
-func kubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+// startKubelet serves a Server before a provider whose API server is handler.
+func startKubelet(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	provider := httptest.NewServer(handler)
 	t.Cleanup(provider.Close)
@@ -98,7 +98,7 @@ func TestRequestsAreRenamed(t *testing.T) {
 	} {
 		t.Run(test.path, func(t *testing.T) {
 			var got string
-			server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+			server := startKubelet(t, func(w http.ResponseWriter, r *http.Request) {
 				got = strings.TrimSuffix(r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery, "?")
 				if r.Header.Get("Authorization") != "Bearer ours" || r.Header.Get("Impersonate-User") != "" {
 					t.Errorf("credentials %v", r.Header)
@@ -120,7 +120,7 @@ func TestRequestsAreRenamed(t *testing.T) {
 }
 
 func TestOnlyPodsOfTheNode(t *testing.T) {
-	server := kubelet(t, func(http.ResponseWriter, *http.Request) { t.Error("the provider was asked") })
+	server := startKubelet(t, func(http.ResponseWriter, *http.Request) { t.Error("the provider was asked") })
 	for _, path := range []string{"/containerLogs/shop/other/c", "/containerLogs/kube-system/web/c", "/containerLogs/other/web/c", "/run/shop/web/c"} {
 		resp, err := http.Get(server.URL + path)
 		if err != nil {
@@ -134,7 +134,7 @@ func TestOnlyPodsOfTheNode(t *testing.T) {
 }
 
 func TestErrorsAreReadable(t *testing.T) {
-	server := kubelet(t, func(w http.ResponseWriter, _ *http.Request) {
+	server := startKubelet(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"kind":"Status","status":"Failure","message":"container c is waiting to start","code":400}`)
 	})
@@ -149,7 +149,7 @@ func TestErrorsAreReadable(t *testing.T) {
 }
 
 func TestRedirectsAreRejected(t *testing.T) {
-	server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+	server := startKubelet(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://169.254.169.254/", http.StatusTemporaryRedirect)
 	})
 	here := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -165,7 +165,7 @@ func TestRedirectsAreRejected(t *testing.T) {
 
 func TestFollowedLogsArriveLineByLine(t *testing.T) {
 	next := make(chan struct{})
-	server := kubelet(t, func(w http.ResponseWriter, _ *http.Request) {
+	server := startKubelet(t, func(w http.ResponseWriter, _ *http.Request) {
 		for _, line := range []string{"one\n", "two\n"} {
 			_, _ = io.WriteString(w, line)
 			w.(http.Flusher).Flush()
@@ -188,7 +188,7 @@ func TestFollowedLogsArriveLineByLine(t *testing.T) {
 
 // TestStreamsPassUntouched upgrades a connection to a protocol that neither side of the Server knows.
 func TestStreamsPassUntouched(t *testing.T) {
-	server := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+	server := startKubelet(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "SPDY/3.1" || r.Header.Get("X-Stream-Protocol-Version") != "v5" {
 			t.Errorf("headers %v", r.Header)
 		}
@@ -283,7 +283,7 @@ func TestSilentProvidersEnd(t *testing.T) {
 // TestHealthOfTheProvider: the node says whether the provider responds now, not whether it did before.
 func TestHealthOfTheProvider(t *testing.T) {
 	status := atomic.Int32{}
-	node := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+	node := startKubelet(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/livez" {
 			w.WriteHeader(http.StatusNotFound)
 			return
@@ -292,7 +292,7 @@ func TestHealthOfTheProvider(t *testing.T) {
 	})
 	for provider, want := range map[int32]int{http.StatusOK: http.StatusOK, http.StatusInternalServerError: http.StatusServiceUnavailable, http.StatusUnauthorized: http.StatusServiceUnavailable} {
 		status.Store(provider)
-		resp, err := http.Get(node.URL + offload.PathProviderHealth)
+		resp, err := http.Get(node.URL + kubelet.PathProviderHealth)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +305,7 @@ func TestHealthOfTheProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := httptest.NewRecorder()
-	s.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, offload.PathProviderHealth, nil))
+	s.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, kubelet.PathProviderHealth, nil))
 	if answer.Code != http.StatusServiceUnavailable {
 		t.Errorf("the provider is gone: %d %s", answer.Code, answer.Body)
 	}

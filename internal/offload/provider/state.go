@@ -20,7 +20,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/ipam"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/offload/reflection"
 )
 
@@ -174,7 +174,7 @@ func (p *State) readNodes(s *snapshot, now time.Time) (again time.Duration) {
 		}
 	}
 	slices.Sort(s.nodes)
-	s.leader, again = offload.Leader(nodes, now)
+	s.leader, again = kubelet.Leader(nodes, now)
 	return again
 }
 

@@ -27,6 +27,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -255,7 +256,7 @@ func (w *world) letWork() {
 		}
 	}
 	node := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: w.tenant, Name: w.nodeName}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: providerID}}
-	role, subjects := offload.KubeletRights(&node)
+	role, subjects := kubelet.Rights(&node)
 	w.create(w.near, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.nodeName}, RoleRef: role, Subjects: subjects})
 	role, subjects = offload.OffloadedRights([]offloadingv1beta1.VirtualNode{node}, []string{providerID}, nil, nil)
 	w.create(w.near, &rbacv1.RoleBinding{ObjectMeta: w.at("offloaded"), RoleRef: role, Subjects: subjects})

@@ -14,7 +14,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -43,7 +43,7 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: name}},
 		}
 	}
-	ref, subjects := offload.KubeletRights(&offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}})
+	ref, subjects := kubelet.Rights(&offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}})
 	create(admin, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, RoleRef: ref, Subjects: subjects}, bind("operator", "cluster-admin"),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}},
 		bind("agent", "agent"))
@@ -54,7 +54,7 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 		}
 		return apitest.Client(t, account)
 	}
-	kubelet, operator, agent := as("milan"), as("operator"), as("agent")
+	virtual, operator, agent := as("milan"), as("operator"), as("agent")
 	node := func(name, kind string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelType: kind}}}
 	}
@@ -78,30 +78,30 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 		return c.Status().Patch(t.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":""}}`)))
 	}
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
-		if err := report(kubelet, other); err == nil || !strings.Contains(err.Error(), "its own virtual Node") {
+		if err := report(virtual, other); err == nil || !strings.Contains(err.Error(), "its own virtual Node") {
 			return errors.Join(errors.New("not yet"), err)
 		}
 		return nil
 	})
-	create(kubelet, own)
+	create(virtual, own)
 	for _, row := range []struct {
 		what string
 		err  error
 		says string
 	}{
-		{"its status", report(kubelet, own), ""},
-		{"another one's status", report(kubelet, other), "its own virtual Node milan and no other"},
-		{"a real node's status", report(kubelet, real), "its own virtual Node milan and no other"},
-		{"another node", kubelet.Create(t.Context(), node("lure", api.TypeVirtualNode)), "its own virtual Node milan and no other"},
-		{"a node that is none of ours any more", kubelet.Patch(t.Context(), own.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"liqo.io/type":null}}}`))), "its own virtual Node milan"},
-		{"the status of its pod", report(kubelet, here), ""},
-		{"the status of another pod", report(kubelet, there), "pods of its own Node milan and no others"},
-		{"another pod", kubelet.Delete(t.Context(), there), "pods of its own Node milan and no others"},
-		{"its pod", kubelet.Delete(t.Context(), here), ""},
-		{"its lease", kubelet.Create(t.Context(), lease("kube-node-lease", "milan")), ""},
-		{"another one's lease", kubelet.Create(t.Context(), lease("kube-node-lease", "worker")), "the Lease of its own Node milan"},
-		{"its elections", kubelet.Create(t.Context(), lease(tenant, "any")), ""},
-		{"elections of others", kubelet.Create(t.Context(), lease("elsewhere", "any")), "the Lease of its own Node milan"},
+		{"its status", report(virtual, own), ""},
+		{"another one's status", report(virtual, other), "its own virtual Node milan and no other"},
+		{"a real node's status", report(virtual, real), "its own virtual Node milan and no other"},
+		{"another node", virtual.Create(t.Context(), node("lure", api.TypeVirtualNode)), "its own virtual Node milan and no other"},
+		{"a node that is none of ours any more", virtual.Patch(t.Context(), own.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"liqo.io/type":null}}}`))), "its own virtual Node milan"},
+		{"the status of its pod", report(virtual, here), ""},
+		{"the status of another pod", report(virtual, there), "pods of its own Node milan and no others"},
+		{"another pod", virtual.Delete(t.Context(), there), "pods of its own Node milan and no others"},
+		{"its pod", virtual.Delete(t.Context(), here), ""},
+		{"its lease", virtual.Create(t.Context(), lease("kube-node-lease", "milan")), ""},
+		{"another one's lease", virtual.Create(t.Context(), lease("kube-node-lease", "worker")), "the Lease of its own Node milan"},
+		{"its elections", virtual.Create(t.Context(), lease(tenant, "any")), ""},
+		{"elections of others", virtual.Create(t.Context(), lease("elsewhere", "any")), "the Lease of its own Node milan"},
 		{"an administrator's account", report(operator, real), ""},
 		{"an agent of somebody else's", report(agent, real), ""},
 	} {

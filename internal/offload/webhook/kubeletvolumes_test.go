@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
+	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -37,7 +38,7 @@ func newVolumesTester(t *testing.T) *volumesTester {
 	}
 	node := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
 	node.Spec.ClusterID = "milan"
-	ref, subjects := offload.KubeletRights(&node)
+	ref, subjects := kubelet.Rights(&node)
 	v.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, RoleRef: ref, Subjects: subjects})
 	ref, subjects = offload.OffloadedRights([]offloadingv1beta1.VirtualNode{node}, []string{"milan"}, nil, nil)
 	v.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: ref.Name}, RoleRef: ref, Subjects: subjects})

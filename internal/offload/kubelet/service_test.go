@@ -1,4 +1,4 @@
-package offload
+package kubelet
 
 import (
 	"strings"
@@ -14,20 +14,20 @@ import (
 
 // TestMetricsServiceOfAVirtualKubelet: it exists with the metrics, selects the pods of this virtual kubelet, and settles.
 func TestMetricsServiceOfAVirtualKubelet(t *testing.T) {
-	want := KubeletService(kubeletNode(), kubeletFacts())
+	want := Service(kubeletNode(), kubeletFacts())
 	if want == nil || want.Name != "vk-milan-metrics" || want.Spec.ClusterIP != corev1.ClusterIPNone || want.Spec.Ports[0].Port != 5872 {
 		t.Fatalf("Service %+v", want)
 	}
-	pod := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template
+	pod := Deployment(kubeletNode(), kubeletFacts()).Spec.Template
 	for key, value := range want.Spec.Selector {
 		if pod.Labels[key] != value {
 			t.Errorf("label %s=%s of the selector is not on the pods", key, value)
 		}
 	}
 	have := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"of": "others"}}}
-	UpdateKubeletService(have, want)
+	UpdateService(have, want)
 	once := have.DeepCopy()
-	UpdateKubeletService(have, want)
+	UpdateService(have, want)
 	if diff := cmp.Diff(once, have); diff != "" || have.Labels["of"] != "others" || have.Spec.ClusterIP != corev1.ClusterIPNone {
 		t.Errorf("the second update changes the Service %+v:\n%s", have, diff)
 	}
@@ -35,12 +35,12 @@ func TestMetricsServiceOfAVirtualKubelet(t *testing.T) {
 	off.Options.MetricsEnabled = false
 	custom := kubeletNode()
 	custom.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
-	if KubeletService(kubeletNode(), off) != nil || KubeletService(custom, kubeletFacts()) != nil {
+	if Service(kubeletNode(), off) != nil || Service(custom, kubeletFacts()) != nil {
 		t.Error("there is a Service without metrics, or for pods of a user's template")
 	}
 	names := map[string]bool{}
 	for _, node := range []string{"milan", "pool.milan.example", "pool-milan-example", strings.Repeat("x", 63), strings.Repeat("x", 64)} {
-		name := KubeletServiceName(node)
+		name := ServiceName(node)
 		if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
 			t.Errorf("%s is no name of a Service: %v", name, problems)
 		}

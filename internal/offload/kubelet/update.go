@@ -1,4 +1,4 @@
-package offload
+package kubelet
 
 import (
 	"crypto/sha256"
@@ -8,16 +8,19 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/offload"
 )
 
 // annotationSpecHash, on the Deployment of a virtual kubelet, holds the hash of the specification that was last applied.
 const annotationSpecHash = "liqo.io/specification-hash"
 
-// UpdateKubelet updates the existing Deployment to the wanted one. It does not change the specification if the wanted one is applied already. It
+// UpdateDeployment updates the existing Deployment to the wanted one. It does not change the specification if the wanted one is applied already. It
 // keeps values that the API server defaulted, and labels and annotations that others set.
-func UpdateKubelet(have, want *appsv1.Deployment) {
+func UpdateDeployment(have, want *appsv1.Deployment) {
 	hash := hashOf(want.Spec)
-	have.Labels, have.Annotations = merged(have.Labels, want.Labels), merged(have.Annotations, want.Annotations)
+	have.Labels, have.Annotations = api.Layered(have.Labels, want.Labels), api.Layered(have.Annotations, want.Annotations)
 	if have.Annotations[annotationSpecHash] == hash && equality.Semantic.DeepDerivative(want.Spec, have.Spec) {
 		return
 	}
@@ -36,5 +39,5 @@ func hashOf(value any) string {
 		panic(fmt.Sprintf("marshalling %T: %v", value, err)) // API types always marshal
 	}
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:2*hashLength]
+	return hex.EncodeToString(sum[:])[:2*offload.HashLength]
 }

@@ -1,7 +1,8 @@
-package offload
+// Package kubelet decides how a virtual kubelet is deployed: the Deployment of its pods, its rights, the Service of its metrics, and which of several
+// virtual kubelets of a provider leads.
+package kubelet
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,13 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
+)
+
+// Labels of the objects of a virtual kubelet, by which tools show what a program is.
+const (
+	labelName      = "app.kubernetes.io/name"
+	labelComponent = "app.kubernetes.io/component"
 )
 
 // PathProviderHealth is the path of a virtual node's kubelet API that reports whether the API server of its provider responds now: with status 200 if so.
@@ -47,19 +55,19 @@ const (
 // kubeletPort is the port where a virtual kubelet serves logs, exec and the like.
 const kubeletPort = 10250
 
-// KubeletHealthPort is the port where a virtual kubelet serves its health checks, the same as that of a kubelet.
-const KubeletHealthPort = 10248
+// HealthPort is the port where a virtual kubelet serves its health checks, the same as that of a kubelet.
+const HealthPort = 10248
 
-// healthPort is the name of KubeletHealthPort in the pod.
-const healthPort = "healthz"
+// healthPortName is the name of HealthPort in the pod.
+const healthPortName = "healthz"
 
-// KubeletName returns the name of the Deployment of a VirtualNode's virtual kubelet.
-func KubeletName(virtualNode string) string {
+// Name returns the name of the Deployment of a VirtualNode's virtual kubelet.
+func Name(virtualNode string) string {
 	return offloadingv1beta1.VirtualKubeletDeploymentPrefix + virtualNode
 }
 
-// KubeletBinding returns the name of the ClusterRoleBinding of a VirtualNode's virtual kubelet.
-func KubeletBinding(virtualNode string) string { return "liqo-node-" + virtualNode }
+// Binding returns the name of the ClusterRoleBinding of a VirtualNode's virtual kubelet.
+func Binding(virtualNode string) string { return "liqo-node-" + virtualNode }
 
 // CreatesNode reports whether a VirtualNode gets a Node. The VirtualNode's own setting overrides the options.
 func CreatesNode(node *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplateSpec) bool {
@@ -78,75 +86,35 @@ func SkipsNetworkCheck(node *offloadingv1beta1.VirtualNode, options *offloadingv
 	return options.DisableNetworkCheck
 }
 
-// KubeletSelector returns the labels that select the pods of a VirtualNode's virtual kubelet.
-func KubeletSelector(node *offloadingv1beta1.VirtualNode) map[string]string {
+// Selector returns the labels that select the pods of a VirtualNode's virtual kubelet.
+func Selector(node *offloadingv1beta1.VirtualNode) map[string]string {
 	return map[string]string{
 		api.LabelType: api.TypeVirtualNode, offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
 		api.LabelVirtualNode: node.Name, api.LabelRemoteClusterID: node.Spec.ClusterID,
 	}
 }
 
-// KubeletLabels returns the labels of all objects that are created for a virtual kubelet.
-func KubeletLabels(node *offloadingv1beta1.VirtualNode, global map[string]string) map[string]string {
+// Labels returns the labels of all objects that are created for a virtual kubelet.
+func Labels(node *offloadingv1beta1.VirtualNode, global map[string]string) map[string]string {
 	labels := maps.Clone(global)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	maps.Copy(labels, KubeletSelector(node))
-	labels[LabelManagedBy], labels[labelPartOf] = ManagedBy, ManagedBy
+	maps.Copy(labels, Selector(node))
+	labels[offload.LabelManagedBy], labels[offload.LabelPartOf] = offload.ManagedBy, offload.ManagedBy
 	labels[labelName], labels[labelComponent] = offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.ComponentVirtualKubelet
 	return labels
 }
 
-// KubeletRights returns the role and subjects of the ClusterRoleBinding that gives the ServiceAccount of a virtual kubelet its rights in this
+// Rights returns the role and subjects of the ClusterRoleBinding that gives the ServiceAccount of a virtual kubelet its rights in this
 // cluster.
-func KubeletRights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv1.Subject) {
-	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleLocal},
+func Rights(node *offloadingv1beta1.VirtualNode) (rbacv1.RoleRef, []rbacv1.Subject) {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: offload.ClusterRoleLocal},
 		[]rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}}
 }
 
-// OffloadedRights returns the role and subjects of the RoleBinding in an offloaded namespace. It lets the virtual kubelets of the selected clusters
-// read the objects that they copy.
-//
-// The argument asked lists the clusters that are asked for a remote namespace: their virtual kubelets get the right. The argument held lists the
-// clusters that still have a remote namespace: their virtual kubelets keep the right if they are already among the subjects in before.
-func OffloadedRights(nodes []offloadingv1beta1.VirtualNode, asked, held []string, before []rbacv1.Subject) (rbacv1.RoleRef, []rbacv1.Subject) {
-	var subjects []rbacv1.Subject
-	for i := range nodes {
-		node := &nodes[i]
-		subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: node.Namespace, Name: node.Name}
-		if slices.Contains(asked, node.Spec.ClusterID) || slices.Contains(held, node.Spec.ClusterID) && slices.Contains(before, subject) {
-			subjects = append(subjects, subject)
-		}
-	}
-	slices.SortFunc(subjects, func(a, b rbacv1.Subject) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleOffloaded}, subjects
-}
-
-// RemoteNamespaceQuota is the name of the ResourceQuota and of the LimitRange in the remote namespaces of consumers.
-const RemoteNamespaceQuota = "liqo"
-
-// RemoteNamespaceRights returns the role and subjects of the RoleBinding that gives a consumer (a cluster ID) its rights in its remote namespaces.
-func RemoteNamespaceRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
-	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterRoleRemote},
-		[]rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}}
-}
-
-// RuntimeLabels returns the labels of RBAC objects that are created at run time.
-func RuntimeLabels(global map[string]string, remoteCluster string) map[string]string {
-	labels := maps.Clone(global)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[LabelManagedBy], labels[labelPartOf] = ManagedBy, ManagedBy
-	labels[api.LabelRemoteClusterID] = remoteCluster
-	return labels
-}
-
-// KubeletFacts holds the inputs of a virtual kubelet's Deployment, besides its VirtualNode.
-type KubeletFacts struct {
+// Facts holds the inputs of a virtual kubelet's Deployment, besides its VirtualNode.
+type Facts struct {
 	// ClusterID is the ID of this cluster.
 	ClusterID string
 	// Options are the settings of virtual kubelets.
@@ -157,17 +125,17 @@ type KubeletFacts struct {
 	Identity []byte
 }
 
-// Kubelet returns the Deployment of a VirtualNode's virtual kubelet. The VirtualNode's own template takes precedence over a Deployment built from the
+// Deployment returns the Deployment of a VirtualNode's virtual kubelet. The VirtualNode's own template takes precedence over a Deployment built from the
 // options. The VirtualNode must name its kubeconfig Secret.
-func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.Deployment {
-	labels := KubeletLabels(node, facts.Labels)
+func Deployment(node *offloadingv1beta1.VirtualNode, facts Facts) *appsv1.Deployment {
+	labels := Labels(node, facts.Labels)
 	identity := map[string]string{AnnotationIdentityHash: hashOf(facts.Identity)}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: node.Namespace, Name: KubeletName(node.Name), Labels: labels, Annotations: merged(facts.Annotations, identity),
+		Namespace: node.Namespace, Name: Name(node.Name), Labels: labels, Annotations: api.Layered(facts.Annotations, identity),
 	}}
 	if t := node.Spec.Template; t != nil {
-		d.Labels = merged(labels, t.Metadata.Labels)
-		d.Annotations = merged(merged(facts.Annotations, t.Metadata.Annotations), identity)
+		d.Labels = api.Layered(labels, t.Metadata.Labels)
+		d.Annotations = api.Layered(facts.Annotations, t.Metadata.Annotations, identity)
 		d.Spec = *t.Spec.DeepCopy()
 		return d
 	}
@@ -181,11 +149,11 @@ func Kubelet(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) *appsv1.De
 	history := int32(1)
 	d.Spec = appsv1.DeploymentSpec{
 		Replicas: &replicas, Strategy: strategy, RevisionHistoryLimit: &history,
-		Selector: &metav1.LabelSelector{MatchLabels: KubeletSelector(node)},
+		Selector: &metav1.LabelSelector{MatchLabels: Selector(node)},
 		Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{
-				Labels: merged(options.ExtraLabels, labels),
-				Annotations: merged(merged(facts.Annotations, options.ExtraAnnotations), map[string]string{
+				Labels: api.Layered(options.ExtraLabels, labels),
+				Annotations: api.Layered(facts.Annotations, options.ExtraAnnotations, map[string]string{
 					annotationPatchHash: hashOf(node.Spec.OffloadingPatch), annotationAddressHash: hashOf(addresses(facts.Identity)),
 				}),
 			},
@@ -218,7 +186,7 @@ func replicasOf(options *offloadingv1beta1.VkOptionsTemplateSpec) int32 {
 	return *options.Replicas
 }
 
-func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.PodSpec {
+func kubeletPod(node *offloadingv1beta1.VirtualNode, facts Facts) corev1.PodSpec {
 	options := facts.Options
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
@@ -233,7 +201,7 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 		},
 		Ports: []corev1.ContainerPort{
 			{Name: "kubelet", ContainerPort: kubeletPort, Protocol: corev1.ProtocolTCP},
-			{Name: healthPort, ContainerPort: KubeletHealthPort, Protocol: corev1.ProtocolTCP},
+			{Name: healthPortName, ContainerPort: HealthPort, Protocol: corev1.ProtocolTCP},
 		},
 		ReadinessProbe: probe("/readyz", 2),
 		// /healthz succeeds even if the provider is unreachable, since a restart would not help.
@@ -270,15 +238,15 @@ func kubeletPod(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) corev1.
 		},
 		// A virtual kubelet never runs on a virtual node, least of all on its own.
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{onType(corev1.NodeSelectorOpNotIn)}},
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{offload.OnType(corev1.NodeSelectorOpNotIn)}},
 		}},
 	}
 }
 
-// probe returns an HTTP probe of a path on KubeletHealthPort.
+// probe returns an HTTP probe of a path on HealthPort.
 func probe(path string, periodSeconds int32) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: periodSeconds, ProbeHandler: corev1.ProbeHandler{
-		HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(healthPort)},
+		HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(healthPortName)},
 	}}
 }
 
@@ -296,7 +264,7 @@ func reflectedKinds() []reflectedKind {
 	}
 }
 
-func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts KubeletFacts) []string {
+func kubeletArgs(node *offloadingv1beta1.VirtualNode, facts Facts) []string {
 	options := facts.Options
 	args := []string{
 		"--virtual-node=" + node.Name,
@@ -362,12 +330,4 @@ func pairs(m map[string]string) string {
 		list = append(list, k+"="+m[k])
 	}
 	return strings.Join(list, ",")
-}
-
-// merged returns base with the entries of over added; over wins where both have a key.
-func merged(base, over map[string]string) map[string]string {
-	result := make(map[string]string, len(base)+len(over))
-	maps.Copy(result, base)
-	maps.Copy(result, over)
-	return result
 }

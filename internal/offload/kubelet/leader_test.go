@@ -1,4 +1,4 @@
-package offload
+package kubelet
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload"
 )
 
 // TestLeader: exactly one virtual kubelet maintains the copies, and another one takes over if it is down.
@@ -14,12 +15,12 @@ func TestLeader(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) metav1.Time { return metav1.NewTime(now.Add(-ago)) }
 	node := func(name string, kubelet offloadingv1beta1.VirtualNodeConditionStatus, ago time.Duration) *offloadingv1beta1.VirtualNode {
-		n := virtualNode(name, "milan", nil)
+		n := virtualNode(name, "milan")
 		n.CreationTimestamp = at(ago)
-		SetCondition(&n, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeRunning, "", "", at(time.Hour))
+		offload.SetCondition(&n, offloadingv1beta1.VirtualNodeNode, offloadingv1beta1.VirtualNodeRunning, "", "", at(time.Hour))
 		if kubelet != "" {
 			n.CreationTimestamp = at(24 * time.Hour)
-			SetCondition(&n, offloadingv1beta1.VirtualNodeVirtualKubelet, kubelet, "", "", at(ago))
+			offload.SetCondition(&n, offloadingv1beta1.VirtualNodeVirtualKubelet, kubelet, "", "", at(ago))
 		}
 		return &n
 	}

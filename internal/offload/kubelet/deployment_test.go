@@ -1,4 +1,4 @@
-package offload
+package kubelet
 
 import (
 	"slices"
@@ -7,16 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/podtest"
 )
 
-func kubeletFacts() KubeletFacts {
-	return KubeletFacts{ClusterID: "rome", Labels: map[string]string{"liqo.io/managed": "true"}, Options: &offloadingv1beta1.VkOptionsTemplateSpec{
+func kubeletFacts() Facts {
+	return Facts{ClusterID: "rome", Labels: map[string]string{"liqo.io/managed": "true"}, Options: &offloadingv1beta1.VkOptionsTemplateSpec{
 		ContainerImage: "registry.example/virtual-kubelet:v1", PullPolicy: corev1.PullIfNotPresent, CreateNode: true,
 		ExtraArgs: []string{"--extra"}, NodeExtraLabels: map[string]string{"b": "2", "a": "1"}, LabelsNotReflected: []string{"secret"},
 		ReflectorsConfig: map[string]offloadingv1beta1.ReflectorConfig{
@@ -25,8 +25,15 @@ func kubeletFacts() KubeletFacts {
 	}}
 }
 
+func virtualNode(name, cluster string) offloadingv1beta1.VirtualNode {
+	return offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(cluster), Name: name, UID: "uid-1"},
+		Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: cluster},
+	}
+}
+
 func kubeletNode() *offloadingv1beta1.VirtualNode {
-	node := virtualNode("milan", "milan", nil)
+	node := virtualNode("milan", "milan")
 	node.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig-resourceslice-milan"}
 	return &node
 }
@@ -36,7 +43,7 @@ func TestKubelet(t *testing.T) {
 	off := false
 	node.Spec.CreateNode = &off
 	node.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"also"}}
-	d := Kubelet(node, kubeletFacts())
+	d := Deployment(node, kubeletFacts())
 	if d.Name != "vk-milan" || d.Namespace != "liqo-tenant-milan" {
 		t.Errorf("%s/%s", d.Namespace, d.Name)
 	}
@@ -71,7 +78,7 @@ func TestKubeletOfSeveralReplicasElectsALeader(t *testing.T) {
 	facts := kubeletFacts()
 	replicas := int32(2)
 	facts.Options.Replicas = &replicas
-	d := Kubelet(kubeletNode(), facts)
+	d := Deployment(kubeletNode(), facts)
 	if *d.Spec.Replicas != 2 || !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--leader-election") {
 		t.Errorf("%d replicas with arguments %v", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Args)
 	}
@@ -79,13 +86,13 @@ func TestKubeletOfSeveralReplicasElectsALeader(t *testing.T) {
 
 // TestKubeletIsProbed: both probes use a port of the container, and the liveness probe does not depend on the provider.
 func TestKubeletIsProbed(t *testing.T) {
-	container := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec.Containers[0]
+	container := Deployment(kubeletNode(), kubeletFacts()).Spec.Template.Spec.Containers[0]
 	for path, probe := range map[string]*corev1.Probe{"/readyz": container.ReadinessProbe, "/healthz": container.LivenessProbe} {
 		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path {
 			t.Fatalf("%s is not probed: %+v", path, probe)
 		}
 		if !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool {
-			return p.Name == probe.HTTPGet.Port.StrVal && p.ContainerPort == KubeletHealthPort
+			return p.Name == probe.HTTPGet.Port.StrVal && p.ContainerPort == HealthPort
 		}) {
 			t.Errorf("%s is probed at %v, the ports are %+v", path, probe.HTTPGet.Port, container.Ports)
 		}
@@ -96,22 +103,22 @@ func TestKubeletIsProbed(t *testing.T) {
 func TestKubeletHasAMemoryLimit(t *testing.T) {
 	facts := kubeletFacts()
 	facts.Options.Resources = nil
-	if limit := Kubelet(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources.Limits.Memory(); limit.IsZero() {
+	if limit := Deployment(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources.Limits.Memory(); limit.IsZero() {
 		t.Error("no memory limit")
 	}
 	facts.Options.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}}
-	if diff := cmp.Diff(*facts.Options.Resources, Kubelet(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources); diff != "" {
+	if diff := cmp.Diff(*facts.Options.Resources, Deployment(kubeletNode(), facts).Spec.Template.Spec.Containers[0].Resources); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // TestKubeletsHaveFewRights: the pod of a virtual kubelet may be no root, has no capabilities, and has the token of its account, by which it works for the API server.
 func TestKubeletsHaveFewRights(t *testing.T) {
-	podtest.Check(t, "virtual kubelet", &Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec, map[string]string{"token": "it works for objects of the API server"})
+	podtest.Check(t, "virtual kubelet", &Deployment(kubeletNode(), kubeletFacts()).Spec.Template.Spec, map[string]string{"token": "it works for objects of the API server"})
 }
 
 func TestKubeletMountsOnlyItsIdentity(t *testing.T) {
-	pod := Kubelet(kubeletNode(), kubeletFacts()).Spec.Template.Spec
+	pod := Deployment(kubeletNode(), kubeletFacts()).Spec.Template.Spec
 	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != "kubeconfig-resourceslice-milan" {
 		t.Fatalf("volumes %+v", pod.Volumes)
 	}
@@ -130,7 +137,7 @@ func TestKubeletOutlivesItsIdentity(t *testing.T) {
 	of := func(server, ca, certificate string) *appsv1.Deployment {
 		facts := kubeletFacts()
 		facts.Identity = []byte("clusters:\n- cluster: {server: '" + server + "', certificate-authority-data: " + ca + "}\nusers:\n- user: {client-certificate-data: " + certificate + "}\n")
-		return Kubelet(kubeletNode(), facts)
+		return Deployment(kubeletNode(), facts)
 	}
 	before, renewed, moved := of("https://milan", "a", "a"), of("https://milan", "b", "b"), of("https://turin", "a", "a")
 	if diff := cmp.Diff(before.Spec, renewed.Spec); diff != "" {
@@ -146,7 +153,7 @@ func TestKubeletOutlivesItsIdentity(t *testing.T) {
 
 func TestKubeletRestartsWithTheOffloadingPatch(t *testing.T) {
 	node := kubeletNode()
-	hash := func() string { return Kubelet(node, kubeletFacts()).Spec.Template.Annotations[annotationPatchHash] }
+	hash := func() string { return Deployment(node, kubeletFacts()).Spec.Template.Annotations[annotationPatchHash] }
 	none := hash()
 	node.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"a": "b"}}
 	if some := hash(); some == none || some != hash() {
@@ -160,57 +167,35 @@ func TestKubeletFollowsItsOwnTemplate(t *testing.T) {
 		Metadata: offloadingv1beta1.ObjectMeta{Labels: map[string]string{"mine": "yes"}},
 		Spec:     appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "mine"}}}}},
 	}
-	d := Kubelet(node, kubeletFacts())
+	d := Deployment(node, kubeletFacts())
 	if d.Labels["mine"] != "yes" || d.Labels["offloading.liqo.io/component"] != "virtual-kubelet" || d.Spec.Template.Spec.Containers[0].Name != "mine" {
 		t.Errorf("%+v", d)
 	}
 }
 
 func TestUpdateKubelet(t *testing.T) {
-	want := Kubelet(kubeletNode(), kubeletFacts())
+	want := Deployment(kubeletNode(), kubeletFacts())
 	have := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/revision": "1"}}}
-	UpdateKubelet(have, want)
+	UpdateDeployment(have, want)
 	have.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst // as the API server defaults it
 	have.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 	before := have.DeepCopy()
-	UpdateKubelet(have, want)
+	UpdateDeployment(have, want)
 	if diff := cmp.Diff(before, have); diff != "" {
 		t.Errorf("an unchanged wish changes the Deployment:\n%s", diff)
 	}
 	have.Spec.Template.Spec.Containers[0].Image = "drifted"
-	UpdateKubelet(have, want)
+	UpdateDeployment(have, want)
 	if have.Spec.Template.Spec.Containers[0].Image == "drifted" {
 		t.Error("drift is not repaired")
 	}
 	facts := kubeletFacts()
 	facts.Options.ExtraArgs = nil
-	UpdateKubelet(have, Kubelet(kubeletNode(), facts))
+	UpdateDeployment(have, Deployment(kubeletNode(), facts))
 	if slices.Contains(have.Spec.Template.Spec.Containers[0].Args, "--extra") {
 		t.Error("an argument that is no longer wanted stays")
 	}
 	if have.Annotations["deployment.kubernetes.io/revision"] != "1" {
 		t.Error("an annotation of somebody else is lost")
-	}
-}
-
-// TestOffloadedRights: a virtual kubelet whose provider only reports a remote namespace keeps the permission to read the namespace if it had it, and does not
-// get it otherwise.
-func TestOffloadedRights(t *testing.T) {
-	nodes := []offloadingv1beta1.VirtualNode{virtualNode("turin", "turin", nil), virtualNode("naples", "naples", nil)}
-	naples := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "liqo-tenant-naples", Name: "naples"}
-	turin := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "liqo-tenant-turin", Name: "turin"}
-	both := []string{"naples", "turin"}
-	for name, c := range map[string]struct {
-		asked, held  []string
-		before, want []rbacv1.Subject
-	}{
-		"asked":                   {both, nil, nil, []rbacv1.Subject{naples, turin}},
-		"asked, and another says": {[]string{"turin"}, both, []rbacv1.Subject{turin}, []rbacv1.Subject{turin}},
-		"asked no more":           {nil, both, []rbacv1.Subject{naples}, []rbacv1.Subject{naples}},
-		"gone":                    {nil, nil, []rbacv1.Subject{naples, turin}, nil},
-	} {
-		if _, got := OffloadedRights(nodes, c.asked, c.held, c.before); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }
