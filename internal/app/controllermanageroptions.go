@@ -22,6 +22,7 @@ import (
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -41,7 +42,7 @@ type ControllerManagerOptions struct {
 	Identity      string
 	TokenLifetime time.Duration
 	// Sharing defines the share of this cluster that ResourceSlices of the default class get.
-	Sharing peering.SharingPolicy
+	Sharing sharing.Policy
 	// IngressClasses and LoadBalancerClasses are offered to consumers.
 	IngressClasses      []authv1beta1.IngressType
 	LoadBalancerClasses []authv1beta1.LoadBalancerType

@@ -16,6 +16,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -36,7 +37,7 @@ func TestControllerManagerOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &ControllerManagerOptions{
-		ClusterID: "rome", LiqoNamespace: "liqo", Sharing: peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 32},
+		ClusterID: "rome", LiqoNamespace: "liqo", Sharing: sharing.Policy{Percentage: 90, Threshold: 5, SliceLimit: 32},
 		DefaultLimitsEnforcement: offloadingv1beta1.EnforcementNone, RuntimeClass: "liqo", EnforceResources: true, DefaultClassEnabled: true,
 		EnableAuthentication: true, EnableNetworking: true, EnableOffloading: true, EnableStorage: true, StorageNamespace: "liqo-storage",
 		Replicas: 1, WebhookPort: 9443, AuthAddress: ":5000",

@@ -98,7 +98,7 @@ func eachText(path string, do func(at token.Position, text string)) error {
 func TestMessagesForPeersNameTheCluster(t *testing.T) {
 	for _, pattern := range []string{
 		"internal/network/gatewayexposure.go", "internal/network/gatewayendpoint.go", "internal/offload/controllers/shadow*.go", "internal/offload/shadow*.go",
-		"internal/offload/webhook/quota.go", "internal/offload/webhook/handlers.go", "internal/peering/sharing*.go", "internal/peering/slice.go",
+		"internal/offload/webhook/quota.go", "internal/offload/webhook/handlers.go", "internal/peering/sharing/*.go",
 	} {
 		paths, err := filepath.Glob(filepath.Join(root(t), pattern))
 		if err != nil || len(paths) == 0 {

@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/test/clitest"
 )
 
@@ -75,7 +76,7 @@ func controllers(t *testing.T, c client.Client) {
 				if err := c.Get(ctx, client.ObjectKey{Namespace: quota.Namespace, Name: quota.Annotations["slice"]}, slice); err != nil {
 					return err
 				}
-				cordoned := peering.Cordoned(slice, tenant)
+				cordoned := sharing.Cordoned(slice, tenant)
 				quota.Spec.Cordoned = &cordoned
 				if err := c.Update(ctx, quota); err != nil {
 					return err

@@ -8,7 +8,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 )
 
 // nodeDocument describes a virtual node.
@@ -42,7 +42,7 @@ func (d Documents) nodes(state *State) {
 	free := map[string]corev1.ResourceList{}
 	for i := range state.Clusters {
 		if c := &state.Clusters[i]; c.Complete && c.Failure == "" {
-			free[c.ID] = peering.Free(c.Nodes, c.Pods)
+			free[c.ID] = sharing.Free(c.Nodes, c.Pods)
 		}
 	}
 	for i := range state.Clusters {
@@ -120,7 +120,7 @@ func requestedOn(pods []corev1.Pod) (requested map[string]corev1.ResourceList, c
 			sums = corev1.ResourceList{}
 			requested[pod.Spec.NodeName] = sums
 		}
-		for name, quantity := range peering.PodUse(pod) {
+		for name, quantity := range sharing.PodUse(pod) {
 			sum := sums[name]
 			sum.Add(quantity)
 			sums[name] = sum

@@ -65,7 +65,7 @@ func CredentialOf(params *authv1beta1.AuthParams) (Credential, error) {
 	}
 	certificate, err := pki.First(params.SignedCRT)
 	if err != nil {
-		return Credential{}, inField("authParams.signedCRT", err)
+		return Credential{}, InField("authParams.signedCRT", err)
 	}
 	return credentialOf(certificate), nil
 }
@@ -165,10 +165,10 @@ func CheckCredentialHolder(params *authv1beta1.AuthParams, key crypto.Signer) er
 		return nil
 	}
 	if params.Token == nil {
-		return inField("authParams.signedCRT", CheckHolder(params.SignedCRT, key))
+		return InField("authParams.signedCRT", CheckHolder(params.SignedCRT, key))
 	}
 	_, err := OpenToken(params.Token, key)
-	return inField("authParams.token", err)
+	return InField("authParams.token", err)
 }
 
 // TokenUserPrefix precedes the consumer's cluster ID in the user name of its control plane, if the control plane authenticates with a token.

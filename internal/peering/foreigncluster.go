@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -161,4 +162,19 @@ func stamp(conditions, previous []corev1beta1.Condition, now metav1.Time) {
 			}
 		}
 	}
+}
+
+// eldest returns the oldest object (api.CompareAge); nil when there is none. Where several objects exist although one is expected, Liqo uses the
+// oldest.
+func eldest[T any, P interface {
+	*T
+	metav1.Object
+}](all []T) P {
+	var first P
+	for i := range all {
+		if object := P(&all[i]); first == nil || api.CompareAge(object, first) < 0 {
+			first = object
+		}
+	}
+	return first
 }

@@ -86,7 +86,7 @@ func Kubeconfig(identity *authv1beta1.Identity, privateKey []byte) ([]byte, erro
 			return nil, err
 		}
 		if token, err = OpenToken(params.Token, key); err != nil {
-			return nil, inField("authParams.token", err)
+			return nil, InField("authParams.token", err)
 		}
 	}
 	var b strings.Builder

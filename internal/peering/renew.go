@@ -36,7 +36,7 @@ func CheckRenew(renew *authv1beta1.Renew, tenant *authv1beta1.Tenant, slice *aut
 		return Subject{}, fmt.Errorf("spec.identityType is %q, want %q or %q", spec.IdentityType, authv1beta1.IdentityControlPlane, authv1beta1.IdentityResourceSlice)
 	}
 	if err := CheckRequest(spec.CSR, subject, tenant.Spec.PublicKey); err != nil {
-		return Subject{}, inField("spec.csr", err)
+		return Subject{}, InField("spec.csr", err)
 	}
 	return subject, nil
 }
@@ -56,14 +56,14 @@ func PlanRenewal(identity *authv1beta1.Identity, renew *authv1beta1.Renew, now t
 	present := &identity.Spec.AuthParams
 	if present.AwsConfig != nil {
 		_, err := CredentialOf(present)
-		return Renewal{}, inField("spec", err)
+		return Renewal{}, InField("spec", err)
 	}
 	if renew != nil && renew.Status.AuthParams != nil && Newer(renew.Status.AuthParams, present) {
 		return Renewal{Adopt: true}, nil
 	}
 	credential, err := CredentialOf(present)
 	if err != nil {
-		return Renewal{}, inField("spec", err)
+		return Renewal{}, InField("spec", err)
 	}
 	if at := credential.RenewAt(); now.Before(at) {
 		return Renewal{At: at}, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -120,8 +121,10 @@ func TestReplicationSteps(t *testing.T) {
 }
 
 func TestSlicesWaitForTheirRequest(t *testing.T) {
-	slice := sliceAsking(nil, "")
-	slice.Labels = map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan"}
+	slice := &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "gold", Labels: map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan"}},
+		Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: "rome", ProviderClusterID: "milan"},
+	}
 	kind := Kinds()[0]
 	if step := kind.Plan(toMilan, slice, nil); step.Create != nil || step.Wait == "" {
 		t.Errorf("replicated without its request: %+v", step)

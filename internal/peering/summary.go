@@ -110,3 +110,13 @@ func accepted(slice *authv1beta1.ResourceSlice) bool {
 	return ConditionOf(&slice.Status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceAccepted &&
 		ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
 }
+
+// ConditionOf returns the status of the condition of that type, accepted or denied; empty when there is none.
+func ConditionOf(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceConditionStatus {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == kind {
+			return status.Conditions[i].Status
+		}
+	}
+	return ""
+}

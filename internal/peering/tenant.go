@@ -44,7 +44,7 @@ func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted 
 		if len(spec.CSR) == 0 {
 			return nil
 		}
-		return inField("spec.csr", CheckRequest(spec.CSR, subject, spec.PublicKey))
+		return InField("spec.csr", CheckRequest(spec.CSR, subject, spec.PublicKey))
 	}
 	if len(spec.PublicKey) == 0 {
 		return errors.New("spec.publicKey is empty: give it the consumer's public key in PEM")
@@ -54,13 +54,14 @@ func CheckTenant(tenant *authv1beta1.Tenant, own string, nonce []byte, admitted 
 			return ErrNoNonce
 		}
 		if err := Verify(spec.PublicKey, nonce, spec.Signature); err != nil {
-			return inField("spec.signature", err)
+			return InField("spec.signature", err)
 		}
 	}
-	return inField("spec.csr", CheckRequest(spec.CSR, subject, spec.PublicKey))
+	return InField("spec.csr", CheckRequest(spec.CSR, subject, spec.PublicKey))
 }
 
-func inField(field string, err error) error {
+// InField adds the name of a field to an error about its value. It returns nil if there is no error.
+func InField(field string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}

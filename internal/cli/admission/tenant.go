@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 )
 
 // admission is a command that changes what a provider grants to a tenant.
@@ -230,7 +231,7 @@ func awaitQuotas(ctx context.Context, c *session.Cluster, step *console.Step, te
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", c.Name(quota), err)
 		}
-		cordoned := peering.Cordoned(slice, tenant)
+		cordoned := sharing.Cordoned(slice, tenant)
 		if err := c.WaitFor(ctx, step, quota, func() session.Verdict {
 			switch now := quota.Spec.Cordoned != nil && *quota.Spec.Cordoned; {
 			case now == cordoned:

@@ -17,7 +17,7 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/storage"
 )
@@ -103,10 +103,10 @@ func keepLabels(to *metav1.ObjectMeta, from map[string]string, names ...string) 
 	}
 }
 
-// stripPod reduces a pod to its node, its state and its resource usage. It writes the usage to spec.overhead, which peering.PodUse counts. Of the
+// stripPod reduces a pod to its node, its state and its resource usage. It writes the usage to spec.overhead, which sharing.PodUse counts. Of the
 // active pod of a gateway it also keeps the port of its metrics, and what identifies the gateway.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
-	use := peering.PodUse(pod)
+	use := sharing.PodUse(pod)
 	delete(use, corev1.ResourcePods)
 	out := &corev1.Pod{
 		ObjectMeta: identityOf(pod.ObjectMeta), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

@@ -23,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -39,11 +40,11 @@ type Options struct {
 	// Tokens configures the tokens that consumers get instead of certificates; with the zero value they get certificates.
 	Tokens Tokens
 	// Offer holds the classes and labels that ResourceSlices of the default class get, apart from their share of resources.
-	Offer peering.Offer
+	Offer sharing.Offer
 	// StorageClasses returns the storage classes of the Offer, which change with the StorageClasses of this cluster. Nil means that none are offered.
 	StorageClasses func(context.Context) ([]authv1beta1.StorageType, error)
 	// Sharing determines the shares of ResourceSlices of the default class.
-	Sharing peering.SharingPolicy
+	Sharing sharing.Policy
 	// SharingWindow is how long changes of nodes and pods are collected before the shares are computed again; sharingWindow when 0.
 	SharingWindow time.Duration
 	// Enforcement is the limitsEnforcement of Quotas.
@@ -121,7 +122,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("registering the metrics about peers: %w", err)
 	}
 	events := kube.EventRecorder(mgr, "peering")
-	sharing, err := newSharing(mgr, c, opts.Sharing, opts.SharingWindow)
+	sharer, err := newSharer(mgr, c, opts.Sharing, opts.SharingWindow)
 	if err != nil {
 		return err
 	}
@@ -143,8 +144,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		{"identity", (&identities{consumerSide: consumer, links: links}).setup},
 		// Resources.
 		{"local resource slice", (&localSlices{consumerSide: consumer}).setup},
-		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer, storageClasses: opts.StorageClasses, sharing: sharing}).setup},
-		{"sharing", func(mgr ctrl.Manager) error { return mgr.Add(sharing) }},
+		{"remote resource slice", (&remoteSlices{providerSide: provider, offer: opts.Offer, storageClasses: opts.StorageClasses, sharing: sharer}).setup},
+		{"sharing", func(mgr ctrl.Manager) error { return mgr.Add(sharer) }},
 		{"resource offer", (&offers{providerSide: provider}).setup},
 		{"quota", (&quotas{providerSide: provider, enforcement: opts.Enforcement}).setup},
 		{"resource slice identity", (&sliceIdentities{consumerSide: consumer}).setup},

@@ -22,6 +22,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 )
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
@@ -175,7 +176,7 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // withdraw shows in the status of a ResourceSlice that its provider denies this cluster all access.
 func (r *replicator) withdraw(ctx context.Context, slice *authv1beta1.ResourceSlice) (reconcile.Result, error) {
-	denied := peering.WithAccessDenied(slice, metav1.Now())
+	denied := sharing.WithAccessDenied(slice, metav1.Now())
 	if denied == nil {
 		return reconcile.Result{}, nil
 	}

@@ -18,7 +18,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 )
 
 // +kubebuilder:rbac:groups=core,resources=nodes;pods,verbs=get;list;watch
@@ -26,13 +26,13 @@ import (
 // sharingWindow is the default time for which changes of nodes and pods are collected before the shares are computed again.
 const sharingWindow = 3 * time.Second
 
-// sharing computes the share of each ResourceSlice in this cluster, and announces ResourceSlices whose share changed. It stores no shares:
+// sharer computes the share of each ResourceSlice in this cluster, and announces ResourceSlices whose share changed. It stores no shares:
 // they follow from the content of caches.
-type sharing struct {
+type sharer struct {
 	client client.Client
 	// informers is the cache of the manager. stock is a cache of the nodes and pods of this cluster.
 	informers, stock cache.Cache
-	policy           peering.SharingPolicy
+	policy           sharing.Policy
 	// window is how long changes are collected before the shares are computed again.
 	window time.Duration
 	moved  announcer
@@ -43,36 +43,36 @@ type sharing struct {
 	news          chan struct{}
 }
 
-// newSharing returns the sharing for a manager. It watches nothing before the first ResourceSlice of a consumer, so that clusters without
+// newSharer returns the sharer of a manager. It watches nothing before the first ResourceSlice of a consumer, so that clusters without
 // consumers have no overhead.
-func newSharing(mgr ctrl.Manager, c client.Client, policy peering.SharingPolicy, window time.Duration) (*sharing, error) {
+func newSharer(mgr ctrl.Manager, c client.Client, policy sharing.Policy, window time.Duration) (*sharer, error) {
 	stock, err := newStock(mgr)
 	if err != nil {
 		return nil, err
 	}
-	return &sharing{
+	return &sharer{
 		client: c, informers: mgr.GetCache(), stock: stock, policy: policy, window: window,
 		wanted: make(chan struct{}), known: make(chan struct{}), news: make(chan struct{}, 1),
 	}, nil
 }
 
 // shareOf returns the current share of one ResourceSlice. It blocks until all caches have synced.
-func (s *sharing) shareOf(ctx context.Context, slice *authv1beta1.ResourceSlice) (peering.Share, error) {
+func (s *sharer) shareOf(ctx context.Context, slice *authv1beta1.ResourceSlice) (sharing.Share, error) {
 	s.want.Do(func() { close(s.wanted) })
 	select {
 	case <-ctx.Done():
-		return peering.Share{}, ctx.Err()
+		return sharing.Share{}, ctx.Err()
 	case <-s.known:
 	}
 	facts, err := s.gather(ctx)
 	if err != nil {
-		return peering.Share{}, err
+		return sharing.Share{}, err
 	}
-	return peering.Shares(s.policy, facts)[client.ObjectKeyFromObject(slice)], nil
+	return sharing.Shares(s.policy, facts)[client.ObjectKeyFromObject(slice)], nil
 }
 
 // Start waits for the first request for a share, then collects changes and announces changed shares until ctx ends.
-func (s *sharing) Start(ctx context.Context) error {
+func (s *sharer) Start(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -87,7 +87,7 @@ func (s *sharing) Start(ctx context.Context) error {
 		return err
 	}
 	close(s.known)
-	var last map[types.NamespacedName]peering.Share
+	var last map[types.NamespacedName]sharing.Share
 	var collected <-chan time.Time
 	for {
 		select {
@@ -112,16 +112,16 @@ func (s *sharing) Start(ctx context.Context) error {
 }
 
 // publish computes all shares and returns them. It announces each ResourceSlice whose share differs from its share in last, or from its status.
-func (s *sharing) publish(ctx context.Context, last map[types.NamespacedName]peering.Share) (map[types.NamespacedName]peering.Share, error) {
+func (s *sharer) publish(ctx context.Context, last map[types.NamespacedName]sharing.Share) (map[types.NamespacedName]sharing.Share, error) {
 	facts, err := s.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	shares := peering.Shares(s.policy, facts)
+	shares := sharing.Shares(s.policy, facts)
 	for i := range facts.Slices {
 		slice := &facts.Slices[i]
 		key := client.ObjectKeyFromObject(slice)
-		if before, there := last[key]; peering.Moved(slice, shares[key]) || there && !equality.Semantic.DeepEqual(before, shares[key]) {
+		if before, there := last[key]; sharing.Moved(slice, shares[key]) || there && !equality.Semantic.DeepEqual(before, shares[key]) {
 			s.moved.announce(key)
 		}
 	}
@@ -129,7 +129,7 @@ func (s *sharing) publish(ctx context.Context, last map[types.NamespacedName]pee
 }
 
 // gather reads everything that determines the shares.
-func (s *sharing) gather(ctx context.Context) (peering.SharingFacts, error) {
+func (s *sharer) gather(ctx context.Context) (sharing.Facts, error) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
 	var slices authv1beta1.ResourceSliceList
@@ -145,14 +145,14 @@ func (s *sharing) gather(ctx context.Context) (peering.SharingFacts, error) {
 		{s.client, &tenants, nil}, {s.client, &offers, nil},
 	} {
 		if err := read.from.List(ctx, read.list, append(read.opts, client.UnsafeDisableDeepCopy)...); err != nil {
-			return peering.SharingFacts{}, fmt.Errorf("listing the shared resources: %w", err)
+			return sharing.Facts{}, fmt.Errorf("listing the shared resources: %w", err)
 		}
 	}
-	return peering.SharingFacts{Nodes: nodes.Items, Pods: pods.Items, Slices: slices.Items, Tenants: tenants.Items, Offers: offers.Items}, nil
+	return sharing.Facts{Nodes: nodes.Items, Pods: pods.Items, Slices: slices.Items, Tenants: tenants.Items, Offers: offers.Items}, nil
 }
 
 // listen watches everything that determines the shares, and returns when the cache of nodes and pods has synced.
-func (s *sharing) listen(ctx context.Context) error {
+func (s *sharer) listen(ctx context.Context) error {
 	for _, watch := range []struct {
 		from cache.Cache
 		kind client.Object
@@ -181,7 +181,7 @@ func (s *sharing) listen(ctx context.Context) error {
 	return nil
 }
 
-func (s *sharing) recordChange() {
+func (s *sharer) recordChange() {
 	select {
 	case s.news <- struct{}{}:
 	default: // a change is already recorded

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 )
 
 // sharingPolicy of the clusters of these tests.
-var sharingPolicy = peering.SharingPolicy{Percentage: 90, Threshold: 5, SliceLimit: 4, Defaults: resources("cpu", "4", "memory", "8Gi")}
+var sharingPolicy = sharing.Policy{Percentage: 90, Threshold: 5, SliceLimit: 4, Defaults: resources("cpu", "4", "memory", "8Gi")}
 
 // node creates a schedulable Node with these allocatable resources, or changes them.
 func (c *cluster) node(t *testing.T, name string, allocatable ...string) {
@@ -55,14 +55,14 @@ func TestStrippedPodsUseTheSameResources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-			want := peering.PodUse(pod)
+			want := sharing.PodUse(pod)
 			for i := range 2 {
 				out, err := stripPod(pod)
 				if err != nil {
 					t.Fatal(err)
 				}
 				pod = out.(*corev1.Pod)
-				if diff := cmp.Diff(want, peering.PodUse(pod)); diff != "" || len(pod.Spec.Containers) > 0 {
+				if diff := cmp.Diff(want, sharing.PodUse(pod)); diff != "" || len(pod.Spec.Containers) > 0 {
 					t.Errorf("stripped %d times (-want +got):\n%s", i+1, diff)
 				}
 			}

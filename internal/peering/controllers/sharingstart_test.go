@@ -54,7 +54,7 @@ func TestNoShareBeforeAllCachesAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := kube.NewScheme()
 		stock := &slowStock{FakeInformers: informertest.FakeInformers{Scheme: scheme}, begin: make(chan struct{})}
-		s := &sharing{
+		s := &sharer{
 			client: fake.NewClientBuilder().WithScheme(scheme).Build(), informers: fakeInformers(scheme), stock: stock,
 			wanted: make(chan struct{}), known: make(chan struct{}), news: make(chan struct{}, 1),
 		}
@@ -92,7 +92,7 @@ func TestChangesOfNodesAreAnnouncedInTime(t *testing.T) {
 		slice.Status.InterruptedNodes = []authv1beta1.InterruptedNode{{Name: "one", Cause: "is cordoned"}} // it is there again
 		stock := &slowStock{FakeInformers: informertest.FakeInformers{Scheme: scheme}, begin: make(chan struct{})}
 		close(stock.begin)
-		s := &sharing{
+		s := &sharer{
 			client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(slice).Build(), informers: fakeInformers(scheme), stock: stock, window: sharingWindow,
 			wanted: make(chan struct{}), known: make(chan struct{}), news: make(chan struct{}, 1),
 		}

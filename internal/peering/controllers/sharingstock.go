@@ -18,7 +18,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -49,7 +49,7 @@ func stripPod(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	use := peering.PodUse(pod)
+	use := sharing.PodUse(pod)
 	delete(use, corev1.ResourcePods)
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},

@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -27,10 +28,10 @@ import (
 // remoteSlices decides on the ResourceSlices of consumers: whether each gets an identity, and which resources.
 type remoteSlices struct {
 	providerSide
-	offer peering.Offer
+	offer sharing.Offer
 	// storageClasses is nil if no storage classes are offered.
 	storageClasses func(context.Context) ([]authv1beta1.StorageType, error)
-	sharing        *sharing
+	sharing        *sharer
 }
 
 func (r *remoteSlices) setup(mgr ctrl.Manager) error {
@@ -76,18 +77,18 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 	if err != nil {
 		return err
 	}
-	denied := peering.CheckSlice(slice, tenant, r.own)
+	denied := sharing.CheckSlice(slice, tenant, r.own)
 	if denied == nil && share.Refused != "" {
-		denied = peering.TooMany(share.Refused) // it gets no identity either
+		denied = sharing.TooMany(share.Refused) // it gets no identity either
 	}
 	if denied != nil {
 		share.Refused = denied.Error()
-		peering.SetAuthentication(&slice.Status, nil, denied, now)
-		peering.DecideResources(slice, grants, r.offer, share, now)
+		sharing.SetAuthentication(&slice.Status, nil, denied, now)
+		sharing.DecideResources(slice, grants, r.offer, share, now)
 		return nil
 	}
 	if !grants.Access {
-		peering.DecideResources(slice, grants, r.offer, share, now)
+		sharing.DecideResources(slice, grants, r.offer, share, now)
 		return nil // its rights are revoked; the controller of Tenants deletes this copy
 	}
 	credential, err := r.signing.credential(ctx, credentialRequest{
@@ -113,8 +114,8 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 		}
 	}
 	// Both verdicts go into one write, because each write is replicated to the consumer.
-	peering.SetAuthentication(&slice.Status, params, nil, now)
-	peering.DecideResources(slice, grants, offer, share, now)
+	sharing.SetAuthentication(&slice.Status, params, nil, now)
+	sharing.DecideResources(slice, grants, offer, share, now)
 	return nil
 }
 
@@ -144,7 +145,7 @@ func (r *quotas) sync(ctx context.Context, slice *authv1beta1.ResourceSlice) err
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{
 		Namespace: slice.Namespace, Name: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User,
 	}}
-	want := peering.QuotaOf(slice, tenant, r.enforcement)
+	want := sharing.QuotaOf(slice, tenant, r.enforcement)
 	if want == nil {
 		if err := r.client.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return client.IgnoreNotFound(err)

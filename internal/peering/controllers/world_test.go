@@ -36,6 +36,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/test/apitest"
 )
@@ -181,7 +182,7 @@ func (c *cluster) start(t *testing.T) (stop func()) {
 		APIServer: APIServer{Address: "https://" + strings.TrimPrefix(c.config.Host, "https://"), CA: c.config.CAData},
 		Labels:    map[string]string{api.LabelManaged: api.True},
 		Tokens:    c.tokens,
-		Offer:     peering.Offer{Enabled: true, NodeLabels: map[string]string{"city": c.id}},
+		Offer:     sharing.Offer{Enabled: true, NodeLabels: map[string]string{"city": c.id}},
 		Sharing:   sharingPolicy, SharingWindow: 100 * time.Millisecond,
 		Health:      remote.HealthOptions{Interval: 100 * time.Millisecond, RetryInterval: 50 * time.Millisecond, Timeout: time.Second},
 		RightsEvery: 200 * time.Millisecond,

@@ -1,21 +1,23 @@
-package peering
+// Package sharing decides what a provider grants to its consumers: the share of its free resources for each ResourceSlice, the verdict on a
+// ResourceSlice and its identity, and the Quota that follows from it.
+package sharing
 
 import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering"
 )
 
-// SharingPolicy is the configuration by which the administrator of a provider controls sharing.
-type SharingPolicy struct {
+// Policy is the configuration by which the administrator of a provider controls sharing.
+type Policy struct {
 	// Percentage is the part of the free resources that all consumers get together. More than 100 means overcommitment.
 	Percentage int
 	// Threshold is a part of a share in percent. A share that would change by no more than this keeps its size. Otherwise every change of a
@@ -30,8 +32,8 @@ type SharingPolicy struct {
 	SliceLimit int
 }
 
-// SharingFacts holds everything that determines the shares.
-type SharingFacts struct {
+// Facts holds everything that determines the shares.
+type Facts struct {
 	// Nodes and Pods are those of this cluster. Of a pod only its node, its labels, its phase and the input of PodUse matter.
 	Nodes []corev1.Node
 	Pods  []corev1.Pod
@@ -73,7 +75,7 @@ type Share struct {
 //
 // The result depends on the facts and the policy only, and has one entry for each ResourceSlice. If an amount can't be divided evenly among
 // ResourceSlices with equal rights, the older ones get more.
-func Shares(policy SharingPolicy, facts SharingFacts) map[types.NamespacedName]Share {
+func Shares(policy Policy, facts Facts) map[types.NamespacedName]Share {
 	shares := make(map[types.NamespacedName]Share, len(facts.Slices))
 	claims := claimsOf(policy, facts, shares)
 	d := division{policy: policy, claims: claims, stock: stockOf(policy, facts, claims), caps: capsOf(facts.Offers)}
@@ -111,7 +113,7 @@ type claim struct {
 
 // claimsOf returns a claim for each ResourceSlice that gets a share, the oldest first. It adds an entry to shares for every ResourceSlice. The entry
 // is empty, or contains the refusal of a ResourceSlice beyond the limit.
-func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.NamespacedName]Share) []*claim {
+func claimsOf(policy Policy, facts Facts, shares map[types.NamespacedName]Share) []*claim {
 	tenants := map[string]*authv1beta1.Tenant{}
 	for i := range facts.Tenants {
 		tenant := &facts.Tenants[i]
@@ -146,17 +148,17 @@ func claimsOf(policy SharingPolicy, facts SharingFacts, shares map[types.Namespa
 }
 
 // claimOf returns the claim of a ResourceSlice; nil when it is not entitled to a share, or its class belongs to another controller.
-func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) *claim {
-	grants := GrantsOf(tenant)
+func claimOf(policy Policy, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) *claim {
+	grants := peering.GrantsOf(tenant)
 	if !grants.Access || !standardClass(slice) || deniedForItself(&slice.Status) {
 		return nil
 	}
 	c := &claim{
 		consumer: tenant.Spec.ClusterID, granted: slice.Status.Resources, labels: slice.Status.NodeLabels,
-		creator: offloadingv1beta1.CreatorLabel(ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User),
+		creator: offloadingv1beta1.CreatorLabel(peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID).User),
 	}
 	if cordoned(slice, grants) {
-		if ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources) != authv1beta1.ResourceSliceAccepted {
+		if peering.ConditionOf(&slice.Status, authv1beta1.ResourceSliceResources) != authv1beta1.ResourceSliceAccepted {
 			return nil
 		}
 		c.asked, c.exact = slice.Status.Resources, true
@@ -170,7 +172,7 @@ func claimOf(policy SharingPolicy, slice *authv1beta1.ResourceSlice, tenant *aut
 // deniedForItself reports whether the identity of the ResourceSlice was denied because of its own content. A denial because the consumer has too many
 // ResourceSlices does not count: that denial ends when other ResourceSlices are deleted.
 func deniedForItself(status *authv1beta1.ResourceSliceStatus) bool {
-	return ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied && !deniedAsOneTooMany(status)
+	return peering.ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied && !deniedAsOneTooMany(status)
 }
 
 func deniedAsOneTooMany(status *authv1beta1.ResourceSliceStatus) bool {
@@ -186,10 +188,10 @@ func standardClass(slice *authv1beta1.ResourceSlice) bool {
 
 // Cordoned reports whether a ResourceSlice of a Tenant gets no further resources and only keeps those that it was granted.
 func Cordoned(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) bool {
-	return cordoned(slice, GrantsOf(tenant))
+	return cordoned(slice, peering.GrantsOf(tenant))
 }
 
-func cordoned(slice *authv1beta1.ResourceSlice, grants Grants) bool {
+func cordoned(slice *authv1beta1.ResourceSlice, grants peering.Grants) bool {
 	return !grants.More || slice.Annotations[authv1beta1.AnnotationCordon] == api.True || slice.Annotations[authv1beta1.AnnotationCordonTenant] == api.True
 }
 
@@ -228,21 +230,6 @@ func capsOf(offers []sharingv1alpha1.ResourceOffer) map[string]corev1.ResourceLi
 		}
 	}
 	return caps
-}
-
-// eldest returns the oldest object (api.CompareAge); nil when there is none. Where several objects exist although one is expected, Liqo uses the
-// oldest.
-func eldest[T any, P interface {
-	*T
-	metav1.Object
-}](all []T) P {
-	var first P
-	for i := range all {
-		if object := P(&all[i]); first == nil || api.CompareAge(object, first) < 0 {
-			first = object
-		}
-	}
-	return first
 }
 
 // Moved reports whether the status of a ResourceSlice differs from its share.

@@ -1,4 +1,4 @@
-package peering
+package sharing
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/peering"
 )
 
 func sortedNames(l corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(l)) }
@@ -19,7 +20,7 @@ func sortedNames(l corev1.ResourceList) []corev1.ResourceName { return slices.So
 // anyMarket makes up a provider whose pods fit on its nodes, as those of every scheduler do.
 func anyMarket(r *rand.Rand) *market {
 	m := newMarket("cpu", fmt.Sprintf("%dm", r.IntN(64000)), "memory", fmt.Sprintf("%dMi", r.IntN(64000)), "pods", "250", "nvidia.com/gpu", fmt.Sprint(r.IntN(9)))
-	m.policy = SharingPolicy{Percentage: r.IntN(101), Threshold: r.IntN(3) * 5, SliceLimit: r.IntN(2) * 3}
+	m.policy = Policy{Percentage: r.IntN(101), Threshold: r.IntN(3) * 5, SliceLimit: r.IntN(2) * 3}
 	if r.IntN(3) == 0 {
 		m.policy.Defaults = list("cpu", fmt.Sprint(r.IntN(8)))
 	}
@@ -162,7 +163,7 @@ func TestShareLaws(t *testing.T) {
 			continue // there is no room for a pod
 		}
 		for i := range m.facts.Pods {
-			if pod := &m.facts.Pods[i]; pod.Labels[offloadingv1beta1.LabelCreatorUser] == ResourceSliceSubject(slice.Name, slice.Namespace).User {
+			if pod := &m.facts.Pods[i]; pod.Labels[offloadingv1beta1.LabelCreatorUser] == peering.ResourceSliceSubject(slice.Name, slice.Namespace).User {
 				for resourceName, q := range PodUse(pod) {
 					have := rest[resourceName]
 					have.Sub(q)

@@ -1,4 +1,4 @@
-package peering
+package sharing
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -42,7 +43,7 @@ func CheckSlice(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, ow
 	} else if len(key) == 0 {
 		return errors.New("the Tenant has no public key with which to compare that of the request")
 	}
-	return inField("spec.csr", CheckRequest(spec.CSR, ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID), key))
+	return peering.InField("spec.csr", peering.CheckRequest(spec.CSR, peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID), key))
 }
 
 // TooMany is the error for a ResourceSlice beyond the number that its consumer may have; such a ResourceSlice gets no identity. Its text
@@ -66,7 +67,7 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 		if errors.As(denied, new(TooMany)) {
 			condition.Reason = authv1beta1.ReasonTooMany
 		}
-	} else if ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied {
+	} else if peering.ConditionOf(status, authv1beta1.ResourceSliceAuthentication) == authv1beta1.ResourceSliceDenied {
 		withdraw(status, "")
 	}
 	status.AuthParams = params
@@ -80,9 +81,9 @@ func SetAuthentication(status *authv1beta1.ResourceSliceStatus, params *authv1be
 // is not granted. A cordoned ResourceSlice that was granted nothing before is denied. For a drained Tenant, and for a ResourceSlice that is
 // refused, the verdict is always a denial, whatever the class. Apart from that, classes other than the default are left to their own
 // controllers. When a refusal ends, such a ResourceSlice has no verdict until the controller of its class decides (see SetAuthentication).
-func DecideResources(slice *authv1beta1.ResourceSlice, grants Grants, offer Offer, share Share, now metav1.Time) {
+func DecideResources(slice *authv1beta1.ResourceSlice, grants peering.Grants, offer Offer, share Share, now metav1.Time) {
 	status := &slice.Status
-	accepted := ConditionOf(status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
+	accepted := peering.ConditionOf(status, authv1beta1.ResourceSliceResources) == authv1beta1.ResourceSliceAccepted
 	switch {
 	case !grants.Access:
 		deny(status, authv1beta1.ReasonResourcesDenied, "the tenant is drained", now)
@@ -163,16 +164,6 @@ func accept(status *authv1beta1.ResourceSliceStatus, message string, now metav1.
 		Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted,
 		Reason: authv1beta1.ReasonResourcesAccepted, Message: message,
 	}, now)
-}
-
-// ConditionOf returns the status of the condition of that type, accepted or denied; empty when there is none.
-func ConditionOf(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType) authv1beta1.ResourceSliceConditionStatus {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == kind {
-			return status.Conditions[i].Status
-		}
-	}
-	return ""
 }
 
 // setCondition replaces the condition of that type. The transition time stays as long as the verdict does.

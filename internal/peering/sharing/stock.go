@@ -1,4 +1,4 @@
-package peering
+package sharing
 
 import (
 	"strings"
@@ -19,7 +19,7 @@ type stock struct {
 
 // stockOf returns the stock of each resource, and records in each claim what its pods use. A pod uses its requests from its binding to a node that
 // accepts pods until it has finished. Pods that are not scheduled yet use nothing.
-func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[corev1.ResourceName]stock {
+func stockOf(policy Policy, facts Facts, claims []*claim) map[corev1.ResourceName]stock {
 	capacity, counts := corev1.ResourceList{}, map[string]bool{}
 	for i := range facts.Nodes {
 		node := &facts.Nodes[i]
@@ -73,7 +73,7 @@ func stockOf(policy SharingPolicy, facts SharingFacts, claims []*claim) map[core
 // resources that pods can request.
 func Free(nodes []corev1.Node, pods []corev1.Pod) corev1.ResourceList {
 	free := corev1.ResourceList{}
-	for name, have := range stockOf(SharingPolicy{}, SharingFacts{Nodes: nodes, Pods: pods}, nil) {
+	for name, have := range stockOf(Policy{}, Facts{Nodes: nodes, Pods: pods}, nil) {
 		free[name] = quantityOf(name, max(0, have.capacity-have.local))
 	}
 	return free

@@ -1,4 +1,4 @@
-package peering
+package sharing
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 // division divides the resources of this cluster among claims.
 type division struct {
-	policy SharingPolicy
+	policy Policy
 	// claims are the claims to be served, the oldest first.
 	claims []*claim
 	stock  map[corev1.ResourceName]stock
@@ -266,7 +266,7 @@ const (
 
 // explain returns a message for people that says which requests are not granted in full, and why. It changes only with the share and the
 // request, so that other changes cause no write of the status.
-func (c *claim) explain(policy SharingPolicy) string {
+func (c *claim) explain(policy Policy) string {
 	var parts []string
 	for reason, why := range [...]string{
 		cutShared:  fmt.Sprintf("the provider shares %d%% of what it has free among its consumers", policy.Percentage),

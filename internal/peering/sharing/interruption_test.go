@@ -1,4 +1,4 @@
-package peering
+package sharing
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/peering"
 )
 
 // TestInterruptedNodes: consumers get the nodes that are about to be shut down or do not work. A taint that restricts which pods may run on a node is
@@ -77,10 +78,10 @@ func TestVerdictsCarryInterruptions(t *testing.T) {
 	key := types.NamespacedName{Namespace: "rome", Name: "a"}
 	slice := &m.facts.Slices[0]
 	slice.Namespace, slice.Name = key.Namespace, key.Name
-	decide := func(grants Grants) {
+	decide := func(grants peering.Grants) {
 		DecideResources(slice, grants, Offer{Enabled: true}, Shares(m.policy, m.facts)[key], metav1.Time{})
 	}
-	all := Grants{Access: true, More: true}
+	all := peering.Grants{Access: true, More: true}
 	decide(all)
 	m.node("two", "cpu", "10")
 	if Moved(slice, Shares(m.policy, m.facts)[key]) {
@@ -90,13 +91,13 @@ func TestVerdictsCarryInterruptions(t *testing.T) {
 	if share := Shares(m.policy, m.facts)[key]; !Moved(slice, share) {
 		t.Errorf("an interruption is no change: %v", share)
 	}
-	for name, grants := range map[string]Grants{"active": all, "cordoned": {Access: true}} {
+	for name, grants := range map[string]peering.Grants{"active": all, "cordoned": {Access: true}} {
 		slice.Status.InterruptedNodes = nil
 		if decide(grants); len(slice.Status.InterruptedNodes) != 1 {
 			t.Errorf("%s: %v", name, slice.Status.InterruptedNodes)
 		}
 	}
-	if decide(Grants{}); slice.Status.InterruptedNodes != nil {
+	if decide(peering.Grants{}); slice.Status.InterruptedNodes != nil {
 		t.Errorf("a drained tenant is still told: %v", slice.Status.InterruptedNodes)
 	}
 }

@@ -1,4 +1,4 @@
-package peering
+package sharing
 
 import (
 	"errors"
@@ -14,16 +14,17 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
+	"liqo.io/liqo/internal/peering"
 )
 
 // market is a provider under construction.
 type market struct {
-	policy SharingPolicy
-	facts  SharingFacts
+	policy Policy
+	facts  Facts
 }
 
 func newMarket(allocatable ...string) *market {
-	m := &market{policy: SharingPolicy{Percentage: 90}}
+	m := &market{policy: Policy{Percentage: 90}}
 	return m.node("one", allocatable...)
 }
 
@@ -42,7 +43,7 @@ func (m *market) pod(owner string, requests ...string) *market {
 	if key := keyOf(owner); owner != "" {
 		pod.Labels = map[string]string{
 			offloadingv1beta1.LabelManagedBy:   offloadingv1beta1.ManagedByShadowPod,
-			offloadingv1beta1.LabelCreatorUser: ResourceSliceSubject(key.Name, key.Namespace).User,
+			offloadingv1beta1.LabelCreatorUser: peering.ResourceSliceSubject(key.Name, key.Namespace).User,
 		}
 	}
 	m.facts.Pods = append(m.facts.Pods, pod)
@@ -318,7 +319,7 @@ func TestRefusedSliceGetsFreedRoom(t *testing.T) {
 		t.Fatalf("beyond the limit: %+v", share)
 	}
 	SetAuthentication(&second.Status, nil, TooMany(share.Refused), at(0))
-	DecideResources(second, Grants{Access: true, More: true}, Offer{Enabled: true}, share, at(0))
+	DecideResources(second, peering.Grants{Access: true, More: true}, Offer{Enabled: true}, share, at(0))
 	if Moved(second, share) {
 		t.Error("told of again, without news")
 	}
