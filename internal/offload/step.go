@@ -341,7 +341,8 @@ func onShadowMissing(local *corev1.Pod, env Env) Step {
 		return Step{
 			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
 			Warning: strings.Join(slices.Concat(
-				kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.MissingObjects(local, env.Pod), kinds.ForeignNames(local, env.Pod), kinds.LongSearches(local, env.Pod),
+				kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.MissingObjects(local, env.Pod), kinds.ForeignNames(local, env.Pod), kinds.NamespaceValues(local, env.Pod),
+				kinds.LongSearches(local, env.Pod),
 			), "; "),
 		}
 	}

@@ -14,13 +14,34 @@ var serviceName = regexp.MustCompile(`([-a-z0-9]+)\.([-a-z0-9]+)\.svc((?:\.[-a-z
 // maxNames is the maximum number of names in a message.
 const maxNames = 5
 
+// nameList collects names for a message. It counts those beyond maxNames and does not keep them, because a single pod can contain very many, in very long fields.
+type nameList struct {
+	names []string
+	more  int
+}
+
+func (l *nameList) add(format string, values ...any) {
+	if len(l.names) == maxNames {
+		l.more++
+		return
+	}
+	l.names = append(l.names, fmt.Sprintf(format, values...))
+}
+
+func (l *nameList) String() string {
+	if l.more > 0 {
+		return fmt.Sprintf("%s, %d more", strings.Join(l.names, ", "), l.more)
+	}
+	return strings.Join(l.names, ", ")
+}
+
 // ForeignNames returns one sentence, with fields, values and cure, about names of Services in a Pod that lead elsewhere in the provider: their
 // namespace has another name there, or is not offloaded there. Values of variables and arguments are the user's, so they are not changed.
 func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 	if o.RemoteNamespace == nil {
 		return nil
 	}
-	var found []string
+	var found nameList
 	reported := map[string]bool{}
 	add := func(field, name, namespace string) {
 		remote, offloaded := o.RemoteNamespace(namespace)
@@ -32,7 +53,7 @@ func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 		if !offloaded {
 			why = "namespace " + namespace + " is not offloaded there"
 		}
-		found = append(found, fmt.Sprintf("%s in %s (%s)", name, field, why))
+		found.add("%s in %s (%s)", name, field, why)
 	}
 	search := func(field, text string) {
 		for _, match := range serviceName.FindAllStringSubmatch(text, -1) {
@@ -65,14 +86,70 @@ func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 			}
 		}
 	}
-	if len(found) == 0 {
+	if len(found.names) == 0 {
 		return nil
 	}
-	if more := len(found) - maxNames; more > 0 {
-		found = append(found[:maxNames], fmt.Sprintf("%d more", more))
-	}
 	return []string{fmt.Sprintf("in cluster %s these names lead to no Service, or to another one: %s; use the name without a namespace for Services of the pod's own namespace, "+
-		"or offload the namespaces under their own names (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, strings.Join(found, ", "))}
+		"or offload the namespaces under their own names (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, &found)}
+}
+
+// NamespaceValues returns one sentence, with fields and cure, about values of a Pod that contain the name of its namespace by the downward API: variables in
+// commands, arguments and other variables, and files. The provider fills in the name of the remote namespace. That is right in names of Services, which are left
+// out, and in variables themselves, which pods need to find Services. The values are the user's, so they are not changed.
+func NamespaceValues(local *corev1.Pod, o PodOptions) []string {
+	if o.RemoteNamespace == nil {
+		return nil
+	}
+	remote, _ := o.RemoteNamespace(local.Namespace)
+	if remote == local.Namespace || remote == "" {
+		return nil
+	}
+	var found nameList
+	for _, list := range [][]corev1.Container{local.Spec.InitContainers, local.Spec.Containers} {
+		for i := range list {
+			namespaceReferences(&list[i], &found)
+		}
+	}
+	if !asksOrigin(local) { // otherwise Problems reports the files
+		for i := range local.Spec.Volumes {
+			for _, file := range filesOfTheProvider(&local.Spec.Volumes[i]) {
+				found.add("%s", file)
+			}
+		}
+	}
+	if len(found.names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("in cluster %s, these have the name of the remote namespace, %s: %s; write %s in their place if the value must be the same in both clusters, like a path "+
+		"to data, or offload the namespace under its own name (liqoctl offload namespace --namespace-mapping-strategy EnforceSameName)", o.Destination, remote, &found, local.Namespace)}
+}
+
+// namespaceReferences adds the references to variables with the namespace in a container, each once per field, except for those in names of Services.
+func namespaceReferences(c *corev1.Container, found *nameList) {
+	namespaces := map[string]bool{}
+	search := func(field string, texts ...string) {
+		reported := map[string]bool{}
+		for _, text := range texts {
+			for r := range references(text) {
+				if namespaces[r.name] && !reported[r.name] && !ofService(text[:r.start], text[r.end:]) {
+					reported[r.name] = true
+					found.add("$(%s) in %s of container %s", r.name, field, c.Name)
+				}
+			}
+		}
+	}
+	for i := range c.Env {
+		search("env "+c.Env[i].Name, c.Env[i].Value) // only variables before it can be in it
+		namespaces[c.Env[i].Name] = isNamespace(&c.Env[i])
+	}
+	search("command", c.Command...)
+	search("args", c.Args...)
+}
+
+// ofService reports whether the name of a namespace between two texts is part of the name of a Service, like db.NAMESPACE or NAMESPACE.svc.
+func ofService(before, after string) bool {
+	name, dot := strings.CutSuffix(before, ".")
+	return dot && name != "" && !strings.HasSuffix(name, "/") || strings.HasPrefix(after, ".svc")
 }
 
 // clusterDomain reports whether the part of a Service's name after svc belongs to a cluster, and not to a public domain.

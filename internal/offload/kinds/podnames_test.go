@@ -59,6 +59,57 @@ func TestNamesOfServicesElsewhereAreReported(t *testing.T) {
 	}
 }
 
+// TestValuesWithTheRemoteNamespaceAreReported: the provider fills in its own name of the namespace. A pod that composes a path or another name with it, and not
+// the name of a Service, gets a warning.
+func TestValuesWithTheRemoteNamespaceAreReported(t *testing.T) {
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+	}
+	with := func(namespace string, change func(*corev1.Container)) string {
+		return strings.Join(NamespaceValues(pod(func(p *corev1.Pod) {
+			p.Namespace = namespace
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NS", ValueFrom: field("metadata.namespace")}, {Name: "POD", ValueFrom: field("metadata.name")}}
+			change(&p.Spec.Containers[0])
+		}), mapped()), "; ")
+	}
+	for text, reported := range map[string]bool{
+		"/data/$(NS)": true, "--database=$(NS)-db": true, "$(NS)": true, "/data/$(NS).db": true, "v1/namespaces/$(NS)/pods": true,
+		"store.$(NS).svc": false, "$(POD).store.$(NS)": false, "http://store.$(NS):80": false, "$(NS).svc.cluster.local": false,
+		"$$(NS)": false, "$(POD)": false, "$(UNKNOWN)": false, "NS": false,
+	} {
+		for of, change := range map[string]func(*corev1.Container){
+			"args":      func(c *corev1.Container) { c.Args = []string{"run", text} },
+			"command":   func(c *corev1.Container) { c.Command = []string{"run", text} },
+			"env VALUE": func(c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "VALUE", Value: text}) },
+		} {
+			got, want := with("shop", change), ""
+			if reported {
+				want = "in cluster milan, these have the name of the remote namespace, shop-rome: $(NS) in " + of + " of container c; write shop"
+			}
+			if !strings.HasPrefix(got, want) || want == "" && got != "" || reported && !strings.Contains(got, "EnforceSameName") {
+				t.Errorf("%s in %s: %q, want %q", text, of, got, want)
+			}
+			if got := with("same", change); got != "" {
+				t.Errorf("%s in %s, where the remote namespace has the same name: %q", text, of, got)
+			}
+		}
+	}
+	file := corev1.Volume{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+		{Path: "ns", FieldRef: field("metadata.namespace").FieldRef}, {Path: "name", FieldRef: field("metadata.name").FieldRef},
+	}}}}
+	reads := func(p *corev1.Pod) { p.Spec.Volumes = append(p.Spec.Volumes, file) }
+	if got := strings.Join(NamespaceValues(pod(reads), mapped()), "; "); !strings.Contains(got, "file ns (metadata.namespace) of volume info; write shop") || strings.Contains(got, "file name") {
+		t.Errorf("of a file: %q", got)
+	}
+	asks := pod(func(p *corev1.Pod) { access(p); reads(p) })
+	if got := append(NamespaceValues(asks, mapped()), Problems(asks)...); strings.Count(strings.Join(got, "; "), "file ns ") != 1 {
+		t.Errorf("a file is reported twice: %q", got)
+	}
+	if got := NamespaceValues(pod(reads), options); len(got) > 0 {
+		t.Errorf("while the mapping is unknown: %q", got)
+	}
+}
+
 // TestSearchDomainsAreTranslated: a search domain with the name of an offloaded namespace gets its remote name.
 func TestSearchDomainsAreTranslated(t *testing.T) {
 	in := []string{"db.svc.cluster.local", "db.svc.rome.example.", "db.svc", "same.svc.cluster.local", "svc.cluster.local", "db.svc.example.org", "example.org", "other.svc.cluster.local", "x.db.svc.cluster.local"}

@@ -120,8 +120,7 @@ var protections = map[string]string{
 // files from the downward API whose values are those of the provider, such as namespace and node. The origin API server does not know these values.
 // The variables keep the values, since pods in the provider need them to find Services there.
 func downwardProblems(local *corev1.Pod) []string {
-	support := local.Annotations[AnnotationAPIServerSupport]
-	if account := local.Spec.ServiceAccountName; account == "" || account == "default" || support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
+	if !asksOrigin(local) {
 		return nil
 	}
 	var asked []string
@@ -131,14 +130,14 @@ func downwardProblems(local *corev1.Pod) []string {
 				if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
 					continue
 				}
-				if path := e.ValueFrom.FieldRef.FieldPath; slices.Contains([]string{"metadata.namespace", "spec.nodeName", "metadata.uid", "status.hostIP", "status.hostIPs"}, path) {
+				if path := e.ValueFrom.FieldRef.FieldPath; slices.Contains([]string{fieldNamespace, "spec.nodeName", fieldUID, "status.hostIP", "status.hostIPs"}, path) {
 					asked = append(asked, fmt.Sprintf("env %s (%s) of container %s", e.Name, path, list[i].Name))
 				}
 			}
 		}
 	}
 	for i := range local.Spec.Volumes {
-		asked = append(asked, filesOfTheProvider(&local.Spec.Volumes[i])...)
+		asked = append(asked, filesOfTheProvider(&local.Spec.Volumes[i], fieldUID)...)
 	}
 	if len(asked) == 0 {
 		return nil
@@ -148,9 +147,18 @@ func downwardProblems(local *corev1.Pod) []string {
 		strings.Join(asked, ", "), AnnotationAPIServerSupport, APIServerDisabled)}
 }
 
-// filesOfTheProvider lists the files of a volume from the downward API whose values are those of the provider. A volume with a service account token
-// has the local namespace (projectTokens).
-func filesOfTheProvider(v *corev1.Volume) (out []string) {
+// asksOrigin reports whether a Pod uses the origin API server with a service account of its own.
+func asksOrigin(local *corev1.Pod) bool {
+	account, support := local.Spec.ServiceAccountName, local.Annotations[AnnotationAPIServerSupport]
+	return account != "" && account != "default" && support != APIServerRemote && support != APIServerDisabled && RequestsTokens(local)
+}
+
+// Fields of the downward API whose values are those of the provider.
+const fieldNamespace, fieldUID = "metadata.namespace", "metadata.uid"
+
+// filesOfTheProvider lists the files of a volume from the downward API with the namespace of the provider, or with one of the other fields. A volume with a
+// service account token has the local namespace (projectTokens).
+func filesOfTheProvider(v *corev1.Volume, others ...string) (out []string) {
 	add := func(items []corev1.DownwardAPIVolumeFile, paths ...string) {
 		for _, item := range items {
 			if item.FieldRef != nil && slices.Contains(paths, item.FieldRef.FieldPath) {
@@ -158,9 +166,9 @@ func filesOfTheProvider(v *corev1.Volume) (out []string) {
 			}
 		}
 	}
-	const namespace, uid = "metadata.namespace", "metadata.uid"
+	all := append([]string{fieldNamespace}, others...)
 	if v.DownwardAPI != nil {
-		add(v.DownwardAPI.Items, namespace, uid)
+		add(v.DownwardAPI.Items, all...)
 	}
 	if v.Projected == nil {
 		return out
@@ -170,9 +178,9 @@ func filesOfTheProvider(v *corev1.Volume) (out []string) {
 		switch {
 		case source.DownwardAPI == nil:
 		case token:
-			add(source.DownwardAPI.Items, uid)
+			add(source.DownwardAPI.Items, others...)
 		default:
-			add(source.DownwardAPI.Items, namespace, uid)
+			add(source.DownwardAPI.Items, all...)
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"cmp"
+	"iter"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,40 +49,101 @@ func remoteClaim(v *corev1.Volume, annotation string) {
 // that was written in one cluster would be in another folder in the other. The variable itself keeps its value, because pods need it to find Services.
 func keepPaths(containers []corev1.Container, namespace string) {
 	for i := range containers {
+		texts := namespaceTexts(containers[i].Env, namespace)
 		for j := range containers[i].VolumeMounts {
 			mount := &containers[i].VolumeMounts[j]
-			mount.SubPathExpr = expandNamespace(mount.SubPathExpr, containers[i].Env, namespace)
+			mount.SubPathExpr = expandNamespace(mount.SubPathExpr, texts)
 		}
 	}
 }
 
-// expandNamespace replaces the references $(NAME) to variables with the namespace of the pod. $$ stays: it is how Kubernetes escapes a dollar sign.
-func expandNamespace(expression string, env []corev1.EnvVar, namespace string) string {
+// namespaceTexts returns a text for each variable whose value contains the namespace: its value with this namespace, in which other references stay. Like
+// Kubernetes, it expands a value by the variables before it, and the last variable of a name counts.
+func namespaceTexts(env []corev1.EnvVar, namespace string) map[string]string {
+	definitions := map[string]int{}
+	for i := range env {
+		definitions[env[i].Name]++
+	}
+	texts, defined := map[string]string{}, map[string]bool{}
+	constant := func(text string) bool {
+		for r := range references(text + "()") { // completes a reference that the text only begins
+			if !defined[r.name] || definitions[r.name] > 1 {
+				return false
+			}
+		}
+		return true
+	}
+	for i := range env {
+		name, value := env[i].Name, env[i].Value
+		text := expandNamespace(value, texts)
+		if isNamespace(&env[i]) {
+			text = namespace
+		}
+		delete(texts, name)
+		if text != value && constant(text) { // a reference in it has the same value here and in a subPathExpr
+			texts[name] = text
+		}
+		defined[name] = true
+	}
+	return texts
+}
+
+// maxPath is the maximum length of a path in Linux. A longer subPathExpr can't be mounted, so no longer text is built.
+const maxPath = 4096
+
+// expandNamespace replaces the references to variables that have a text. It returns the expression unchanged if the result would exceed maxPath.
+func expandNamespace(expression string, texts map[string]string) string {
+	if len(texts) == 0 || len(expression) > maxPath {
+		return expression
+	}
 	var out strings.Builder
-	for rest := expression; rest != ""; {
-		name, _, found := strings.Cut(strings.TrimPrefix(rest, "$("), ")")
-		switch {
-		case strings.HasPrefix(rest, "$$"):
-			out.WriteString("$$")
-			rest = rest[2:]
-		case found && strings.HasPrefix(rest, "$(") && hasNamespace(env, name):
-			out.WriteString(namespace)
-			rest = rest[len("$()")+len(name):]
-		default:
-			out.WriteByte(rest[0])
-			rest = rest[1:]
+	copied := 0
+	for r := range references(expression) {
+		text, found := texts[r.name]
+		if !found {
+			continue
+		}
+		out.WriteString(expression[copied:r.start])
+		out.WriteString(text)
+		copied = r.end
+		if out.Len()+len(expression)-copied > maxPath {
+			return expression
 		}
 	}
+	out.WriteString(expression[copied:])
 	return out.String()
 }
 
-// hasNamespace reports whether a variable has the namespace of the pod. Of several with one name, Kubernetes uses the last.
-func hasNamespace(env []corev1.EnvVar, name string) (is bool) {
-	for i := range env {
-		if env[i].Name == name {
-			from := env[i].ValueFrom
-			is = from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.namespace"
+// reference is a reference $(NAME) to a variable, from start to end in its expression.
+type reference struct {
+	name       string
+	start, end int
+}
+
+// references returns the references in an expression, as Kubernetes finds them: a name ends at the first parenthesis, and $$ is an escaped dollar sign. It reads
+// the expression once, whatever is in it.
+func references(expression string) iter.Seq[reference] {
+	return func(yield func(reference) bool) {
+		for at := 0; at+1 < len(expression); at++ {
+			start := at
+			if expression[at] != '$' {
+				continue
+			}
+			at++
+			if expression[at] != '(' {
+				continue
+			}
+			length := strings.IndexByte(expression[at:], ')')
+			if length < 0 || !yield(reference{name: expression[at+1 : at+length], start: start, end: at + length + 1}) {
+				return // without a further parenthesis, there is no further reference
+			}
+			at += length
 		}
 	}
-	return is
+}
+
+// isNamespace reports whether a variable has the namespace of the pod.
+func isNamespace(variable *corev1.EnvVar) bool {
+	from := variable.ValueFrom
+	return from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == fieldNamespace
 }
