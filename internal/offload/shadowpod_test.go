@@ -3,6 +3,7 @@ package offload
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -197,6 +198,41 @@ func TestPodLabels(t *testing.T) {
 		}
 		if action, _ := Shadow(sp, before, row.keys); action != PodRelabel {
 			t.Errorf("%s: a Pod of an earlier release: %v", name, action)
+		}
+	}
+}
+
+// TestGitOpsToolsOfTheProviderLeavePods: an Argo CD of the provider with an application of the same name deletes no ShadowPod, and Helm adopts no Pod. The Pod
+// keeps the labels by which Services and NetworkPolicies select it.
+func TestGitOpsToolsOfTheProviderLeavePods(t *testing.T) {
+	labels := map[string]string{"app.kubernetes.io/instance": "shop", "app.kubernetes.io/name": "web", "app.kubernetes.io/managed-by": "Helm"}
+	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: maps.Clone(labels), Annotations: map[string]string{
+		"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": "shop", "argocd.argoproj.io/tracking-id": "shop:/Pod:shop/web", "note": "x",
+	}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
+	options := kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"}
+	shadow := kinds.ShadowPod(local, "shop-rome", options)
+	for key, want := range map[string]string{"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "argocd.argoproj.io/compare-options": "IgnoreExtraneous"} {
+		if got := shadow.Annotations[key]; got != want {
+			t.Errorf("annotation %s of the ShadowPod is %q, want %q", key, got, want)
+		}
+		delete(shadow.Annotations, key) // an earlier release created it
+	}
+	shadow, changed := kinds.ShadowPodMetadata(shadow, local, nil, options)
+	if _, again := kinds.ShadowPodMetadata(shadow, local, nil, options); !changed || again || shadow.Annotations["argocd.argoproj.io/sync-options"] == "" {
+		t.Errorf("the annotations of an earlier ShadowPod: changed %v, again %v, %v", changed, again, shadow.Annotations)
+	}
+	pod := Pod(shadow, PodMetadata{})
+	for key, want := range labels {
+		if pod.Labels[key] != want {
+			t.Errorf("label %s of the Pod is %q, want %q", key, pod.Labels[key], want)
+		}
+	}
+	if !OwnedBy(pod, shadow) { // Argo CD deletes no object that has an owner
+		t.Errorf("the Pod has the owners %v", pod.OwnerReferences)
+	}
+	for key := range pod.Annotations {
+		if prefix, _, _ := strings.Cut(key, "/"); prefix == "meta.helm.sh" || prefix == "argocd.argoproj.io" {
+			t.Errorf("the Pod has annotation %s", key)
 		}
 	}
 }

@@ -101,6 +101,7 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	WithoutBinding(labels)
 	drop(annotations, admissionAnnotations)
 	AcceptPodAnnotations(annotations, o.AnnotationsReflected)
+	disown(annotations, o.AnnotationsReflected)
 	drop(labels, o.LabelsNotReflected)
 	drop(annotations, o.AnnotationsNotReflected)
 	if o.Patch != nil {
@@ -114,7 +115,16 @@ func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[strin
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
 	labels[offloadingv1beta1.LabelNodeName] = o.Node
 	annotations[AnnotationLocalUID] = string(local.UID)
+	maps.Copy(annotations, notPruned)
 	return labels, annotations
+}
+
+// notPruned are annotations of a ShadowPod for an Argo CD of the provider. By default, it takes all objects with label app.kubernetes.io/instance for those of its
+// application of that name, and deletes those that the application does not contain. The label must stay: the Pod has the labels of its ShadowPod, and Services and
+// NetworkPolicies select Pods by it. The Pod needs no such annotations, because Argo CD deletes no object that has an owner.
+var notPruned = map[string]string{
+	"argocd.argoproj.io/sync-options":    "Prune=false,Delete=false",
+	"argocd.argoproj.io/compare-options": "IgnoreExtraneous",
 }
 
 // OwnsShadowPod reports whether the virtual node that o describes created the ShadowPod. Other ShadowPods must not be changed.

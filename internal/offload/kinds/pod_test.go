@@ -3,6 +3,7 @@ package kinds
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,7 +159,9 @@ func TestShadowPod(t *testing.T) {
 			tune: func(o *PodOptions) {
 				o.AnnotationsNotReflected, o.AnnotationsReflected = []string{"secret"}, []string{"prometheus.io/*"}
 			},
-			got:  func(s *offloadingv1beta1.ShadowPod) any { return s.Annotations },
+			got: func(s *offloadingv1beta1.ShadowPod) any {
+				return without(s.Annotations, slices.Collect(maps.Keys(notPruned))...)
+			},
 			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationAnnotations: "checksum/config,note,prometheus.io/scrape", AnnotationSpec: specNotes(&pod(nil).Spec)},
 		},
 		"tolerations": {
