@@ -100,17 +100,22 @@ func AcceptPodAnnotations(annotations map[string]string, more []string) {
 }
 
 // RefusedPodLabels returns the labels that a Pod of a consumer must not have by default: domains of prefixes, including their subdomains, and keys
-// without a prefix. Webhooks and controllers select pods in all namespaces by these labels: they inject a container, grant a cloud identity, or add
-// the pod to a queue.
+// without a prefix. Webhooks and controllers select pods in all namespaces by these labels: they inject a container, grant a cloud identity, add the
+// pod to a queue, or run it elsewhere.
+//
+// A list of accepted domains would be safer, but can't be the default: operators select the pods of their Services by labels of their own domains
+// (cnpg.io/cluster), and such a Service would have no endpoints in the provider.
 func RefusedPodLabels() (domains, keys []string) {
 	return []string{
-		"istio.io", "linkerd.io", "kuma.io", "hashicorp.com", "dapr.io", // service meshes, and agents that inject Secrets
+		"istio.io", "linkerd.io", "kuma.io", "nsm.nginx.com", "hashicorp.com", "dapr.io", // service meshes, and agents that inject Secrets
 		"datadoghq.com",                        // monitoring agents
 		"azure.workload.identity", "spiffe.io", // cloud and workload identities
 		"kueue.x-k8s.io", "scheduling.x-k8s.io", // job queues and pod groups
 		"scheduling.k8s.io", "scheduling.sigs.k8s.io", "yunikorn.apache.org", "volcano.sh",
-		"eks.amazonaws.com", // profiles of Fargate, and pods without the identity of their account
-	}, []string{"aadpodidbinding"} // Azure identities, before azure.workload.identity
+		"koordinator.sh",                         // quotas, and the priority on the CPUs of a node
+		"eks.amazonaws.com",                      // profiles of Fargate, and pods without the identity of their account
+		"alibabacloud.com", "virtual-kubelet.io", // containers outside the nodes (ECI of Alibaba Cloud, CCI of Huawei Cloud)
+	}, []string{"aadpodidbinding", "instana-autotrace"} // Azure identities, before azure.workload.identity, and a monitoring agent
 }
 
 // RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys that an administrator allows, refused are

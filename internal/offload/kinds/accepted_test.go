@@ -126,13 +126,21 @@ func TestExternalNames(t *testing.T) {
 	}
 }
 
-// TestPodLabelsThatControllersObey: the Pod of a consumer has no label by which a known controller or webhook of the provider decides. Domains that only end alike are others.
+// TestPodLabelsThatControllersObey: the Pod of a consumer has no label by which a known controller or webhook of the provider decides. It keeps all others, because Services of
+// operators select Pods by labels of any domain. Domains that only end alike are others.
 func TestPodLabelsThatControllersObey(t *testing.T) {
-	kept := []string{"app", "app.kubernetes.io/name", "notvolcano.sh/x", "amazonaws.com/x", "openservicemesh.io/x"}
+	kept := []string{
+		"app", "app.kubernetes.io/name", "app.kubernetes.io/instance", "cnpg.io/cluster", "strimzi.io/name", "jobset.sigs.k8s.io/jobset-name", "leaderworkerset.sigs.k8s.io/name", "team.example.org/tier",
+		"notvolcano.sh/x", "amazonaws.com/x", "openservicemesh.io/x", "instana-autotrace-x",
+	}
 	labels := map[string]string{}
 	for _, key := range slices.Concat(kept, []string{
-		"istio.io/rev", "kueue.x-k8s.io/queue-name", "yunikorn.apache.org/queue", "yunikorn.apache.org/app-id", "volcano.sh/preemptable", "scheduling.volcano.sh/queue-name",
-		"eks.amazonaws.com/fargate-profile", "eks.amazonaws.com/skip-pod-identity-webhook",
+		"istio.io/rev", "sidecar.istio.io/inject", "istio.io/dataplane-mode", "linkerd.io/inject", "kuma.io/sidecar-injection", "consul.hashicorp.com/connect-inject", "vault.hashicorp.com/agent-inject",
+		"dapr.io/enabled", "injector.nsm.nginx.com/auto-inject", "admission.datadoghq.com/enabled", "instana-autotrace",
+		"azure.workload.identity/use", "aadpodidbinding", "eks.amazonaws.com/skip-pod-identity-webhook", "spiffe.io/spire-managed-identity",
+		"kueue.x-k8s.io/queue-name", "yunikorn.apache.org/queue", "yunikorn.apache.org/app-id", "volcano.sh/preemptable", "scheduling.volcano.sh/queue-name",
+		"koordinator.sh/qosClass", "quota.scheduling.koordinator.sh/name",
+		"eks.amazonaws.com/fargate-profile", "alibabacloud.com/eci", "virtual-kubelet.io/burst-to-cci",
 	}) {
 		labels[key] = "x"
 	}
@@ -140,5 +148,21 @@ func TestPodLabelsThatControllersObey(t *testing.T) {
 	slices.Sort(kept)
 	if got := slices.Sorted(maps.Keys(labels)); !slices.Equal(got, kept) {
 		t.Errorf("the Pod has the labels %v, want %v", got, kept)
+	}
+}
+
+// TestInjectorsByAnnotation: injectors and cloud identities that go by an annotation of the Pod do not see theirs, known or not.
+func TestInjectorsByAnnotation(t *testing.T) {
+	annotations := map[string]string{"note": "x"}
+	for _, key := range []string{
+		"sidecar.istio.io/inject", "linkerd.io/inject", "kuma.io/sidecar-injection", "dapr.io/enabled", "consul.hashicorp.com/connect-inject", "vault.hashicorp.com/agent-inject",
+		"sidecar.opentelemetry.io/inject", "instrumentation.opentelemetry.io/inject-java", "admission.datadoghq.com/java-lib.version", "gke-gcsfuse/volumes", "iam.gke.io/gcp-service-account",
+		"iam.amazonaws.com/role", "eks.amazonaws.com/role-arn", "azure.workload.identity/inject-proxy-sidecar", "injector.example/of-tomorrow",
+	} {
+		annotations[key] = "true"
+	}
+	AcceptPodAnnotations(annotations, nil)
+	if len(annotations) != 1 {
+		t.Errorf("the Pod has the annotations %v", annotations)
 	}
 }
