@@ -136,7 +136,7 @@ func (v *virtualKubelet) newVolumes() *volumes {
 	return newVolumes(v.opts, v.there, offered,
 		func(key types.NamespacedName) { v.engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { v.engine.Resync(reflection.PersistentVolumeClaimKind) },
 		storagecontrollers.RefusalOptions{
-			Client: v.local, Log: v.log, Warn: v.recorder.Warn,
+			Client: v.local, Log: v.log, Warn: v.recorder.Warn, Record: v.recorder.Record,
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 				claim, _ := v.engine.LocalOf(reflection.PersistentVolumeClaimKind, key.Namespace, key.Name).(*corev1.PersistentVolumeClaim)
 				return claim

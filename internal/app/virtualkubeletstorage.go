@@ -25,7 +25,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 
-// volumeRetry is the requeue interval for a virtual volume whose claim was deleted, because changes of the NamespaceMap do not enqueue its name.
+// volumeRetry is the requeue interval for a virtual volume whose claim was deleted, because changes of the NamespaceMap do not enqueue its name, and for data that waits
+// for the limit of recovered volumes.
 const volumeRetry = 30 * time.Second
 
 // askedRetry is the interval in which the provider is asked again whether a move may start: whether the name of its claim is free there, and the claim permitted. No watch shows that its answer changes.
@@ -61,6 +62,9 @@ func newVolumes(
 			names := make([]string, 0, 1)
 			for _, key := range claimsOf(obj) {
 				names = append(names, key.String())
+			}
+			if volume, ok := obj.(*corev1.PersistentVolume); ok && storage.IsRecovered(volume) {
+				names = append(names, storage.IndexRecovered)
 			}
 			return names
 		},
@@ -104,7 +108,7 @@ func (v *volumes) kind() reflection.Kind {
 	k.Refresh = func(ctx context.Context, here, there client.Client, f reflection.Facts) error {
 		return v.claims.Refresh(ctx, here, there, v.facts(f))
 	}
-	k.Other = v.virtual.Wrote
+	k.Other = v.claims.Wrote
 	return k
 }
 
@@ -198,7 +202,11 @@ func (v *volumes) decide(f reflection.Facts) offload.Step {
 	}
 	step := v.claims.Next(v.facts(f))
 	if step.Action == storage.Nothing {
-		return offload.Step{Why: step.Why, Warning: step.Refused, Confirm: step.Confirm}
+		out := offload.Step{Why: step.Why, Warning: step.Refused, Confirm: step.Confirm}
+		if step.Retry {
+			out.After = volumeRetry
+		}
+		return out
 	}
 	return translate(step, f.Mapping.State)
 }

@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
@@ -98,6 +101,10 @@ func newStoring(t *testing.T, other string) *storing {
 			Client: s.local, Log: slog.New(slog.DiscardHandler), Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return s.cached.Load() },
 			Warn: func(_ context.Context, obj client.Object, message string) bool {
 				s.said <- obj.GetName() + ": " + message
+				return true
+			},
+			Record: func(_ context.Context, obj client.Object, _, reason, message string) bool {
+				s.said <- obj.GetName() + ": " + reason + ": " + message
 				return true
 			},
 		})
@@ -193,6 +200,34 @@ func TestVolumesInAProvider(t *testing.T) {
 	if step := s.decides(factsOf(nil, nil, offload.Mapped, true), offload.PatchLocal); len(step.Object.GetFinalizers()) != 0 || !step.Locked {
 		t.Errorf("%+v", step)
 	}
+}
+
+// TestForgottenDataIsReportedOnce: the volume of forgotten data is created again, and one Event about it names the claim in the provider, the volume and what to do.
+// Later changes of the volume are not reported.
+func TestForgottenDataIsReportedOnce(t *testing.T) {
+	s := newStoring(t, "milan-b")
+	backing, _ := s.decides(factsOf(claimOn("milan-a"), nil, offload.Mapped, true), offload.CreateRemote).Object.(*corev1.PersistentVolumeClaim)
+	backing.Spec.VolumeName, backing.Status.Phase = "disk-7", corev1.ClaimBound
+	step := s.decides(factsOf(nil, backing, offload.Mapped, true), offload.CreateLocal)
+	volume, is := step.Object.(*corev1.PersistentVolume)
+	if !is || !step.Confirm || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		t.Fatalf("%+v", step)
+	}
+	for i, phase := range []corev1.PersistentVolumePhase{corev1.VolumePending, corev1.VolumeReleased} {
+		volume.ResourceVersion, volume.Status.Phase = strconv.Itoa(100001+i), phase
+		s.claims.Wrote(volume.DeepCopy())
+		s.decides(factsOf(nil, backing, offload.Mapped, true), offload.Nothing)
+	}
+	if got := s.says("pvc-u1: " + reasons.VolumeRecovered + ": PersistentVolumeClaim shop-rome/data of cluster milan has data"); len(got) > 1024 {
+		t.Errorf("a message of %d bytes, and an Event has 1,024", len(got))
+	}
+	s.claims.Wrote(volume.DeepCopy())
+	s.decides(factsOf(nil, nil, offload.Mapped, true), offload.DeleteLocal) // the data is gone
+	s.refusals.Refuse(claimOn("milan-a"), "a fence")
+	if err := s.local.Create(t.Context(), claimOn("milan-a")); err != nil {
+		t.Fatal(err)
+	}
+	s.says("data: a fence")
 }
 
 // TestVolumesAreReadBeforeTheyAreDeleted: a second decision knows a volume that the watch has not reported.
@@ -411,5 +446,71 @@ func TestPodsOfEachVirtualNodeGetTheReason(t *testing.T) {
 		if step := s.next(factsOf(claimOn("milan-a"), nil, offload.Mapped, true)); step.Warning != "" || (step.Action == offload.CreateRemote) != claims {
 			t.Errorf("next to %s: %+v", other, step)
 		}
+	}
+}
+
+// TestRecoveredVolumesAreLimited: a provider with any number of claims that this cluster does not know gets only so many volumes here, and one for each namespace,
+// since one holds the remote namespace with all of its data. The Event of the last one says that there may be more. Once a claim uses a volume, the next one follows.
+func TestRecoveredVolumesAreLimited(t *testing.T) {
+	s := newStoring(t, "milan-b")
+	version := 100000
+	wrote := func(volume *corev1.PersistentVolume, phase corev1.PersistentVolumePhase) {
+		version++
+		volume = volume.DeepCopy()
+		volume.ResourceVersion, volume.Status.Phase = strconv.Itoa(version), phase
+		s.claims.Wrote(volume)
+	}
+	unknown := func(namespace string, i int) reflection.Facts {
+		claim := claimOn("milan-a")
+		claim.Namespace, claim.Name, claim.UID = namespace, fmt.Sprintf("data-%d", i), types.UID(fmt.Sprintf("%s-%d", namespace, i))
+		f := factsOf(claim, nil, offload.Mapped, true)
+		f.Key, f.Mapping.Namespace = client.ObjectKeyFromObject(claim), namespace+"-rome"
+		backing, _ := s.decides(f, offload.CreateRemote).Object.(*corev1.PersistentVolumeClaim)
+		backing.Spec.VolumeName, backing.Status.Phase = "disk-7", corev1.ClaimBound
+		f.Local, f.Remote[0] = nil, backing
+		return f
+	}
+	var volumes []*corev1.PersistentVolume
+	recover := func(f reflection.Facts) bool {
+		t.Helper()
+		step := s.next(f)
+		volume, is := step.Object.(*corev1.PersistentVolume)
+		if is {
+			volumes = append(volumes, volume)
+			wrote(volume, corev1.VolumePending)
+			s.next(f)
+			select {
+			case said := <-s.said:
+				if last := len(volumes) >= 100; last != strings.Contains(said, "may have more") {
+					t.Errorf("volume %d: %s", len(volumes), said)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("no Event")
+			}
+		}
+		return is
+	}
+	for i := range 150 {
+		if recover(unknown("shop", i)) != (i < 100) {
+			t.Fatalf("%d volumes after %d claims", len(volumes), i+1)
+		}
+	}
+	if !recover(unknown("bar", 0)) || recover(unknown("bar", 1)) {
+		t.Error("the other namespace does not have one volume")
+	}
+	rest := unknown("shop", 120)
+	kept, is := s.decides(rest, offload.PatchRemote).Object.(*corev1.PersistentVolumeClaim)
+	if !is || kept.Annotations[storage.AnnotationRetained] != api.True {
+		t.Fatalf("it is not retained: %+v", kept)
+	}
+	rest.Remote[0] = kept
+	if step := s.decides(rest, offload.Nothing); step.After == 0 {
+		t.Errorf("nothing brings it back: %+v", step)
+	}
+	for _, volume := range volumes[:2] {
+		wrote(volume, corev1.VolumeBound)
+	}
+	if !recover(rest) {
+		t.Error("a claim uses a volume, and no other volume follows")
 	}
 }

@@ -111,10 +111,11 @@ const (
 	DrainTimedOut             = "DrainTimedOut"
 )
 
-// Reasons of storage. Other provisioners use the same ones.
+// Reasons of storage. Other provisioners use the first two as well.
 const (
 	ProvisioningSucceeded = "ProvisioningSucceeded"
 	ProvisioningFailed    = "ProvisioningFailed"
+	VolumeRecovered       = "VolumeRecovered"
 )
 
 // Reasons of the conditions of a virtual Node.

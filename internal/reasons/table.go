@@ -317,5 +317,8 @@ func storage() []Reason {
 		{ProvisioningSucceeded, "PersistentVolumeClaim", event, "Liqo created the volume of the claim."},
 		{ProvisioningFailed, "PersistentVolumeClaim, Pod", event,
 			"Liqo cannot create the volume of the claim, and retries. The message says why."},
+		{VolumeRecovered, "PersistentVolume", event,
+			"A provider has data of a claim, and this cluster had no volume for it, for example after a restore from a backup. Liqo created the volume again, which retains the data. The " +
+				"message says how to use the data and how to delete it."},
 	}
 }

@@ -11,10 +11,10 @@ import (
 
 // TestLawsInRandomWorlds lets both processes act at any moment of any history, on caches that lag behind. Then everything comes to rest. Laws that hold at
 // every moment are in obey: no data of a claim and no retained data is deleted, nothing of somebody else is touched, and no write changes nothing. The cluster may be
-// restored from a backup, which knows nothing of the claims since then. Their data in the provider stays.
+// restored from a backup, which knows nothing of the claims since then. Their data in the provider stays, and gets its volume again.
 func TestLawsInRandomWorlds(t *testing.T) {
 	const worlds = 1000
-	claims, bound, retained, refused := 0, 0, 0, 0
+	claims, bound, retained, refused, recovered := 0, 0, 0, 0, 0
 	for seed := range uint64(worlds) {
 		w := newWorld(t, seed)
 		for range 80 {
@@ -32,6 +32,9 @@ func TestLawsInRandomWorlds(t *testing.T) {
 			switch {
 			case w.now.claim == nil || w.now.claim.UID != uid:
 				retained += w.gone(uid)
+				if v := w.now.volumes[VolumeName(uid)]; v != nil && v.Annotations[annotationRecovered] != "" {
+					recovered++
+				}
 			case w.pending(uid):
 				refused++
 			default:
@@ -41,8 +44,8 @@ func TestLawsInRandomWorlds(t *testing.T) {
 		}
 	}
 	// The worlds are worth something only if all ends occur.
-	if claims < worlds || bound < worlds/10 || retained < worlds/20 || refused == 0 {
-		t.Errorf("%d claims in %d worlds, %d bound, %d retained, %d refused", claims, worlds, bound, retained, refused)
+	if claims < worlds || bound < worlds/10 || retained < worlds/20 || refused == 0 || recovered < worlds/100 {
+		t.Errorf("%d claims in %d worlds, %d bound, %d retained, %d refused, %d recovered", claims, worlds, bound, retained, refused, recovered)
 	}
 }
 
@@ -97,6 +100,8 @@ func (w *world) gone(uid types.UID) int {
 	for place, b := range w.parts(uid) {
 		switch {
 		case b == nil:
+		case place == 1 && volume == nil && w.used[b.UID]:
+			w.fatal("the data of %s in the provider has no volume in this cluster, so nothing holds its namespace", uid)
 		case b.Annotations[AnnotationRetained] == api.True:
 			kept++
 		case volume == nil || ClusterOf(volume) != w.places[place].Cluster:

@@ -155,6 +155,9 @@ const (
 	annotationOldDefaultClass = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
+// annotationRecovered, on a virtual volume, is the backing claim in the provider for which the volume was created again: NAMESPACE/NAME.
+const annotationRecovered = "storage.liqo.io/recovered-from"
+
 // volumePrefix precedes the UID of the claim in the name of its virtual volume.
 const volumePrefix = "pvc-"
 

@@ -116,7 +116,7 @@ func (s *State) newVolume() *corev1.PersistentVolume {
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		},
 	}
-	if class := ClassOf(in, s.Classes); class.ReclaimPolicy != nil {
+	if class := ClassOf(in, s.Classes); class != nil && class.ReclaimPolicy != nil {
 		out.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
 	}
 	if s.ahead() {

@@ -60,6 +60,14 @@ type State struct {
 	Backing *corev1.PersistentVolumeClaim
 	// BackingVolume is the volume that Backing is bound to, nil if it is unknown. It is always unknown for a provider.
 	BackingVolume *corev1.PersistentVolume
+	// Key is the name of the claim in this cluster whose backing claim has the name of Backing. Reserved are the virtual volumes that were created, or are reserved, for
+	// a claim of that name. Both are set only for a provider.
+	Key      types.NamespacedName
+	Reserved []*corev1.PersistentVolume
+	// Recovered are the recovered volumes of this cluster. It is set only for a provider.
+	Recovered []*corev1.PersistentVolume
+	// Listed means that the claims at Place are read, so that a nil Backing does not exist. It is set only for a provider.
+	Listed bool
 	// Volumes are all volumes of this cluster. The caller needs to read them only if NeedsVolumes.
 	Volumes []corev1.PersistentVolume
 	// Denied is the error with which the provider denies the backing claim of a move in a dry run; see Trial. It is empty if the provider permits it, or was not
@@ -122,6 +130,8 @@ type Step struct {
 	Refused string
 	// AwaitsDriver means that the driver has not created the volume of the backing claim yet. If the driver can't, its Events on the backing claim say why.
 	AwaitsDriver bool
+	// Retry means that the decision may change without a change of the objects of the claim, so the caller has to repeat it after a while.
+	Retry bool
 	// Confirm means that the caller has to decide again with objects from the API servers instead of the cache. The action may be irreversible. Or it may be
 	// wrong if the claim was deleted, or depend on a claim that Liqo did not create.
 	Confirm bool
@@ -132,7 +142,8 @@ type Step struct {
 // Next never changes a claim or a volume that Liqo did not create, except that it reserves an available volume for a backing claim (see premade). It
 // deletes a backing claim in two cases only. In the first, its virtual volume was released and has reclaim policy Delete. In the second, it never had a
 // virtual volume and nothing needs one here. Next never deletes a retained backing claim. It retains a bound backing claim without a virtual volume, because
-// that volume may be unknown only: a restore from an older backup, or an administrator, may have removed it.
+// that volume may be unknown only: a restore from an older backup, or an administrator, may have removed it. For one in a provider it creates the volume again,
+// because only virtual volumes hold remote namespaces.
 func Next(s State) Step {
 	volume := s.virtual()
 	switch {
@@ -205,6 +216,12 @@ func (s *State) disposable() bool {
 
 // unused deletes a backing claim that never had a virtual volume and that nothing needs here.
 func (s *State) unused(why string) Step {
+	switch {
+	case s.forgotten() && s.full():
+		return s.forgottenBeyondLimit()
+	case s.forgotten():
+		return s.recover()
+	}
 	if !s.ours() || s.Backing.DeletionTimestamp != nil || s.Backing.Annotations[AnnotationRetained] == api.True {
 		return Step{Why: why}
 	}
@@ -234,6 +251,9 @@ func (s *State) foreign(why string) Step {
 
 // lost decides about a claim whose virtual volume was deleted, or whose volume Liqo did not create. The backing claim may hold data, so it is kept.
 func (s *State) lost() Step {
+	if s.forgotten() {
+		return s.recover()
+	}
 	if s.Volume == nil && s.ours() {
 		step := refuse("PersistentVolume %s of this claim was deleted, its data is in PersistentVolumeClaim %s in %s: copy the data to a new claim",
 			VolumeName(s.UID), s.backingName(), s.where())
@@ -287,6 +307,8 @@ func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 		unmarked := s.Backing.DeepCopy()
 		annotate(&unmarked.ObjectMeta, AnnotationRetained, "")
 		return Step{Action: PatchBacking, Object: unmarked, Old: s.Backing, Why: "its virtual volume decides about it", Confirm: true}
+	case !deleting && s.dataGone(volume):
+		return Step{Action: DeleteVolume, Object: volume, Why: "it was created again for data that is gone", Confirm: true}
 	case !deleting:
 		return Step{Why: "the volume is retained"}
 	case s.Place.Cluster != "" && s.ours():
@@ -408,6 +430,11 @@ func (s *State) foreignBacking() Step {
 	whose := "was not created by Liqo"
 	if uid := BackingUID(s.Backing); uid != "" {
 		whose = fmt.Sprintf("was created for an earlier claim (UID %s)", excerpt.Line(string(uid), longestUID))
+	}
+	for _, v := range s.Reserved {
+		if VolumeUID(v) == BackingUID(s.Backing) && ClusterOf(v) == s.Place.Cluster {
+			return refuse("PersistentVolumeClaim %s in %s has the data of an earlier claim, and PersistentVolume %s is its volume. %s", s.backingName(), s.where(), v.Name, reuse(v))
+		}
 	}
 	return refuse("PersistentVolumeClaim %s exists in %s (UID %s) and %s: it may have data that is needed, so it stays as it is. Use a claim with another name. If this claim is to "+
 		"have that data, find out how it was replaced: liqoctl doctor names unfinished moves and retained volumes", s.backingName(), s.where(), excerpt.Line(string(s.Backing.UID), longestUID), whose)

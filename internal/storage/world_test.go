@@ -92,6 +92,13 @@ func (w *world) state(uid types.UID, place int, claims, volumes, backing *object
 	s := State{UID: uid, Classes: classes(), Place: w.places[place]}
 	if place == 0 {
 		s.Tenant = w.places[1].Tenant
+	} else {
+		s.Key, s.Listed = types.NamespacedName{Namespace: "shop", Name: claimName}, true
+		for _, name := range slices.Sorted(maps.Keys(volumes.volumes)) {
+			if v := volumes.volumes[name]; VolumeUID(v) != "" {
+				s.Reserved = append(s.Reserved, v.DeepCopy())
+			}
+		}
 	}
 	s.Volume = volumes.volumes[VolumeName(uid)].DeepCopy()
 	if c := claims.claim; c != nil && (c.UID == uid || place == 0 && s.Volume != nil && s.Volume.Spec.ClaimRef.UID == "") {

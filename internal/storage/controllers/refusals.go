@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/reasons"
 )
 
 // RefusalOptions are the dependencies of Refusals.
@@ -29,6 +31,8 @@ type RefusalOptions struct {
 	Log    *slog.Logger
 	// Warn emits an Event about an object. It returns false if the API server did not accept the Event.
 	Warn func(ctx context.Context, obj client.Object, message string) bool
+	// Record is Warn with the type and the reason of the Event.
+	Record func(ctx context.Context, obj client.Object, kind, reason, message string) bool
 }
 
 // Refusals reports why claims get no volume. It emits Events about each claim, and about each pod on a virtual node of the provider that uses the claim. Pods
@@ -46,6 +50,14 @@ type Refusals struct {
 
 	mu      sync.Mutex
 	records refusalRecords
+	// recovered are the volumes that were created again, and that no Event has reported yet.
+	recovered []recoveredVolume
+}
+
+// recoveredVolume is a volume that was created again, with the message about it.
+type recoveredVolume struct {
+	volume  *corev1.PersistentVolume
+	message string
 }
 
 // failedReport is the first pause before a failed report is repeated. It doubles up to refusedRetry. reportPause is the pause after each report, because a
@@ -124,6 +136,31 @@ func (r *Refusals) Provided(uid types.UID) {
 	r.records.provided(uid)
 }
 
+// Recovered reports a volume that was created again; see storage.Recovered.
+func (r *Refusals) Recovered(volume *corev1.PersistentVolume, message string) {
+	r.mu.Lock()
+	r.recovered = append(r.recovered, recoveredVolume{volume, message})
+	r.mu.Unlock()
+	r.enqueue()
+}
+
+// reportRecovered emits the Events about volumes that were created again. It returns false if it has to be called again.
+func (r *Refusals) reportRecovered(ctx context.Context) bool {
+	r.mu.Lock()
+	due := r.recovered
+	r.recovered = nil
+	r.mu.Unlock()
+	for i, one := range due {
+		if !r.opts.Record(ctx, one.volume, corev1.EventTypeWarning, reasons.VolumeRecovered, one.message) {
+			r.mu.Lock()
+			r.recovered = append(r.recovered, due[i:]...)
+			r.mu.Unlock()
+			return false
+		}
+	}
+	return true
+}
+
 // Observe wakes Run if a pod uses a refused claim.
 func (r *Refusals) Observe(claim types.NamespacedName) {
 	r.mu.Lock()
@@ -143,6 +180,7 @@ func (r *Refusals) Settle(claim *corev1.PersistentVolumeClaim) {
 
 // report emits the current messages about the claims and pods that have not received them. It returns false if it has to be called again.
 func (r *Refusals) report(ctx context.Context) bool {
+	reported := r.reportRecovered(ctx)
 	claims, done := r.refresh(ctx)
 	due := map[string]map[types.UID]reach{}
 	for _, claim := range claims {
@@ -180,7 +218,7 @@ func (r *Refusals) report(ctx context.Context) bool {
 		}
 		r.mu.Unlock()
 	}
-	return done && accepts
+	return reported && done && accepts
 }
 
 // refresh updates the records, and returns the claims with a message. It lists the claims of a namespace only if the cache does not have them all. If a list

@@ -40,7 +40,7 @@ type View interface {
 type RemoteOptions struct {
 	// Origin is the ID of this cluster, Cluster is the ID of the provider, and Tenant is the provider's tenant namespace in this cluster.
 	Origin, Cluster, Tenant string
-	// Virtual holds the virtual volumes of all clusters, indexed by the name of their claim. Classes holds the StorageClasses of this cluster.
+	// Virtual holds the virtual volumes of all clusters, indexed by the name of their claim, and recovered ones also by storage.IndexRecovered. Classes holds the StorageClasses of this cluster.
 	Virtual, Classes View
 	// HasNode reports whether a node is a virtual node of the provider.
 	HasNode func(name string) bool
@@ -111,7 +111,7 @@ func (r *RemoteClaims) Next(f *RemoteFacts) storage.Step {
 		if step.Action != storage.Nothing {
 			return step
 		}
-		out.Why = step.Why
+		out.Why, out.Retry = step.Why, out.Retry || step.Retry
 		if f.Claim != nil && step.Refused != "" && !bound {
 			out.Refused, out.Confirm = step.Refused, step.Confirm
 			bound = storage.VolumeName(uid) == f.Claim.Spec.VolumeName // the claim has this volume, whatever its own UID is
@@ -141,8 +141,13 @@ func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
 
 // reserved returns the virtual volumes that were created, or are reserved, for a claim of that name.
 func (r *RemoteClaims) reserved(key types.NamespacedName) []*corev1.PersistentVolume {
+	return r.with(key.String())
+}
+
+// with returns the virtual volumes that have this value in their index.
+func (r *RemoteClaims) with(value string) []*corev1.PersistentVolume {
 	var volumes []*corev1.PersistentVolume
-	for _, obj := range r.opts.Virtual.With(key.String()) {
+	for _, obj := range r.opts.Virtual.With(value) {
 		if volume, ok := obj.(*corev1.PersistentVolume); ok {
 			volumes = append(volumes, volume)
 		}
@@ -201,6 +206,16 @@ func (r *RemoteClaims) classes() []storagev1.StorageClass {
 		}
 	}
 	return out
+}
+
+// Wrote records a volume that a step has created or changed, and reports one that was created again. Kubernetes has not seen a new volume, so its phase is Pending.
+func (r *RemoteClaims) Wrote(obj client.Object) {
+	r.opts.Virtual.Wrote(obj)
+	volume, is := obj.(*corev1.PersistentVolume)
+	if is && (volume.Status.Phase == "" || volume.Status.Phase == corev1.VolumePending) && storage.IsRecovered(volume) {
+		full := storage.RecoveredFull(r.with(storage.IndexRecovered), r.opts.Cluster)
+		r.opts.Refusals.Recovered(volume, storage.Recovered(volume, full))
+	}
 }
 
 // VolumesRemain reports whether a virtual volume of a claim with that name still exists.
@@ -327,9 +342,10 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	s := storage.State{UID: uid, Place: storage.Place{
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
 	}}
-	s.Classes, s.ByName = r.classes(), r.isByName(f)
+	s.Classes, s.ByName, s.Key, s.Reserved = r.classes(), r.isByName(f), f.Key, r.reserved(f.Key)
+	s.Listed, s.Recovered = f.Complete, r.with(storage.IndexRecovered)
 	if f.Claim != nil {
-		s.Moving = storage.Moving(r.reserved(f.Key), f.Claim)
+		s.Moving = storage.Moving(s.Reserved, f.Claim)
 	}
 	owner := false
 	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {

@@ -1,0 +1,145 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/api"
+)
+
+// RecoveredLimit is the maximum number of recovered volumes without a claim of each provider, apart from the first one of each namespace: a provider can make up any
+// number of claims, and each volume of about 2 KiB is stored in this cluster until a person has decided about it. So all of a provider take 200 KiB of etcd, and
+// fit on a page of kubectl. The limit loses no data: a single volume holds its remote namespace with all claims there, and the next one is recovered once a claim
+// uses one, or a person deletes one.
+const RecoveredLimit = 100
+
+// IndexRecovered is the index value of recovered volumes in a View. No name of a claim is equal to it.
+const IndexRecovered = "recovered"
+
+// longestName is the length limit of names of Kubernetes.
+const longestName = 253
+
+// forgotten reports whether the backing claim in a provider may have data, and this cluster has no virtual volume for it. This cluster was restored from a backup,
+// or the volume was removed by force. While the data moves, or while another volume in the provider stands for the name, the backing claim stays as it is: a
+// provider may write any UID to it, and gets no second volume by that.
+func (s *State) forgotten() bool {
+	return s.Place.Cluster != "" && s.Volume == nil && s.ours() && s.Backing.DeletionTimestamp == nil && ClaimOf(s.Backing) == s.Key &&
+		len(s.UID) <= longestUID && len(s.Key.Name) <= longestName &&
+		s.Backing.Spec.VolumeName != "" && s.Backing.Status.Phase == corev1.ClaimBound && s.Backing.Annotations[AnnotationRetained] != retainedCopy &&
+		!slices.ContainsFunc(s.Reserved, func(v *corev1.PersistentVolume) bool {
+			return v.Annotations[AnnotationMove] != "" || ClusterOf(v) == s.Place.Cluster
+		})
+}
+
+// recover creates the virtual volume of a forgotten backing claim again. Its claimRef has the UID of its former claim. So Kubernetes binds no other claim to it. If
+// the former claim still names the volume, Kubernetes binds both again.
+func (s *State) recover() Step {
+	of := *s
+	if of.Claim == nil {
+		of.Claim = s.formerClaim()
+	}
+	volume := of.newVolume()
+	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	annotate(&volume.ObjectMeta, annotationRecovered, s.recoveredFrom())
+	return Step{Action: CreateVolume, Object: volume, Why: "the backing claim has data, and this cluster has no volume for it", Confirm: true}
+}
+
+// recoveredFrom returns the value of annotationRecovered for a volume that is recovered now.
+func (s *State) recoveredFrom() string { return s.Place.Namespace + "/" + s.Key.Name }
+
+// full reports whether the limit of recovered volumes is reached, and the namespace of the claim has one already.
+func (s *State) full() bool {
+	return RecoveredFull(s.Recovered, s.Place.Cluster) && slices.ContainsFunc(s.Recovered, func(v *corev1.PersistentVolume) bool {
+		return waits(v, s.Place.Cluster) && DataOf(v).Namespace == s.Key.Namespace
+	})
+}
+
+// forgottenBeyondLimit decides about forgotten data while the limit is reached. The data stays.
+func (s *State) forgottenBeyondLimit() Step {
+	why := fmt.Sprintf("it may have data, and cluster %s has %d recovered volumes without a claim, which is the limit", s.Place.Cluster, RecoveredLimit)
+	if s.Backing.Annotations[AnnotationRetained] == api.True {
+		return Step{Why: why, Retry: true}
+	}
+	return s.keep(why)
+}
+
+// dataGone reports whether the data of a recovered volume is known to be gone. Without the mapping of its namespace, or with that of another remote namespace, nothing
+// is known: the NamespaceMap may be incomplete right after a restore.
+func (s *State) dataGone(volume *corev1.PersistentVolume) bool {
+	return s.Place.Cluster != "" && s.Listed && s.Backing == nil && volume.Annotations[annotationRecovered] == s.recoveredFrom()
+}
+
+// formerClaim returns the claim of a backing claim, as far as the backing claim shows it. It does not show the class. A provider may write anything to its own claims, so
+// only what the volume of a claim of this cluster can have is taken over.
+func (s *State) formerClaim() *corev1.PersistentVolumeClaim {
+	class := s.ownClass()
+	out := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Key.Namespace, Name: s.Key.Name, UID: s.UID},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, VolumeMode: s.Backing.Spec.VolumeMode, Resources: *s.Backing.Spec.Resources.DeepCopy(),
+		},
+	}
+	for _, mode := range allAccessModes() {
+		if slices.Contains(s.Backing.Spec.AccessModes, mode) {
+			out.Spec.AccessModes = append(out.Spec.AccessModes, mode)
+		}
+	}
+	return out
+}
+
+// IsRecovered reports whether a volume is a virtual volume that was created again for a forgotten backing claim.
+func IsRecovered(volume *corev1.PersistentVolume) bool {
+	return VolumeUID(volume) != "" && volume.Annotations[annotationRecovered] != ""
+}
+
+// RecoveredFull reports whether a provider has as many recovered volumes without a claim as the limit permits, so that it may have more data without a volume. volumes
+// are the recovered volumes of this cluster, or more.
+func RecoveredFull(volumes []*corev1.PersistentVolume, cluster string) bool {
+	count := 0
+	for _, v := range volumes {
+		if waits(v, cluster) {
+			count++
+		}
+	}
+	return count >= RecoveredLimit
+}
+
+// waits reports whether a volume is a recovered volume of a provider, and no claim is bound to it.
+func waits(volume *corev1.PersistentVolume, cluster string) bool {
+	return IsRecovered(volume) && ClusterOf(volume) == cluster && volume.Status.Phase != corev1.VolumeBound
+}
+
+// Recovered returns the message about a virtual volume that was created again for a forgotten backing claim. It is empty for other volumes. full is the result of
+// RecoveredFull.
+func Recovered(volume *corev1.PersistentVolume, full bool) string {
+	if !IsRecovered(volume) {
+		return ""
+	}
+	more := ""
+	if full {
+		more = " " + RecoveredMore(ClusterOf(volume))
+	}
+	return fmt.Sprintf("PersistentVolumeClaim %s of cluster %s has data, and this cluster had no volume for it: PersistentVolume %s was created again, with policy Retain.%s "+
+		"A claim that still names this volume gets it. %s", volume.Annotations[annotationRecovered], ClusterOf(volume), volume.Name, more, reuse(volume))
+}
+
+// RecoveredMore says that a provider may have more data than its recovered volumes show.
+func RecoveredMore(cluster string) string {
+	return fmt.Sprintf("Cluster %s may have more such data: %d recovered volumes are the limit, and others follow as claims use them.", cluster, RecoveredLimit)
+}
+
+// reuse says how to use the data of a retained volume in a provider, and how to delete it.
+func reuse(volume *corev1.PersistentVolume) string {
+	return Reuse(volume) + ". To delete the data: " + Discard(volume)
+}
+
+// Reuse says how to use the data of a retained volume in a provider.
+func Reuse(volume *corev1.PersistentVolume) string {
+	data := DataOf(volume)
+	return fmt.Sprintf(`To use the data, reserve the volume for PersistentVolumeClaim %[1]s in namespace %[2]s: kubectl patch pv %[3]s --type merge --patch `+
+		`'{"spec":{"claimRef":{"namespace":"%[2]s","name":"%[1]s","uid":null,"resourceVersion":null}}}'. A claim of this name with storageClassName %[4]s, the accessModes `+
+		`of the volume and at most its size gets it then`, data.Name, data.Namespace, volume.Name, volume.Spec.StorageClassName)
+}

@@ -1,0 +1,163 @@
+package storage
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
+)
+
+// forgotten returns the state about data in milan whose claim and volume this cluster has lost, and the lost volume.
+func forgotten(t *testing.T) (State, *corev1.PersistentVolume) {
+	t.Helper()
+	s, volume := made(t, there(), "milan")
+	s.Key = types.NamespacedName{Namespace: s.Claim.Namespace, Name: s.Claim.Name}
+	s.Claim, s.Volume, s.Node = nil, nil, nil
+	return s, volume
+}
+
+// TestForgottenDataGetsItsVolumeAgain: this cluster was restored from a backup without the volume of data in a provider. The volume is created again as it was, and
+// retains the data. No other claim is bound to it.
+func TestForgottenDataGetsItsVolumeAgain(t *testing.T) {
+	for name, change := range map[string]func(*State){
+		"no claim": func(*State) {},
+		"marked as retained by an earlier release": func(s *State) { annotate(&s.Backing.ObjectMeta, AnnotationRetained, api.True) },
+		"a volume of the name in this cluster": func(s *State) {
+			_, local := made(t, here(), "n1")
+			s.Reserved = []*corev1.PersistentVolume{local}
+		},
+		"a claim that names the lost volume": func(s *State) {
+			s.Claim = claim("milan")
+			s.Claim.Spec.VolumeName, s.Claim.Status.Phase = VolumeName(s.UID), corev1.ClaimLost
+		},
+	} {
+		s, want := forgotten(t)
+		change(&s)
+		want.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		want.Annotations[annotationRecovered] = "shop-rome/" + claimName
+		step := Next(s)
+		if diff := cmp.Diff(want, step.Object); diff != "" || step.Action != CreateVolume || !step.Confirm {
+			t.Errorf("%s: %s: %s (-want +got):\n%s", name, step.Action, step.Why, diff)
+			continue
+		}
+		for range 1000 {
+			s.Backing.Spec.AccessModes = append(s.Backing.Spec.AccessModes, corev1.ReadWriteOncePod)
+		}
+		if again, ok := Next(s).Object.(*corev1.PersistentVolume); s.Claim == nil && (!ok || len(again.Spec.AccessModes) != 1) {
+			t.Errorf("%s: the provider chose the size of the volume object: %+v", name, again)
+		}
+		s.Volume, s.Claim = want, nil
+		s.Volume.Status.Phase = corev1.VolumeReleased
+		if step = Next(s); step.Action == PatchBacking {
+			s.Backing, _ = step.Object.(*corev1.PersistentVolumeClaim)
+			step = Next(s)
+		}
+		if step.Action != Nothing || s.Backing.Annotations[AnnotationRetained] != "" {
+			t.Errorf("%s: its volume decides about it: %s: %s", name, step.Action, step.Why)
+		}
+		if all := []corev1.PersistentVolume{*s.Volume}; !Retained(s.Volume, all) {
+			t.Errorf("%s: nothing holds the remote namespace", name)
+		}
+		for _, part := range []string{"PersistentVolumeClaim shop-rome/data of cluster milan", "PersistentVolume pvc-u1", `"uid":null`, `"Delete"`} {
+			if !strings.Contains(Recovered(s.Volume, false), part) {
+				t.Errorf("%s: no %q in: %s", name, part, Recovered(s.Volume, false))
+			}
+		}
+		s.Backing, s.Listed = nil, true // the provider has deleted the data
+		if step = Next(s); step.Action != DeleteVolume || !step.Confirm {
+			t.Errorf("%s: the data is gone: %s: %s", name, step.Action, step.Why)
+		}
+		s.Volume.DeletionTimestamp = &metav1.Time{}
+		if step = Next(s); step.Action != PatchVolume {
+			t.Errorf("%s: the volume stays in deletion: %s: %s", name, step.Action, step.Why)
+		}
+	}
+}
+
+// TestOnlyForgottenDataGetsAVolume: no volume is created again for what this consumer did not create, for what has no data, for what ends, and for a name whose data
+// moves or has another volume in the provider.
+func TestOnlyForgottenDataGetsAVolume(t *testing.T) {
+	for name, change := range map[string]func(*State){
+		"of a user of the provider":    func(s *State) { s.Backing.Annotations = nil },
+		"of another consumer":          func(s *State) { s.Backing.Labels[api.LabelOrigin] = "turin" },
+		"created for another provider": func(s *State) { s.Backing.Labels[api.LabelDestination] = "turin" },
+		"created for another name":     func(s *State) { s.Backing.Annotations[LabelClaimName] = "other" },
+		"is being deleted":             func(s *State) { s.Backing.DeletionTimestamp = &metav1.Time{} },
+		"has no volume":                func(s *State) { s.Backing.Spec.VolumeName, s.Backing.Status.Phase = "", corev1.ClaimPending },
+		"has lost its volume":          func(s *State) { s.Backing.Status.Phase = corev1.ClaimLost },
+		"the copy of a move":           func(s *State) { annotate(&s.Backing.ObjectMeta, AnnotationRetained, retainedCopy) },
+		"its data moves":               func(s *State) { s.Reserved = []*corev1.PersistentVolume{moved("", `{"provider":"milan"}`)} },
+		"another volume of the provider": func(s *State) {
+			s.Reserved = []*corev1.PersistentVolume{moved("milan", "")}
+		},
+		"a volume that Liqo did not create": func(s *State) { s.Volume = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1"}} },
+		"a name that no claim of this cluster can have": func(s *State) {
+			s.Key.Name = strings.Repeat("n", 254)
+			s.Backing.Annotations[LabelClaimName] = s.Key.Name
+		},
+		"a UID that Kubernetes does not create": func(s *State) {
+			s.UID = types.UID(strings.Repeat("u", 37))
+			s.Backing.Annotations[AnnotationClaimUID] = string(s.UID)
+		},
+		"the provider is unreachable": func(s *State) { s.Place.Waiting = "unreachable" },
+	} {
+		s, _ := forgotten(t)
+		if change(&s); Next(s).Action == CreateVolume {
+			t.Errorf("%s: a volume is created", name)
+		}
+	}
+}
+
+// TestAClaimOfTheNameLearnsOfTheRecoveredData: a new claim of the name gets no volume in the provider. Its user gets both ways on.
+func TestAClaimOfTheNameLearnsOfTheRecoveredData(t *testing.T) {
+	s, _ := forgotten(t)
+	volume, ok := Next(s).Object.(*corev1.PersistentVolume)
+	if !ok {
+		t.Fatal("no volume")
+	}
+	s.UID, s.Claim, s.Node, s.Reserved = "u2", claim("milan"), node("milan"), []*corev1.PersistentVolume{volume}
+	s.Claim.UID = "u2"
+	step := Next(s)
+	for _, part := range []string{"PersistentVolume pvc-u1 is its volume", "kubectl patch pv pvc-u1 --type merge", `"Delete"`} {
+		if step.Action != Nothing || !strings.Contains(step.Refused, part) {
+			t.Errorf("no %q in: %s: %s", part, step.Action, step.Refused)
+		}
+	}
+}
+
+// TestARecoveredVolumeIsDeletedOnlyOnceItsDataIsGone: the volume stays while it is unknown whether the data exists. The NamespaceMap may be empty right after a restore,
+// the claims there may not be read, or another claim may be the one that is decided about.
+func TestARecoveredVolumeIsDeletedOnlyOnceItsDataIsGone(t *testing.T) {
+	for name, change := range map[string]func(*State){
+		"the NamespaceMap has no such namespace":       func(s *State) { s.Listed, s.Place.Namespace = false, "" },
+		"the claims are not read":                      func(s *State) { s.Listed = false },
+		"the claims are not read, which is known":      func(s *State) { s.Place.Waiting = "unreachable" },
+		"another remote namespace":                     func(s *State) { s.Place.Namespace = "shop-2" },
+		"a decision about another claim of the volume": func(s *State) { s.Key.Name = "other" },
+		"a person in the provider removed a label": func(s *State) {
+			known, _ := forgotten(t)
+			s.Backing = known.Backing
+			delete(s.Backing.Labels, api.LabelOrigin)
+		},
+	} {
+		s, _ := forgotten(t)
+		s.Listed = true
+		volume, ok := Next(s).Object.(*corev1.PersistentVolume)
+		if !ok {
+			t.Fatal("no volume")
+		}
+		volume.Status.Phase = corev1.VolumeReleased
+		s.Volume, s.Backing = volume, nil
+		if step := Next(s); step.Action != DeleteVolume {
+			t.Fatalf("the data is gone: %s: %s", step.Action, step.Why)
+		}
+		if change(&s); Next(s).Action != Nothing {
+			t.Errorf("%s: %s: %s", name, Next(s).Action, Next(s).Why)
+		}
+	}
+}
