@@ -24,6 +24,7 @@ func objectStates(w *doctorWorld) []brokenState {
 	mapped := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: inTurin("turin"), Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop"}},
 	}
+	lost := clitest.VolumeOf("3", "shop", "db", "turin").(*corev1.PersistentVolume)
 	moved := clitest.VolumeOf("2", "shop", "moved", "turin").(*corev1.PersistentVolume)
 	const discard = `kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`
 	return []brokenState{
@@ -139,6 +140,25 @@ func objectStates(w *doctorWorld) []brokenState {
 			cure:     "read the data with a pod in namespace shop that has nodeName turin and mounts claim db, and copy what is needed; only then release it: " + discard,
 			changing: discard,
 			after:    func() { w.remove(mapped) },
+		},
+		{
+			name: "a restored cluster has lost the volume of data in a provider",
+			how:  "the virtual kubelet has created the volume again, and no claim uses it",
+			begin: func() {
+				lost.Annotations["storage.liqo.io/recovered-from"] = "shop/db"
+				lost.Spec.PersistentVolumeReclaimPolicy, lost.Spec.StorageClassName = corev1.PersistentVolumeReclaimRetain, "liqo"
+				clitest.Create(w.t, w.client, lost)
+				w.change(lost, func() { lost.Status.Phase = corev1.VolumeReleased })
+				mapped.ResourceVersion, mapped.UID = "", ""
+				clitest.Create(w.t, w.client, mapped)
+			},
+			first: "PersistentVolume pvc-3 of claim db in namespace shop was recovered: cluster turin has the data, 1Gi, and no claim here uses it",
+			cure: `reserve the volume for PersistentVolumeClaim db in namespace shop: kubectl patch pv pvc-3 --type merge --patch ` +
+				`'{"spec":{"claimRef":{"namespace":"shop","name":"db","uid":null,"resourceVersion":null}}}'`,
+			cured: func() { // Kubernetes binds the claim to the volume, and no controller of Kubernetes runs here
+				w.change(lost, func() { lost.Status.Phase = corev1.VolumeBound })
+				w.remove(mapped)
+			},
 		},
 		{
 			name: "a gateway dials a name without an address", asks: true,

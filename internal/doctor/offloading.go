@@ -114,16 +114,31 @@ func namespaces(r *report) {
 
 // retained names the volumes that keep the data of deleted claims in a provider. They hold the remote namespace, and without a claim nothing reminds users of them.
 func retained(r *report) {
+	var all []*corev1.PersistentVolume
 	for i := range r.Retained {
-		volume := &r.Retained[i]
+		all = append(all, &r.Retained[i])
+	}
+	full := map[string]bool{}
+	for _, volume := range all {
 		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.DataOf(volume)
 		r.about(partRetained, provider)
+		if storage.IsRecovered(volume) {
+			r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has the data, %s, and no claim here uses it",
+				volume.Name, claim.Name, claim.Namespace, provider, volume.Spec.Capacity.Storage())
+			full[provider] = full[provider] || storage.RecoveredFull(all, provider)
+			continue
+		}
 		node := provider
 		if at := slices.IndexFunc(r.VirtualNodes, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == provider }); at >= 0 {
 			node = r.VirtualNodes[at].Name
 		}
 		r.warn(fmt.Sprintf("read the data with a pod in namespace %s that has nodeName %s and mounts claim %s, and copy what is needed; only then release it: %s",
 			claim.Namespace, node, claim.Name, storage.Discard(volume)), "%s in cluster %s", storage.Describe(volume, nil), provider)
+	}
+	for _, provider := range slices.Sorted(maps.Keys(full)) {
+		if r.about(partRetained, provider); full[provider] {
+			r.warn("let claims use the recovered volumes above", "%s", storage.RecoveredMore(provider))
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +197,13 @@ func TestStatesAndCures(t *testing.T) {
 			"warn rome, retained volumes: PersistentVolume pvc-1 of deleted claim data in namespace shop is a retained volume of Liqo, 0 in cluster milan\n",
 			"read the data with a pod in namespace shop that has nodeName milan and mounts claim data, and copy what is needed; only then release it: " +
 				`kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
+			func(c *Cluster) { c.Retained = nil },
+		},
+		"data that was recovered": {
+			func(c *Cluster) { c.Retained = []corev1.PersistentVolume{recovered(1)} },
+			"warn rome, retained volumes: PersistentVolume pvc-1 of claim data in namespace shop was recovered: cluster milan has the data, 0, and no claim here uses it\n",
+			"reserve the volume for PersistentVolumeClaim data in namespace shop: kubectl patch pv pvc-1 --type merge --patch " +
+				`'{"spec":{"claimRef":{"namespace":"shop","name":"data","uid":null,"resourceVersion":null}}}'. A claim of this name with storageClassName liqo`,
 			func(c *Cluster) { c.Retained = nil },
 		},
 		"an unfinished move": {
@@ -514,5 +523,40 @@ func TestFindingsOfOthers(t *testing.T) {
 	others := OfOthers(findings, func(id string) bool { return id == "milan" })
 	if len(others) != 1 || others[0].Evidence != "of another" || len(Installation(findings))+len(OfPeer(findings, "milan"))+len(others) != 3 {
 		t.Errorf("%v", others)
+	}
+}
+
+// recovered returns a volume that was created again for the data of claim data in milan.
+func recovered(i int) corev1.PersistentVolume {
+	return corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("pvc-%d", i), Labels: map[string]string{api.LabelRemoteClusterID: "milan"},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner, "storage.liqo.io/recovered-from": "shop-rome/data"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}, NodeAffinity: storage.NodesOf("milan"), StorageClassName: "liqo",
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+	}
+}
+
+// TestRecoveredVolumesAtTheLimit: if a provider has as many recovered volumes as the limit permits, one line says that it may have more data. No cure of a recovered volume
+// deletes data.
+func TestRecoveredVolumesAtTheLimit(t *testing.T) {
+	for count, want := range map[int]bool{storage.RecoveredLimit - 1: false, storage.RecoveredLimit: true} {
+		facts := world(t)
+		for i := range count {
+			facts.Local.Retained = append(facts.Local.Retained, recovered(i))
+		}
+		found := slices.DeleteFunc(Examine(facts), func(f Finding) bool { return f.Level == OK })
+		more := slices.ContainsFunc(found, func(f Finding) bool { return strings.HasPrefix(f.Evidence, "Cluster milan may have more such data") })
+		if lines := len(found); more != want || lines != count && !more || lines != count+1 && more {
+			t.Errorf("%d volumes: %d lines, more data: %t", count, lines, more)
+		}
+		for _, f := range found {
+			if strings.Contains(f.Cure, "Delete") || strings.Contains(f.Cure, "delete") {
+				t.Errorf("the cure deletes data: %s", f.Cure)
+			}
+		}
 	}
 }

@@ -133,13 +133,13 @@ func RecoveredMore(cluster string) string {
 
 // reuse says how to use the data of a retained volume in a provider, and how to delete it.
 func reuse(volume *corev1.PersistentVolume) string {
-	return Reuse(volume) + ". To delete the data: " + Discard(volume)
+	return "To use the data, " + Reuse(volume) + ". To delete the data: " + Discard(volume)
 }
 
 // Reuse says how to use the data of a retained volume in a provider.
 func Reuse(volume *corev1.PersistentVolume) string {
 	data := DataOf(volume)
-	return fmt.Sprintf(`To use the data, reserve the volume for PersistentVolumeClaim %[1]s in namespace %[2]s: kubectl patch pv %[3]s --type merge --patch `+
+	return fmt.Sprintf(`reserve the volume for PersistentVolumeClaim %[1]s in namespace %[2]s: kubectl patch pv %[3]s --type merge --patch `+
 		`'{"spec":{"claimRef":{"namespace":"%[2]s","name":"%[1]s","uid":null,"resourceVersion":null}}}'. A claim of this name with storageClassName %[4]s, the accessModes `+
 		`of the volume and at most its size gets it then`, data.Name, data.Namespace, volume.Name, volume.Spec.StorageClassName)
 }
