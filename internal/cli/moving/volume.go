@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/storage"
 	"liqo.io/liqo/internal/storage/move"
 )
 
@@ -137,8 +138,10 @@ func (v *volumeMove) run(ctx context.Context) error {
 				pause = urgentBetween
 			}
 			switch {
-			case err == nil && (step.Done || step.Err != nil || v.endsDryRun(&step)):
-				return v.Err(step.Err)
+			case err == nil && step.Err != nil:
+				return v.Err(errors.Join(step.Err, v.discard(ctx, step.Unused)))
+			case err == nil && (step.Done || v.endsDryRun(&step)):
+				return nil
 			case err == nil && step.Action != move.Nothing:
 				continue
 			case err == nil && step.Stopped != "":
@@ -171,13 +174,15 @@ func (v *volumeMove) progressed() {
 	}
 }
 
-// discard deletes an object that a move leaves unused.
-func (v *volumeMove) discard(ctx context.Context, unused any) error {
-	object, ok := unused.(client.Object)
-	if !ok {
-		return nil
+// discard deletes the objects that a refused move leaves unused.
+func (v *volumeMove) discard(ctx context.Context, unused []storage.Object) error {
+	var problems []error
+	for _, each := range unused {
+		if object, ok := each.(client.Object); ok {
+			problems = append(problems, kube.Delete(ctx, v, object))
+		}
 	}
-	return kube.Delete(ctx, v, object)
+	return errors.Join(problems...)
 }
 
 // endsDryRun reports whether a dry run ends with a step. It executes one step only, because later steps depend on pods that it does not create. A wait that

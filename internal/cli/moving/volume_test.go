@@ -114,22 +114,32 @@ func TestMoveVolumeIsRehearsed(t *testing.T) {
 	}
 }
 
-// TestMoveVolumeThatAProviderRefuses: a check that does not run in the provider ends the command before the first change, and leaves no pod.
-func TestMoveVolumeThatAProviderRefuses(t *testing.T) {
-	w := newMovedWorld(t)
-	w.stuck = "-check-target"
-	err := w.run("milan", 0, nil)
-	if err == nil || !strings.Contains(err.Error(), "does not run on node milan") || !strings.Contains(err.Error(), "Nothing was changed") {
-		t.Errorf("%v", err)
+// TestMoveVolumeThatAnEndRefuses: a check that does not run at an end, in the provider or in this cluster, ends the command before the first change, and leaves no pod.
+func TestMoveVolumeThatAnEndRefuses(t *testing.T) {
+	for _, row := range []struct{ stuck, from, to, where string }{
+		{"-check-target", "rome-1", "milan", "node milan"}, {"-check-source", "rome-1", "milan", "a node with the data"},
+		{"-check-target", "milan", "rome-1", "node rome-1"}, {"-check-store", "milan", "rome-1", "node rome-1"},
+	} {
+		w := newMovedWorld(t)
+		provider := map[string]string{"rome-1": "", "milan": "milan"}
+		if row.from == "milan" {
+			w.must(w.run("milan", 0, nil))
+		}
+		before, after := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+		w.must(w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data"}, before))
+		w.stuck = row.stuck
+		err := w.run(row.to, 0, nil)
+		if err == nil || !strings.Contains(err.Error(), "does not run on "+row.where) || !strings.Contains(err.Error(), "Nothing was changed") {
+			t.Errorf("%+v: %v", row, err)
+		}
+		if w.must(w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data"}, after)); after.UID != before.UID || after.Status.Phase != corev1.ClaimBound {
+			t.Errorf("%+v: %+v", row, after)
+		}
+		w.at(provider[row.from], 1)
+		w.stuck = ""
+		w.must(w.run(row.to, 0, nil))
+		w.at(provider[row.to], 1)
 	}
-	claim := &corev1.PersistentVolumeClaim{}
-	if w.must(w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data"}, claim)); claim.UID != "u1" || claim.Status.Phase != corev1.ClaimBound {
-		t.Errorf("%+v", claim)
-	}
-	w.at("", 1)
-	w.stuck = ""
-	w.must(w.run("milan", 0, nil))
-	w.at("milan", 1)
 }
 
 // TestMoveVolumeThatAdmissionRefuses: a quota that refuses a pod after the move has begun ends the command with both ways on, and both of them work.

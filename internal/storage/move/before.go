@@ -157,35 +157,92 @@ func unready(node *corev1.Node) string {
 	return ""
 }
 
-// The checks are pods that run in the providers of a move before its first change. liqoctl has no rights in providers, so no dry run can tell whether the pods of
-// the move can run there. The checks mount nothing, and are otherwise like the pods that copy data.
+// The checks are pods that run before the first change, one wherever pods of the move will run. No dry run shows whether a node can pull their image, and liqoctl
+// has no rights in providers, which may refuse them. The checks mount nothing, and are otherwise like the pods of the move.
 const (
 	checkSource = "check-source"
 	checkTarget = "check-target"
+	checkStore  = "check-store"
 )
+
+// annotationNode, on a check, is the node on which it has to run. It is empty if the volume with the data permits more than one.
+const annotationNode = "storage.liqo.io/move-node"
 
 // checkTime is how long a command waits for a check.
 const checkTime = 2 * time.Minute
 
-// check returns the pod that checks whether a pod of the move can run on a virtual node. Kubernetes deletes it together with the claim, even if the command is
-// interrupted before the move begins.
-func (m *move) check(role string, node *corev1.Node) *corev1.Pod {
-	out := m.pod(m.Namespace, role, "/restic", "version")
-	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: m.Claim.Name, UID: m.Claim.UID}}
-	out.Spec.NodeName = node.Name
-	onVirtualNode(out)
+// check returns the pod that checks whether a pod of the move can run at an end, on that node. If node is empty, the scheduler selects one that has the data.
+func (m *move) check(role string, at end, node string) *corev1.Pod {
+	out := m.pod(at.namespace, role, "/restic", "version")
+	out.Annotations[annotationNode] = node
+	switch affinity := m.source.Spec.NodeAffinity; {
+	case at.node != "":
+		out.Spec.NodeName = at.node
+		onVirtualNode(out)
+	case node != "":
+		out.Spec.Affinity = onNode(node)
+	case affinity != nil:
+		out.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity.Required.DeepCopy()}}
+	}
+	// Kubernetes deletes the check together with its owner, even if the command is interrupted before the move begins. An owner can't be in another namespace.
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: m.Claim.Name, UID: m.Claim.UID}
+	if at.namespace != m.Namespace {
+		owner = metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: m.source.Name, UID: m.source.UID}
+	}
+	out.OwnerReferences = []metav1.OwnerReference{owner}
 	return out
 }
 
-// checks returns the pods that have to run in the providers before the first change.
+// checks returns the pods that have to run before the first change.
 func (m *move) checks(target *corev1.Node) (out []*corev1.Pod) {
-	if node := m.nodeOf(providerOf(m.source)); providerOf(m.source) != "" && node != nil {
-		out = append(out, m.check(checkSource, node))
+	if from, ok := m.sourceEnd(); ok {
+		node := from.node
+		if node == "" {
+			node = m.nodeOfUsers()
+		}
+		out = append(out, m.check(checkSource, from, node))
 	}
-	if storage.ProviderOf(target) != "" {
-		out = append(out, m.check(checkTarget, target))
+	to := m.targetEnd(target)
+	if out = append(out, m.check(checkTarget, to, target.Name)); to.namespace != m.Namespace { // the namespace of the store
+		out = append(out, m.check(checkStore, end{namespace: m.Namespace}, target.Name))
 	}
 	return out
+}
+
+// begunChecks returns the checks that exist, without except.
+func (m *move) begunChecks(except *corev1.Pod) (out []storage.Object) {
+	for i := range m.Pods {
+		pod := &m.Pods[i]
+		role := pod.Labels[labelRole]
+		if m.ours(pod) && slices.Contains([]string{checkSource, checkTarget, checkStore}, role) && pod.Name == m.name()+"-"+role && pod.DeletionTimestamp == nil && pod != except {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// placeOf describes where a check runs, or has to run.
+func placeOf(check *corev1.Pod) string {
+	switch {
+	case check.Spec.NodeName != "":
+		return "node " + check.Spec.NodeName
+	case check.Annotations[annotationNode] != "":
+		return "node " + check.Annotations[annotationNode]
+	}
+	return "a node with the data"
+}
+
+// failing returns the error about a check that does not run.
+func (m *move) failing(check *corev1.Pod) error {
+	cure := fmt.Sprintf("Its Events name the cause: kubectl describe pod %s --namespace %s. Make image %s available there, or name another one with --image. If its registry needs "+
+		"credentials, add them to imagePullSecrets of ServiceAccount default in namespace %[2]s. If no node has room, change what the pods request, for example with "+
+		"--containers-cpu-requests", check.Name, check.Namespace, m.Image)
+	if forVirtualNode(check) {
+		cure = fmt.Sprintf("What refuses it in that cluster is also an Event: kubectl get events --namespace %s --field-selector involvedObject.name=%s. Its administrator may have to "+
+			"permit pods that run as root there (Pod Security level baseline for the remote namespace), raise a quota, or make image %s available", check.Namespace, check.Name, m.Image)
+	}
+	return fmt.Errorf("pod %s in namespace %s, which is like those that will copy the data, does not run on %s: %s. Nothing was changed. %s", check.Name, check.Namespace, placeOf(check),
+		trouble(check), cure)
 }
 
 // checked runs the checks. due is false once all of them have ended well.
@@ -194,25 +251,23 @@ func (m *move) checked(target *corev1.Node) (step Step, due bool) {
 		have := m.part(want.Namespace, want.Labels[labelRole])
 		switch {
 		case have == nil:
-			return creating(want, "checking that pods of the move run on node "+want.Spec.NodeName), true
+			return creating(want, "checking that pods of the move run on "+placeOf(want)), true
 		case have.DeletionTimestamp != nil:
 			return wait(Preparing, "pod %s to be deleted", have.Name), true
 		case m.outdated(have):
 			return m.replaceImage(have, Preparing), true
-		case have.Spec.NodeName != want.Spec.NodeName:
+		case have.Annotations[annotationNode] != want.Annotations[annotationNode]:
 			return Step{Action: Delete, Object: have, Phase: Preparing, Why: "pod " + have.Name + " is one of an earlier command"}, true
 		case hasEnded(have):
 			continue
 		}
-		err := fmt.Errorf("pod %s in namespace %s, which is like those that will copy the data, does not run on node %s: %s. Nothing was changed. What refuses it in that cluster is also an Event: "+
-			"kubectl get events --namespace %[2]s --field-selector involvedObject.name=%[1]s. Its administrator may have to permit pods that run as root there (Pod Security level "+
-			"baseline for the remote namespace), raise a quota, or make image %[5]s available", have.Name, have.Namespace, have.Spec.NodeName, trouble(have), m.Image)
+		err := m.failing(have)
 		refused := have.Status.Reason == offloadingv1beta1.PodOffloadingBackOff && have.Status.Message != ""
 		if refused || have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts {
-			return Step{Action: Delete, Object: have, Phase: Preparing, Why: "the pod does not run on node " + have.Spec.NodeName, Err: err}, true
+			return Step{Action: Delete, Object: have, Phase: Preparing, Why: "the pod does not run on " + placeOf(have), Err: err, Unused: m.begunChecks(have)}, true
 		}
-		step := wait(Preparing, "pod %s to run on node %s: %s", have.Name, have.Spec.NodeName, trouble(have))
-		step.Late, step.Within, step.Unused = err, checkTime, have
+		step := wait(Preparing, "pod %s to run on %s: %s", have.Name, placeOf(have), trouble(have))
+		step.Late, step.Within, step.Unused = err, checkTime, m.begunChecks(nil)
 		return step, true
 	}
 	return Step{}, false
@@ -220,10 +275,8 @@ func (m *move) checked(target *corev1.Node) (step Step, due bool) {
 
 // withoutChecks deletes the checks. due is false once there are none.
 func (m *move) withoutChecks() (step Step, due bool) {
-	for _, role := range []string{checkSource, checkTarget} {
-		if pod := m.part(m.Namespace, role); pod != nil && pod.Name == m.name()+"-"+role && pod.DeletionTimestamp == nil {
-			return Step{Action: Delete, Object: pod, Phase: Finishing, Why: "removing " + pod.Name}, true
-		}
+	for _, pod := range m.begunChecks(nil) {
+		return Step{Action: Delete, Object: pod, Phase: Finishing, Why: "removing " + pod.GetName()}, true
 	}
 	return Step{}, false
 }

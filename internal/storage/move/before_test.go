@@ -12,7 +12,7 @@ import (
 	"liqo.io/liqo/test/podtest"
 )
 
-// TestChecksRunBeforeTheFirstChange: in each provider, a pod like those of the move has to end well before the record of the move is written.
+// TestChecksRunBeforeTheFirstChange: at each end, a pod like those of the move has to end well before the record of the move is written.
 func TestChecksRunBeforeTheFirstChange(t *testing.T) {
 	s := bound(func(s *State) {
 		s.Volumes, s.Image = []corev1.PersistentVolume{virtual("pvc-u1", "naples")}, "volume-mover:v1"
@@ -48,13 +48,13 @@ func TestChecksRunBeforeTheFirstChange(t *testing.T) {
 		"of another image": {func(pod *corev1.Pod) {
 			pod.Annotations[annotationImage], pod.Status.Phase = "volume-mover:v0", corev1.PodPending
 		}, Delete, "", ""},
-		"of another target": {func(pod *corev1.Pod) { pod.Spec.NodeName = "milan-2" }, Delete, "", ""},
+		"of another target": {func(pod *corev1.Pod) { pod.Annotations[annotationNode] = "milan-2" }, Delete, "", ""},
 		"pending":           {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, Nothing, "", "involvedObject.name=liqo-move-u1-check-target"},
 	} {
 		s.Pods = []corev1.Pod{*ended[0].DeepCopy(), *ended[1].DeepCopy()}
 		row.change(&s.Pods[1])
 		step := Next(s)
-		if step.Action != row.action || !has(step.Err, row.err) || !has(step.Late, row.late) || (step.Late != nil) != (step.Unused != nil) {
+		if step.Action != row.action || !has(step.Err, row.err) || !has(step.Late, row.late) || (step.Late != nil || step.Err != nil) != (step.Unused != nil) {
 			t.Errorf("%s: %+v", name, step)
 		}
 	}
@@ -151,7 +151,7 @@ func TestPodsMeetPodSecurityExceptForRoot(t *testing.T) {
 	}
 	s := bound()
 	m := s.begun()
-	for _, pod := range append(m.checks(s.node("milan")), m.storePod(), m.moverPod(sender, m.localEnd("u1"), ""), m.livePod(receiver, m.remoteEnd("milan"), "")) {
+	for _, pod := range append(append(m.checks(s.node("milan")), m.checks(s.node("n2"))...), m.storePod(), m.moverPod(sender, m.localEnd("u1"), ""), m.livePod(receiver, m.remoteEnd("milan"), "")) {
 		podtest.Check(t, pod.Name, &pod.Spec, allowed)
 	}
 }

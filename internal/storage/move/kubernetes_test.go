@@ -147,7 +147,7 @@ func (w *world) kubelet() {
 			w.runStore(pod)
 		case role == sender || role == receiver:
 			w.runMover(pod, role)
-		case role == checkSource || role == checkTarget:
+		case role == checkSource || role == checkTarget || role == checkStore:
 			pod.Status.Phase = corev1.PodSucceeded
 			w.changed(pod)
 		default:

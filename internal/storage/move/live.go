@@ -163,13 +163,20 @@ func (m *move) livePod(role string, at end, target types.UID) *corev1.Pod {
 
 // besideUsers returns an affinity to the node of the pods that use the claim, because some volumes can be attached to only one node.
 func (m *move) besideUsers() *corev1.Affinity {
-	for i := range m.Pods {
-		pod := &m.Pods[i]
-		if m.isUser(pod) && scheduled(pod) {
-			return onNode(pod.Spec.NodeName)
-		}
+	if node := m.nodeOfUsers(); node != "" {
+		return onNode(node)
 	}
 	return nil
+}
+
+// nodeOfUsers returns the node of a pod that uses the claim, empty if there is none.
+func (m *move) nodeOfUsers() string {
+	for i := range m.Pods {
+		if pod := &m.Pods[i]; m.isUser(pod) && scheduled(pod) {
+			return pod.Spec.NodeName
+		}
+	}
+	return ""
 }
 
 // keep keeps a live pod running. It returns the pod once it is Ready.

@@ -44,7 +44,7 @@ func (s *State) start() Step {
 		}
 	}
 	if err := joined(problems); err != nil {
-		return Step{Err: err}
+		return Step{Err: err, Unused: m.begunChecks(nil)}
 	}
 	if step, due := m.checked(node); due {
 		return step

@@ -37,7 +37,11 @@ func (s *State) runChecks() {
 	if s.underway() != nil || s.refusal().Err != nil {
 		return
 	}
-	for _, pod := range s.begun().checks(s.node(s.Node)) {
+	m, target := s.begun(), s.node(s.Node)
+	if admits(m.source, target) { // there is nothing to move
+		return
+	}
+	for _, pod := range m.checks(target) {
 		pod.Status.Phase = corev1.PodSucceeded
 		s.Pods = append(s.Pods, *pod)
 	}

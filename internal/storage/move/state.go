@@ -146,8 +146,8 @@ type Step struct {
 	Unchanged bool
 	// Force means that Delete does not wait until the pod has ended.
 	Force bool
-	// Unused, if not nil, is the object that the caller deletes before it ends with Late.
-	Unused storage.Object
+	// Unused are the objects that the caller deletes before it ends with Late or Err.
+	Unused []storage.Object
 	// Err ends the command, after Action. The same command can resume the move later.
 	Err error
 }

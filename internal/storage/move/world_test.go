@@ -219,6 +219,11 @@ func (w *world) have(obj storage.Object) storage.Object {
 // obey writes what a step of the command says, as an API server does.
 func (w *world) obey(step Step) {
 	w.note("MOVE %s: %s (%v)", step.Action, step.Why, step.Err)
+	for _, obj := range step.Unused {
+		if have := w.have(obj); step.Err != nil && have != nil && have.GetUID() == obj.GetUID() {
+			w.remove(have)
+		}
+	}
 	switch step.Action {
 	case Nothing:
 		return
