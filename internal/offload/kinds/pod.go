@@ -215,8 +215,7 @@ func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Po
 	if o.Patch != nil {
 		out.NodeSelector = maps.Clone(o.Patch.NodeSelector)
 	}
-	keepPaths(out.InitContainers, local.Namespace)
-	keepPaths(out.Containers, local.Namespace)
+	keepPaths(&out, local.Namespace)
 	for i := range out.Volumes {
 		ephemeral(&out.Volumes[i], o.VirtualStorageClass)
 		remoteClaim(&out.Volumes[i], local.Annotations[api.AnnotationRemoteClaim])

@@ -47,19 +47,22 @@ func remoteClaim(v *corev1.Volume, annotation string) {
 
 // keepPaths replaces the namespace in the subPathExpr of volume mounts by the local one. The variable has the name of the remote namespace in the provider, so data
 // that was written in one cluster would be in another folder in the other. The variable itself keeps its value, because pods need it to find Services.
-func keepPaths(containers []corev1.Container, namespace string) {
-	for i := range containers {
-		texts := namespaceTexts(containers[i].Env, namespace)
-		for j := range containers[i].VolumeMounts {
-			mount := &containers[i].VolumeMounts[j]
-			mount.SubPathExpr = expandNamespace(mount.SubPathExpr, texts)
+func keepPaths(spec *corev1.PodSpec, namespace string) {
+	room := maxGrowth
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			texts := namespaceTexts(list[i].Env, namespace, &room)
+			for j := range list[i].VolumeMounts {
+				mount := &list[i].VolumeMounts[j]
+				mount.SubPathExpr = expandNamespace(mount.SubPathExpr, texts, &room)
+			}
 		}
 	}
 }
 
 // namespaceTexts returns a text for each variable whose value contains the namespace: its value with this namespace, in which other references stay. Like
-// Kubernetes, it expands a value by the variables before it, and the last variable of a name counts.
-func namespaceTexts(env []corev1.EnvVar, namespace string) map[string]string {
+// Kubernetes, it expands a value by the variables before it, and the last variable of a name counts. It takes the added length from room.
+func namespaceTexts(env []corev1.EnvVar, namespace string, room *int) map[string]string {
 	definitions := map[string]int{}
 	for i := range env {
 		definitions[env[i].Name]++
@@ -75,7 +78,7 @@ func namespaceTexts(env []corev1.EnvVar, namespace string) map[string]string {
 	}
 	for i := range env {
 		name, value := env[i].Name, env[i].Value
-		text := expandNamespace(value, texts)
+		text := expandNamespace(value, texts, room)
 		if isNamespace(&env[i]) {
 			text = namespace
 		}
@@ -88,14 +91,20 @@ func namespaceTexts(env []corev1.EnvVar, namespace string) map[string]string {
 	return texts
 }
 
-// maxPath is the maximum length of a path in Linux. A longer subPathExpr can't be mounted, so no longer text is built.
-const maxPath = 4096
+const (
+	// maxPath is the maximum length of a path in Linux. A longer subPathExpr can't be mounted, so no longer text is built.
+	maxPath = 4096
+	// maxGrowth limits the length that the expansion of all paths of a Pod adds. A Pod with many mounts would become too large to be stored, and fill the memory.
+	maxGrowth = 64 * maxPath
+)
 
-// expandNamespace replaces the references to variables that have a text. It returns the expression unchanged if the result would exceed maxPath.
-func expandNamespace(expression string, texts map[string]string) string {
+// expandNamespace replaces the references to variables that have a text. It takes the added length from room. It returns the expression unchanged if the result would
+// exceed maxPath or the room.
+func expandNamespace(expression string, texts map[string]string, room *int) string {
 	if len(texts) == 0 || len(expression) > maxPath {
 		return expression
 	}
+	limit := min(maxPath, len(expression)+*room)
 	var out strings.Builder
 	copied := 0
 	for r := range references(expression) {
@@ -104,13 +113,13 @@ func expandNamespace(expression string, texts map[string]string) string {
 			continue
 		}
 		out.WriteString(expression[copied:r.start])
-		out.WriteString(text)
-		copied = r.end
-		if out.Len()+len(expression)-copied > maxPath {
+		if copied = r.end; out.Len()+len(text)+len(expression)-copied > limit {
 			return expression
 		}
+		out.WriteString(text)
 	}
 	out.WriteString(expression[copied:])
+	*room -= max(out.Len()-len(expression), 0)
 	return out.String()
 }
 

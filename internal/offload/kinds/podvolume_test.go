@@ -82,6 +82,10 @@ func TestHugeValuesOfAPodTakeNoTime(t *testing.T) {
 		doubling = append(doubling, corev1.EnvVar{Name: fmt.Sprintf("V%d", i+1), Value: fmt.Sprintf("$(V%d)$(V%d)", i, i)})
 		many = append(many, namespace(fmt.Sprintf("V%d", i)))
 	}
+	mounts := make([]corev1.VolumeMount, 20000)
+	for i := range mounts {
+		mounts[i].SubPathExpr = "$(V9)"
+	}
 	all, services := strings.Builder{}, strings.Builder{}
 	for i := range 20000 {
 		fmt.Fprintf(&all, "$(V%d)", i)
@@ -90,6 +94,7 @@ func TestHugeValuesOfAPodTakeNoTime(t *testing.T) {
 	long := strings.Repeat("x", mebibyte/4)
 	for name, c := range map[string]corev1.Container{
 		"variables that double":         {Env: doubling, Args: []string{"$(V5000)"}, VolumeMounts: []corev1.VolumeMount{{SubPathExpr: "$(V5000)/$(V11)/$(V9)"}}},
+		"many long paths":               {Env: doubling, VolumeMounts: mounts},
 		"beginnings of references":      {Env: doubling[:1], Args: []string{strings.Repeat("$(", mebibyte/2)}, VolumeMounts: []corev1.VolumeMount{{SubPathExpr: strings.Repeat("$(", mebibyte/2)}}},
 		"many references":               {Env: many, Args: []string{strings.Repeat("$(V4999)", mebibyte/8)}, VolumeMounts: []corev1.VolumeMount{{SubPathExpr: strings.Repeat("$(V4999)", mebibyte/8)}}},
 		"many names in a long field":    {Env: append(many, corev1.EnvVar{Name: long, Value: all.String()})},
@@ -97,12 +102,15 @@ func TestHugeValuesOfAPodTakeNoTime(t *testing.T) {
 	} {
 		local := pod(func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{c} })
 		start := time.Now()
-		ShadowPod(local, "shop-rome", mapped())
+		shadow := ShadowPod(local, "shop-rome", mapped())
 		ForeignNames(local, mapped())
 		if found := NamespaceValues(local, mapped()); len(found) == 0 && name != "beginnings of references" && !strings.Contains(name, "Services") {
 			t.Errorf("%s: no warning", name)
 		}
-		if took := time.Since(start); took > 3*time.Second { // milliseconds on an idle machine
+		if size, was := shadow.Spec.Pod.Size(), local.Spec.Size(); size > was+2*maxGrowth {
+			t.Errorf("%s: %d bytes become %d", name, was, size)
+		}
+		if took := time.Since(start); took > 10*time.Second { // milliseconds on an idle machine
 			t.Errorf("%s: takes %v", name, took)
 		}
 	}
