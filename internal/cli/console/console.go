@@ -16,8 +16,11 @@ import (
 	"golang.org/x/term"
 )
 
-// reportAfter is the time after which a line reports a running step, if there is no spinner.
-const reportAfter = 3 * time.Second
+// reportAfter is the time after which a line reports a running step, if there is no spinner. reportEvery is the interval of further lines.
+const (
+	reportAfter = 3 * time.Second
+	reportEvery = 30 * time.Second
+)
 
 // Level is the severity of a message. Its text is the prefix of the line.
 type Level string
@@ -201,17 +204,27 @@ func (s *Step) End() {
 	s.stopped.Wait()
 }
 
+// report prints the text of a long step where the output is no terminal, for example in the log of a pipeline.
+func (s *Step) report() {
+	began := time.Now()
+	for wait := reportAfter; ; wait = reportEvery {
+		select {
+		case <-s.stop:
+			return
+		case <-time.After(wait):
+		}
+		if so := time.Since(began).Round(time.Second); so < reportEvery {
+			s.console.Info("%s ...", s.current())
+		} else {
+			s.console.Info("%s ... (for %s)", s.current(), so)
+		}
+	}
+}
+
 func (s *Step) turn() {
 	c := s.console
 	if !c.terminal {
-		timer := time.NewTimer(reportAfter)
-		defer timer.Stop()
-		select {
-		case <-s.stop:
-		case <-timer.C:
-			c.Info("%s ...", s.current())
-			<-s.stop
-		}
+		s.report()
 		return
 	}
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")

@@ -23,9 +23,9 @@ import (
 // rolledOut waits until all workloads run their newest version. Its error names each workload that does not, and why.
 func rolledOut(ctx context.Context, c *session.Cluster, step *console.Step, workloads []installer.Workload) error {
 	watching, end := context.WithCancel(ctx)
-	var told sync.WaitGroup
-	told.Go(func() { tellStuck(watching, c) })
-	defer told.Wait()
+	var reports sync.WaitGroup
+	reports.Go(func() { reportStuck(watching, c) })
+	defer reports.Wait()
 	defer end()
 	errs := make([]error, len(workloads))
 	var group sync.WaitGroup
@@ -73,11 +73,11 @@ func missesImage(pod *corev1.Pod) bool {
 // imageReasons are the reasons of a kubelet for a container whose image it does not have.
 var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 
-// stuckEvery is the interval at which tellStuck lists the pods.
+// stuckEvery is the interval at which reportStuck lists the pods.
 const stuckEvery = 2 * time.Second
 
-// tellStuck warns once about each container that cannot start, as soon as that is known. The wait itself may last until its timeout.
-func tellStuck(ctx context.Context, c *session.Cluster) {
+// reportStuck warns once about each container that cannot start, as soon as that is known. The wait itself may last until its timeout.
+func reportStuck(ctx context.Context, c *session.Cluster) {
 	told := map[string]bool{}
 	for {
 		var pods corev1.PodList

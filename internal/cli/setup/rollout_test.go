@@ -42,7 +42,7 @@ func TestStuckPodsAreNamedAtOnce(t *testing.T) {
 		c.Namespace, c.Console = "liqo", console.New(&out, &out, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		tellStuck(ctx, c)
+		reportStuck(ctx, c)
 	})
 	want := "Image registry/fabric:0.0.0-dev can not be pulled: container fabric of pod fabric-a in namespace liqo is waiting, ErrImagePull: manifest unknown"
 	if said := out.String(); !strings.Contains(said, want) || strings.Count(said, "WARN") != 1 {
