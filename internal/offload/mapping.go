@@ -46,6 +46,24 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 	return desired
 }
 
+// ReleasedMapping returns the released namespaces of the NamespaceMap m of a provider whose desired mapping becomes desired: those that it requested before, until the
+// provider reports that it has deleted them. A map without this request deletes no claims: a restored consumer may lack a namespace that it requested after its backup.
+func ReleasedMapping(m *offloadingv1beta1.NamespaceMap, desired map[string]string) map[string]string {
+	var released map[string]string
+	for _, former := range []map[string]string{m.Spec.ReleasedMapping, m.Spec.DesiredMapping} {
+		for local, remote := range former {
+			if desired[local] == remote || m.Status.CurrentMapping[local].RemoteNamespace != remote {
+				continue
+			}
+			if released == nil {
+				released = map[string]string{}
+			}
+			released[local] = remote
+		}
+	}
+	return released
+}
+
 // NamespacePair is a namespace of a consumer and its remote namespace in this provider.
 type NamespacePair struct {
 	// Local is the name in the consumer, Remote the name in this cluster.
@@ -93,13 +111,11 @@ func GrantedByAnother(m *offloadingv1beta1.NamespaceMap, namespace *metav1.Objec
 // policy refuses is not created, but an existing namespace stays.
 //
 // A map that is being deleted desires no namespace. But its deletion alone is no request to delete data: a user may have deleted it by mistake, or its
-// consumer has lost its identity. So a namespace that its specification still contains, and that has claims (see claims), stays.
-//
-// Nor is it a request to delete data that a map lacks a namespace: its consumer may have lost the map that contained the namespace, and written another one
-// of the same name. So a namespace with claims is deleted only if the map by which it was granted (see grantUID) does not contain it any longer. Any other map
-// takes over the namespaces that it contains, and leaves the others alone. As long as a namespace that it took over has claims, it does not count as granted by it:
-// the consumer has lost its volumes with the former map, so it would not ask before it deletes their data. A consumer that ends a peering first removes all
-// namespaces from the specification.
+// consumer has lost its identity. Nor is it a request to delete data that a map lacks a namespace: its consumer may have lost the map that contained the
+// namespace, and written another one of the same name, or it was restored from a backup of the same map without the namespace. So a namespace with claims
+// (see claims) is deleted only if the map by which it was granted (see grantUID) releases it. Any other map takes over the namespaces that it contains, and
+// leaves the others alone. As long as a namespace that it took over has claims, it does not count as granted by it: the consumer has lost its volumes with the
+// former map, so it would not ask before it deletes their data. A consumer that ends a peering first releases all namespaces.
 func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, claims map[string]bool, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired, deleting := m.Spec.DesiredMapping, !m.DeletionTimestamp.IsZero()
@@ -120,8 +136,8 @@ func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.Objec
 			continue
 		}
 		meta := existing[remote]
-		removed := m.Spec.DesiredMapping[local] != remote && meta.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] == grantUID(m)
-		if claims[remote] && !removed && meta.DeletionTimestamp.IsZero() {
+		released := m.Spec.ReleasedMapping[local] == remote && meta.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] == grantUID(m)
+		if claims[remote] && !released && meta.DeletionTimestamp.IsZero() {
 			plan.Retained = append(plan.Retained, NamespacePair{Local: local, Remote: remote})
 			continue
 		}

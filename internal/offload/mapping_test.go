@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -277,7 +278,72 @@ func TestNamespacesThatWereTakenOverKeepTheirData(t *testing.T) {
 	}
 	takeOver(false)
 	existing["shop-rome"] = meta
-	if plan = Enforce(ended, existing, map[string]bool{"shop-rome": true}, NamespacePolicy{}); len(plan.Delete) != 1 {
+	released := ended.DeepCopy()
+	released.Spec.ReleasedMapping = again.Spec.DesiredMapping
+	if plan = Enforce(released, existing, map[string]bool{"shop-rome": true}, NamespacePolicy{}); len(plan.Delete) != 1 {
 		t.Errorf("claims since then are those of the new map: %+v", plan)
+	}
+}
+
+// TestARestoredMapDeletesNoData: a consumer was restored from a backup of its NamespaceMap that does not contain a namespace. It has not released the namespace, so the
+// namespace stays while it has claims, also if the map is deleted or requests another remote name.
+func TestARestoredMapDeletesNoData(t *testing.T) {
+	shop := map[string]string{"shop": "shop-rome"}
+	for name, c := range map[string]struct {
+		desired, released map[string]string
+		deleting          bool
+		want              []string
+	}{
+		"restored":                          {},
+		"restored, and deleted":             {deleting: true},
+		"restored with another remote name": {desired: map[string]string{"shop": "shop"}},
+		"another namespace is released":     {released: map[string]string{"bank": "shop-rome", "shop": "shop"}},
+		"deleted with the namespace":        {desired: shop, deleting: true},
+		"requested again":                   {desired: shop, released: shop},
+		"released":                          {released: shop, want: []string{"shop-rome"}},
+		"released for another remote name":  {desired: map[string]string{"shop": "shop"}, released: shop, want: []string{"shop-rome"}},
+		"released, and deleted":             {released: shop, deleting: true, want: []string{"shop-rome"}},
+	} {
+		m := replica(c.desired)
+		if m.Spec.ReleasedMapping = c.released; c.deleting {
+			m.DeletionTimestamp = &noon
+		}
+		existing := world(map[string]string{"shop-rome": "shop"})
+		if plan := Enforce(m, existing, map[string]bool{"shop-rome": true}, NamespacePolicy{}); !slices.Equal(plan.Delete, c.want) {
+			t.Errorf("%s: %+v", name, plan)
+		}
+		if plan := Enforce(m, existing, nil, NamespacePolicy{}); !slices.Equal(plan.Delete, []string{"shop-rome"}) && (c.deleting || c.desired["shop"] != "shop-rome") {
+			t.Errorf("%s, without claims: %+v", name, plan)
+		}
+	}
+}
+
+// TestReleasedMapping: a namespace is released from the moment at which it is no longer requested until the provider has deleted it, and not if it is requested again. What
+// the provider does not have needs no release, so that no backup contains one for longer than necessary.
+func TestReleasedMapping(t *testing.T) {
+	shop, other := map[string]string{"shop": "shop-rome"}, map[string]string{"shop": "shop"}
+	for name, c := range map[string]struct {
+		before, released, desired map[string]string
+		current                   string
+		want                      map[string]string
+	}{
+		"requested":                  {before: shop, desired: shop, current: "shop-rome"},
+		"no longer requested":        {before: shop, current: "shop-rome", want: shop},
+		"until it is gone":           {released: shop, current: "shop-rome", want: shop},
+		"gone":                       {released: shop},
+		"requested again":            {released: shop, desired: shop, current: "shop-rome"},
+		"under another name":         {before: shop, desired: other, current: "shop-rome", want: shop},
+		"the other name exists":      {before: other, released: shop, desired: other, current: "shop"},
+		"never created there":        {before: shop},
+		"the report of the provider": {current: "bank-rome"},
+	} {
+		m := replica(c.before)
+		m.Spec.ReleasedMapping = c.released
+		if c.current != "" {
+			m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": at(c.current, offloadingv1beta1.MappingAccepted)}
+		}
+		if diff := cmp.Diff(c.want, ReleasedMapping(m, c.desired)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

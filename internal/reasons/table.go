@@ -240,7 +240,7 @@ func offloading() []Reason {
 		{offloadingv1beta1.ReasonVolumesKept, namespace + ", VirtualNode, NamespaceMap", "conditions OffloadingRequired, Node, Event, log",
 			"The end of the offloading would delete data of volumes in the provider, so it waits. The message names the claims. Copy the data and " +
 				"delete the claims, or abandon the data with annotation liqo.io/delete-volumes=true. On a NamespaceMap in a provider, " +
-				"the message names a remote namespace with claims, which stays because the NamespaceMap that granted it was deleted or replaced. No annotation ends it: copy the data and delete the claims."},
+				"the message names a remote namespace with claims, which stays because the NamespaceMap that granted it was deleted or replaced, or does not release it. No annotation ends it: copy the data and delete the claims."},
 		{PodsNotRescheduled, namespace, event,
 			"Some pods are older than the strategy of their namespace, which does not apply to them. Delete these pods, so that their controllers create them again."},
 		{WaitingForAdmission, namespace, logged, "The API server does not call the webhook for new pods of the namespace yet."},

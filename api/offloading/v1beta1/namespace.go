@@ -185,6 +185,10 @@ type RemoteNamespaceStatus struct {
 type NamespaceMapSpec struct {
 	// DesiredMapping maps local to remote namespace names.
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
+	// ReleasedMapping maps local to remote namespace names that the consumer no longer requests, until the provider has deleted them. The provider
+	// deletes their claims with them. A namespace of this map that is in neither mapping stays while it has claims: the consumer may have been
+	// restored from a backup that does not contain it.
+	ReleasedMapping map[string]string `json:"releasedMapping,omitempty"`
 }
 
 // NamespaceMapStatus lists the remote namespaces that the provider has.

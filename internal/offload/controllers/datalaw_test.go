@@ -293,6 +293,7 @@ func (w *dataWorld) ways() map[string]func() {
 		"the VirtualNode is deleted":             func() { w.delete(w.rome, node) },
 		"the VirtualNode vanishes":               func() { w.vanish(w.rome, node) },
 		"rome is installed again":                w.reinstall,
+		"rome is restored from a backup":         w.restore,
 		"both clusters were of a former release": w.fromEarlierRelease,
 		"the identity is lost":                   func() { w.identity = false },
 		"the identity is there again":            func() { w.identity = true },
@@ -316,6 +317,17 @@ func (w *dataWorld) reinstall() {
 	host.ResourceVersion = ""
 	w.must(w.rome.Create(w.Context(), node))
 	w.must(w.rome.Create(w.Context(), host))
+}
+
+// restore replaces the state of rome by that of a backup in which the namespace was not offloaded yet. The NamespaceMap is the same object as before.
+func (w *dataWorld) restore() {
+	source := lawMap(lawPeer)
+	w.change(w.rome, source, func() { source.Spec = offloadingv1beta1.NamespaceMapSpec{} })
+	if w.read(w.rome, source) {
+		source.Status = offloadingv1beta1.NamespaceMapStatus{}
+		w.must(w.rome.Status().Update(w.Context(), source))
+	}
+	w.vanish(w.rome, w.offloading())
 }
 
 // fromEarlierRelease gives the copy of the NamespaceMap and the remote namespace the marks of a release whose copies did not name their source.

@@ -59,7 +59,7 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 				return nil
 			}
 			return clusterRequest(obj.GetName())
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(releases))))
 	return r.watchVolumes(controller, func(ctx context.Context, volume *offload.Volume) []reconcile.Request {
 		if volume.Cluster == "" {
 			return r.allClusters(ctx, nil)
@@ -127,13 +127,20 @@ func (r *mappings) reconcile(ctx context.Context, cluster string) error {
 		m.Labels = api.Layered(m.Labels, r.GlobalLabels, map[string]string{
 			api.LabelReplication: api.True, api.LabelRemoteID: cluster, api.LabelRemoteClusterID: cluster,
 		})
-		m.Spec.DesiredMapping = offload.DesiredMapping(offloadings.Items, active, lost, protected, r.ClusterID, m.Spec.DesiredMapping, volumes)
+		desired := offload.DesiredMapping(offloadings.Items, active, lost, protected, r.ClusterID, m.Spec.DesiredMapping, volumes)
+		m.Spec.DesiredMapping, m.Spec.ReleasedMapping = desired, offload.ReleasedMapping(m, desired)
 		return nil
 	})
 	if changed && err == nil {
 		ctrl.LoggerFrom(ctx).Info("Changed the requested remote namespaces", "clusterID", cluster, "count", len(m.Spec.DesiredMapping))
 	}
 	return err
+}
+
+// releases reports whether a NamespaceMap releases namespaces. Its status shows when the provider has deleted them.
+func releases(obj client.Object) bool {
+	m, is := obj.(*offloadingv1beta1.NamespaceMap)
+	return is && len(m.Spec.ReleasedMapping) > 0
 }
 
 func (r *mappings) allClusters(ctx context.Context, _ client.Object) []reconcile.Request {
@@ -177,19 +184,18 @@ func mapsTowards(ctx context.Context, c client.Client, cluster string) ([]offloa
 	return slices.DeleteFunc(list.Items, func(m offloadingv1beta1.NamespaceMap) bool { return isCopy(&m) || m.Name != cluster }), nil
 }
 
-// deleteMaps deletes NamespaceMaps, with all remote namespaces. It first removes the namespaces from the specification: a provider keeps those that have claims if
-// only the map is deleted.
+// deleteMaps deletes NamespaceMaps, with all remote namespaces. It first releases the namespaces: a provider keeps those that have claims if only the map is deleted.
 func deleteMaps(ctx context.Context, c client.Client, maps []offloadingv1beta1.NamespaceMap) error {
 	for i := range maps {
 		m := &maps[i]
 		if len(m.Spec.DesiredMapping) > 0 {
 			before := m.DeepCopy()
-			m.Spec.DesiredMapping = nil
+			m.Spec.DesiredMapping, m.Spec.ReleasedMapping = nil, offload.ReleasedMapping(m, nil)
 			if err := c.Patch(ctx, m, client.MergeFrom(before)); err != nil {
 				if client.IgnoreNotFound(err) == nil {
 					continue
 				}
-				return fmt.Errorf("removing the namespaces from NamespaceMap %s/%s: %w", m.Namespace, m.Name, err)
+				return fmt.Errorf("releasing the namespaces of NamespaceMap %s/%s: %w", m.Namespace, m.Name, err)
 			}
 		}
 		if !m.DeletionTimestamp.IsZero() {

@@ -82,12 +82,12 @@ func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.Namespace
 		}
 	}
 	if former > 0 {
-		return kube.WaitFor(retainedRetry, offloadingv1beta1.ReasonVolumesKept, "waiting for the deletion of the claims in %d namespaces that a former NamespaceMap of cluster %s granted", former, consumer)
+		return kube.WaitFor(retainedRetry, offloadingv1beta1.ReasonVolumesKept, "waiting for the deletion of the claims in %d namespaces that cluster %s has not released", former, consumer)
 	}
 	return nil
 }
 
-// retainedRetry is the time after which the claims of namespaces are read again that a former NamespaceMap granted. Claims are not watched.
+// retainedRetry is the time after which the claims of namespaces are read again that their consumer has not released. Claims are not watched.
 const retainedRetry = time.Minute
 
 func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
@@ -181,8 +181,8 @@ func (r *namespaceMaps) deleteNamespace(ctx context.Context, m *offloadingv1beta
 func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained []offload.NamespacePair, consumer string) {
 	for _, pair := range retained {
 		r.events.Eventf(m, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonVolumesKept, "Enforce",
-			"namespace %s stays: it has PersistentVolumeClaims (kubectl get pvc --namespace %[1]s), and the NamespaceMap of cluster %s that granted it was deleted, or replaced by another "+
-				"one. Cluster %[2]s uses it again if it offloads namespace %s again. To end it, copy the data that is needed, and delete the claims and the namespace",
+			"namespace %s stays: it has PersistentVolumeClaims (kubectl get pvc --namespace %[1]s), and cluster %s has not released it: its NamespaceMap was deleted, replaced, or "+
+				"restored from a backup, or its release is older than this one. Cluster %[2]s uses it again if it offloads namespace %s again. To end it, copy the data that is needed, and delete the claims and the namespace",
 			pair.Remote, consumer, pair.Local)
 	}
 }

@@ -123,7 +123,9 @@ func TestNoOutdatedRequestDeletesData(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &facts{newDataWorld(t), lawMap(lawTenant), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}}
-			f.change(f.milan, f.m, func() { f.m.Spec.DesiredMapping = nil })
+			f.change(f.milan, f.m, func() {
+				f.m.Spec = offloadingv1beta1.NamespaceMapSpec{ReleasedMapping: map[string]string{"shop": lawRemote}}
+			})
 			cache := &outdated{Client: f.milan, maps: map[client.ObjectKey]*offloadingv1beta1.NamespaceMap{client.ObjectKeyFromObject(f.m): f.m.DeepCopy()}, namespaces: &corev1.NamespaceList{}}
 			f.must(f.milan.List(t.Context(), cache.namespaces))
 			c.meanwhile(f)
@@ -145,7 +147,9 @@ func TestNoOutdatedRequestDeletesData(t *testing.T) {
 func TestAnotherWriteDefersADeletion(t *testing.T) {
 	w := newDataWorld(t)
 	copied := lawMap(lawTenant)
-	w.change(w.milan, copied, func() { copied.Spec.DesiredMapping = nil })
+	w.change(w.milan, copied, func() {
+		copied.Spec = offloadingv1beta1.NamespaceMapSpec{ReleasedMapping: map[string]string{"shop": lawRemote}}
+	})
 	racing := interceptor.NewClient(w.milan.(client.WithWatch), interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}
