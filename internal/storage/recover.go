@@ -12,7 +12,7 @@ import (
 
 // RecoveredLimit is the maximum number of recovered volumes without a claim of each provider, apart from the first one of each namespace: a provider can make up any
 // number of claims, and each volume of about 2 KiB is stored in this cluster until a person has decided about it. So all of a provider take 200 KiB of etcd, and
-// fit on a page of kubectl. The limit loses no data: a single volume holds its remote namespace with all claims there, and the next one is recovered once a claim
+// fit on a page of kubectl. Workers that decide at the same moment may exceed it by their number. The limit loses no data: a single volume holds its remote namespace with all claims there, and the next one is recovered once a claim
 // uses one, or a person deletes one.
 const RecoveredLimit = 100
 

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,6 +76,30 @@ func TestForgottenDataGetsItsVolumeAgain(t *testing.T) {
 		s.Volume.DeletionTimestamp = &metav1.Time{}
 		if step = Next(s); step.Action != PatchVolume {
 			t.Errorf("%s: the volume stays in deletion: %s: %s", name, step.Action, step.Why)
+		}
+	}
+}
+
+// TestAClaimOfABackupGetsItsDataAgain: the backup has the claim from before it got its volume in the provider. The claim gets that volume, wherever its pod is scheduled and
+// also without a pod, and whatever other volumes were recovered.
+func TestAClaimOfABackupGetsItsDataAgain(t *testing.T) {
+	for name, selected := range map[string]string{"no pod": "", "a pod in this cluster": "n1", "a pod in the provider": "milan"} {
+		s, lost := forgotten(t)
+		s.Claim = claim(selected)
+		s.Node = node(selected)
+		for i := range RecoveredLimit {
+			v := lost.DeepCopy()
+			v.Name = fmt.Sprintf("pvc-other-%d", i)
+			annotate(&v.ObjectMeta, annotationRecovered, "shop-rome/other")
+			s.Recovered = append(s.Recovered, v)
+		}
+		step := Next(s)
+		volume, ok := step.Object.(*corev1.PersistentVolume)
+		if step.Action != CreateVolume || !ok || !step.Confirm || volume.Spec.ClaimRef.UID != s.Claim.UID || ClusterOf(volume) != "milan" {
+			t.Errorf("%s: %s: %s", name, step.Action, step.Why)
+		}
+		if s.Claim = nil; Next(s).Action == CreateVolume {
+			t.Errorf("%s: the limit does not hold without the claim", name)
 		}
 	}
 }

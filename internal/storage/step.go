@@ -217,7 +217,7 @@ func (s *State) disposable() bool {
 // unused deletes a backing claim that never had a virtual volume and that nothing needs here.
 func (s *State) unused(why string) Step {
 	switch {
-	case s.forgotten() && s.full():
+	case s.forgotten() && s.Claim == nil && s.full(): // the claims of this cluster need no limit
 		return s.forgottenBeyondLimit()
 	case s.forgotten():
 		return s.recover()
@@ -374,6 +374,8 @@ func (s *State) pending() Step {
 	switch {
 	case node == "" && s.ahead():
 		return Step{Why: "the driver can't create the volume for the node"}
+	case node == "" && s.forgotten():
+		return s.recover()
 	case node == "":
 		return s.orMisplaced(Step{Why: "waiting for the first pod of the claim to be scheduled"})
 	case s.Node == nil && s.mayReselect():
