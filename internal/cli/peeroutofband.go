@@ -42,7 +42,7 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 		Short:   "Peer with a provider by a token, without its kubeconfig",
 		Long: "Peer the local cluster, the consumer, with a provider. The provider's administrator ran generate peer-command and handed over the\n" +
 			"command that it printed. The local cluster enrolls with the provider's authentication service, by the token, and receives its own\n" +
-			"Identity there. NAME is the name of the virtual node.\n\n" +
+			"Identity there. NAME is the name of the virtual node. The ForeignCluster has the cluster ID as its name.\n\n" +
 			"With --invite the provider may use resources of the local cluster too: its administrator runs peer with the ID of this cluster.",
 		Example: cmdline.Example(`
 			# On the provider
