@@ -121,7 +121,7 @@ func (v *volumeMove) rehearse(ctx context.Context, s *move.State) ([]move.Refusa
 	return v.refusals, nil
 }
 
-// readFirst reads the volumes of claims of the name, all nodes and all classes.
+// readFirst reads the volumes of claims of the name and those that are Available, all nodes, all classes, and what drivers report.
 func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 	var volumes corev1.PersistentVolumeList
 	var nodes corev1.NodeList
@@ -133,9 +133,15 @@ func (v *volumeMove) readFirst(ctx context.Context, s *move.State) error {
 	for i := range volumes.Items {
 		if ofClaim(&volumes.Items[i], s) {
 			s.Volumes = append(s.Volumes, volumes.Items[i])
+		} else if volumes.Items[i].Status.Phase == corev1.VolumeAvailable {
+			s.Available = append(s.Available, volumes.Items[i])
 		}
 	}
-	s.Nodes, s.Classes = nodes.Items, classes.Items
+	var capacities storagev1.CSIStorageCapacityList // they are in the namespaces of drivers, which the user may not be allowed to read
+	if err := v.List(ctx, &capacities); err != nil && !apierrors.IsForbidden(err) && !kube.Absent(err) {
+		return fmt.Errorf("listing CSIStorageCapacities: %w", err)
+	}
+	s.Nodes, s.Classes, s.Capacities = nodes.Items, classes.Items, capacities.Items
 	return nil
 }
 
@@ -169,7 +175,7 @@ func (v *volumeMove) readAgain(ctx context.Context, s *move.State) error {
 			}
 		}
 	}
-	s.Classes = v.first.Classes
+	s.Classes, s.Available, s.Capacities = v.first.Classes, v.first.Available, v.first.Capacities
 	return v.readNodes(ctx, s)
 }
 

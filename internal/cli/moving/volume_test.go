@@ -12,10 +12,13 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/storage/move"
@@ -292,6 +295,44 @@ func TestMoveVolumeNamesObstacles(t *testing.T) {
 		w := newMovedWorld(t)
 		w.must(c.change(w))
 		if err := w.run("milan", 0, nil); err == nil || !strings.Contains(err.Error(), c.want) || w.writes != 0 {
+			t.Errorf("%s: %d writes, %v", name, w.writes, err)
+		}
+	}
+}
+
+// TestMoveVolumeToAClusterWithoutRoom: what this cluster has for the volumes of a move is read before the first change, and nothing is written if it is too little.
+func TestMoveVolumeToAClusterWithoutRoom(t *testing.T) {
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "standard"}, Provisioner: "kubernetes.io/no-provisioner"}
+	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": api.True}
+	half := resource.MustParse("512Mi")
+	replace := func(w *movedWorld) error {
+		return errors.Join(w.client.Delete(t.Context(), class.DeepCopy()), w.client.Create(t.Context(), class.DeepCopy()))
+	}
+	small := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "small"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: "standard", Capacity: corev1.ResourceList{corev1.ResourceStorage: half}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		},
+	}
+	for name, row := range map[string]struct {
+		change func(w *movedWorld) error
+		want   string
+	}{
+		"no class":  {func(w *movedWorld) error { return w.client.Delete(t.Context(), class.DeepCopy()) }, "no StorageClass of this cluster is the default"},
+		"no driver": {replace, "None of its PersistentVolumes is Available there"},
+		"a small volume": {func(w *movedWorld) error {
+			return errors.Join(replace(w), w.client.Create(t.Context(), small.DeepCopy()))
+		}, "there is no volume of 1Gi for the data (PersistentVolume pvc-"},
+		"a small disk": {func(w *movedWorld) error {
+			return w.client.Create(t.Context(), &storagev1.CSIStorageCapacity{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "c"}, StorageClassName: "standard", Capacity: &half, NodeTopology: &metav1.LabelSelector{},
+			})
+		}, "CSIStorageCapacity c in namespace kube-system has capacity 512Mi"},
+	} {
+		w := newMovedWorld(t)
+		w.must(w.run("milan", 0, nil))
+		w.must(row.change(w))
+		if err := w.run("rome-1", 0, nil); err == nil || !strings.Contains(err.Error(), row.want) || w.writes != 0 {
 			t.Errorf("%s: %d writes, %v", name, w.writes, err)
 		}
 	}

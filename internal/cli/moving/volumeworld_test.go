@@ -93,6 +93,9 @@ func newMovedWorld(t *testing.T) *movedWorld {
 			api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: "milan", offloadingv1beta1.LabelStorageAvailable: api.True,
 		}}, Status: ready},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: storage.Provisioner, VolumeBindingMode: &waits},
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": api.True}}, Provisioner: "example.org/disk",
+		},
 		&offloadingv1beta1.NamespaceOffloading{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName},
 			Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.PodsLocalAndRemote},
@@ -154,6 +157,9 @@ func (w *movedWorld) settle(ctx context.Context) {
 	w.must(w.client.List(ctx, &volumes))
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
+		if volume.Spec.ClaimRef == nil { // an administrator created it
+			continue
+		}
 		if ref := volume.Spec.ClaimRef; claim.UID != "" && ref.UID == claim.UID || ref.UID == "" && claim.Spec.VolumeName == volume.Name {
 			if claim.Spec.VolumeName == "" { // the volume was created before its claim
 				claim.Spec.VolumeName = volume.Name

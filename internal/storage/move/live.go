@@ -113,8 +113,7 @@ func (m *move) follow(target *corev1.Node, w *workload) (Step, bool) {
 		m.size(&next.ObjectMeta)
 		step := Step{Action: Patch, Object: next, Old: m.Claim, Phase: Preparing, Why: "reserving a volume on node " + m.record.Node}
 		if strings.HasPrefix(have, want) { // the driver refused it
-			step.Err = fmt.Errorf("no volume of %s, the size of the old one, can be created for node %s: make room there and run the command again, or cancel the move: "+
-				"move the claim to the cluster that has its data", m.capacity(), m.record.Node)
+			step.Err = m.full()
 		}
 		return step, true
 	}

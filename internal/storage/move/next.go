@@ -109,8 +109,7 @@ func (m *move) forward(target *corev1.Node) Step {
 	case claim.Annotations[storage.AnnotationSelectedNode] != m.record.Node && !m.ahead():
 		// Only the driver removes this annotation, when it can't create a volume for the node.
 		step := m.hold("selecting node " + m.record.Node + " again")
-		step.Err = fmt.Errorf("no volume of %s, the size of the old one, can be created for node %s: make room there and run the command again, or cancel the move by "+
-			"moving the claim to the node that has the data", m.capacity(), m.record.Node)
+		step.Err = m.full()
 		return step
 	}
 	return m.transfer(target)

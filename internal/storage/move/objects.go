@@ -202,6 +202,7 @@ func (m *move) service() *corev1.Service {
 func (m *move) repository() *corev1.PersistentVolumeClaim {
 	size := m.source.Spec.Capacity[corev1.ResourceStorage]
 	bytes := size.Value() + size.Value()/100*overheadPercent + overheadBytes
+	bytes = (bytes + 1<<20 - 1) >> 20 << 20 // whole MiB, for messages
 	class := m.disposableClass()
 	out := &corev1.PersistentVolumeClaim{ObjectMeta: m.meta(m.Namespace, ""), Spec: corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -26,7 +26,7 @@ func (m *move) overQuota(target *corev1.Node) (out []error) {
 		name corev1.ResourceName
 		need resource.Quantity
 	}{{corev1.ResourceRequestsStorage, size}, {corev1.ResourcePersistentVolumeClaims, claims}, {"count/persistentvolumeclaims", claims}}
-	// Without a class, no backing claim is created, so none counts in a limit of a class.
+	// Without a class, no backing claim is created, so none counts in a limit of a class. Function noRoom reports that.
 	if class, err := storage.ClassHere(m.Home, m.RealClass, m.Classes); err == nil {
 		for _, limit := range limits[:2] {
 			limit.name = corev1.ResourceName(class) + ".storageclass.storage.k8s.io/" + limit.name

@@ -31,7 +31,6 @@ func TestAMoveFitsIntoTheQuotas(t *testing.T) {
 		"another class":                 {ofFast + "requests.storage", "0", "0", nil, false},
 		"the class of the namespace":    {ofFast + "requests.storage", "0", "0", func(s *State) { s.Home.Annotations = map[string]string{api.AnnotationRealStorageClass: "fast"} }, true},
 		"the class of the installation": {ofFast + "requests.storage", "0", "0", func(s *State) { s.RealClass = "fast" }, true},
-		"no class":                      {ofStandard + "requests.storage", "0", "0", func(s *State) { s.Classes = s.Classes[:2] }, false},
 		"another resource":              {"requests.cpu", "0", "0", nil, false},
 		"a quota for pods of a scope": {"requests.storage", "0", "0", func(s *State) {
 			s.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}

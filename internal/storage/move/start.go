@@ -2,6 +2,7 @@ package move
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,7 +105,7 @@ func (m *move) obstacles(node *corev1.Node) (out []error) {
 				"needed. The guide to storage says how to release such a volume", m.Node, provider, v.Name)
 		}
 	}
-	return append(append(out, m.overQuota(node)...), m.refusals()...)
+	return slices.Concat(out, m.noRoom(node), m.overQuota(node), m.refusals())
 }
 
 // scalesAway returns the StatefulSet that created the claim and deletes it when it is scaled down, nil if there is none.

@@ -74,6 +74,9 @@ type State struct {
 	Refusals []Refusal
 	// Quotas are the ResourceQuotas of the storage namespace. They are needed only before the move begins.
 	Quotas []corev1.ResourceQuota
+	// Available are the PersistentVolumes of all classes that are Available, and Capacities are what drivers report. They are needed only before the move begins.
+	Available  []corev1.PersistentVolume
+	Capacities []storagev1.CSIStorageCapacity
 }
 
 // Action is the write of a Step.
