@@ -11,6 +11,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/provider"
@@ -98,8 +99,8 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	fs.StringVar(&o.homeAPIServerHost, "home-api-server-host", "", "host name or address of this cluster's API server for offloaded pods; empty: the network between the clusters")
 	fs.StringVar(&o.homeAPIServerPort, "home-api-server-port", "", "port of this cluster's API server for offloaded pods; the port of Service default/kubernetes if empty")
 	fs.BoolVar(&o.apiServerSupport, "enable-apiserver-support", true, "give offloaded pods tokens of their ServiceAccounts for the API server of this cluster")
-	fs.StringVar(&o.runtimeClass, "runtime-class", kinds.DefaultRuntimeClass, "RuntimeClass that selects virtual nodes; it is not copied to the provider")
-	fs.StringVar(&o.virtualStorageClass, "virtual-storage-class", kinds.StorageClass, "StorageClass of Liqo in this cluster; it is not copied to the provider")
+	fs.StringVar(&o.runtimeClass, "runtime-class", podrules.DefaultRuntimeClass, "RuntimeClass that selects virtual nodes; it is not copied to the provider")
+	fs.StringVar(&o.virtualStorageClass, "virtual-storage-class", podrules.StorageClass, "StorageClass of Liqo in this cluster; it is not copied to the provider")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS domain of this cluster; taken from the search list of this pod if empty")
 	o.peerCheck.AddFlags(fs)
 	o.reflection = addReflectionFlags(fs)

@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/offload/reflection"
@@ -180,7 +181,7 @@ func (v *virtualKubelet) kinds() []reflection.Kind {
 	}
 }
 
-func (v *virtualKubelet) podOptions() kinds.PodOptions {
+func (v *virtualKubelet) podOptions() podrules.Options {
 	o := v.opts.pods(v.virtual, v.there, v.origin)
 	o.Secret = func(namespace, name string) *corev1.Secret {
 		secret, _ := v.engine.LocalOf(reflection.SecretKind, namespace, name).(*corev1.Secret)
@@ -240,8 +241,8 @@ func (o *virtualKubeletOptions) originServer(network func() bool, changed func()
 }
 
 // pods returns the properties of the virtual node and the provider that affect pods.
-func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider.State, origin *reflection.OriginServer) kinds.PodOptions {
-	out := kinds.PodOptions{
+func (o *virtualKubeletOptions) pods(virtual *node.Node, there *provider.State, origin *reflection.OriginServer) podrules.Options {
+	out := podrules.Options{
 		Origin: o.clusterID, Destination: o.foreignClusterID, Node: o.nodeName, HostIP: o.nodeIP, RuntimeClass: o.runtimeClass,
 		VirtualStorageClass: o.virtualStorageClass,
 		LabelsNotReflected:  o.labelsNotReflected, AnnotationsNotReflected: o.annotationsNotReflected, AnnotationsReflected: o.annotationsReflected,

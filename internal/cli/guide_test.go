@@ -22,7 +22,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -102,7 +102,7 @@ func TestStatefulGuideHasValidManifests(t *testing.T) {
 			}
 		}
 	}
-	if len(found) != 3 || strings.Join(classes, " ") != kinds.StorageClass || strings.Join(tolerated, " ") != api.TaintVirtualNode {
+	if len(found) != 3 || strings.Join(classes, " ") != podrules.StorageClass || strings.Join(tolerated, " ") != api.TaintVirtualNode {
 		t.Errorf("kinds %v, classes %v, tolerations %v", found, classes, tolerated)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // Labels of the IP object of an offloaded Pod.
@@ -64,7 +64,7 @@ func PodIP(pod *corev1.Pod, views []netip.Prefix, have *ipamv1alpha1.IP) (IPActi
 // podIP returns the IP object that a Pod should have, nil for none.
 func podIP(pod *corev1.Pod, views []netip.Prefix) *ipamv1alpha1.IP {
 	address, err := netip.ParseAddr(pod.Status.PodIP)
-	if err != nil || !address.Is4() || !kinds.Offloaded(pod) || kinds.Finished(pod) {
+	if err != nil || !address.Is4() || !podrules.Offloaded(pod) || podrules.Finished(pod) {
 		return nil
 	}
 	if !slices.ContainsFunc(views, func(view netip.Prefix) bool { return view.Contains(address) }) {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // TestRevokedAccess drains the tenant: the provider responds and denies every read of the remote namespace.
@@ -59,7 +59,7 @@ func TestRevokedAccess(t *testing.T) {
 			}
 		})
 	}
-	if unready := Next(running, nil, nil, Env{Mapping: Mapping{State: Mapped, Namespace: "x"}, Now: stepNow, RefusedSince: stepNow.Add(-revokedGrace), Pod: stepPod}); unready.Object.(*corev1.Pod).Labels[kinds.LabelRemoteUnavailable] != "true" {
+	if unready := Next(running, nil, nil, Env{Mapping: Mapping{State: Mapped, Namespace: "x"}, Now: stepNow, RefusedSince: stepNow.Add(-revokedGrace), Pod: stepPod}); unready.Object.(*corev1.Pod).Labels[podrules.LabelRemoteUnavailable] != "true" {
 		t.Error("a pod of which nothing is known is ready")
 	}
 }

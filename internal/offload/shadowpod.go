@@ -9,6 +9,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 const shadowPodKind = "ShadowPod"
@@ -24,7 +25,7 @@ const (
 	PodCreate
 	// PodRelabel sets the labels and annotations that Relabelled returns.
 	PodRelabel
-	// PodChange applies the changes of the specification, part by part (kinds.SpecParts), and records them in the Pod's annotation.
+	// PodChange applies the changes of the specification, part by part (podrules.SpecParts), and records them in the Pod's annotation.
 	PodChange
 	// PodGates sets the conditions for readiness gates that Gates returns.
 	PodGates
@@ -45,7 +46,7 @@ type PodMetadata struct {
 // Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil if there is none), and returns the new phase of the ShadowPod's status.
 //
 // A deleted Pod is recreated, until a Pod has finished: Succeeded and Failed are final. A Pod that is being deleted may report a final phase. That
-// phase counts only if the restart policy makes it conclusive (kinds.Conclusive); otherwise the Pod did not end by itself. Only final phases are
+// phase counts only if the restart policy makes it conclusive (podrules.Conclusive); otherwise the Pod did not end by itself. Only final phases are
 // reported. The Pod of the same name shows other phases, no controller acts on them, and they would need one write per pod.
 //
 // If the consumer deletes a Pod with another grace period than the one in its spec, this cluster deletes the Pod before the ShadowPod, since a
@@ -71,7 +72,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 	case ending && (pod.DeletionTimestamp.IsZero() || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > seconds):
 		return PodEnd, phase
 	case !pod.DeletionTimestamp.IsZero():
-		if kinds.Conclusive(pod.Status.Phase, pod.Spec.RestartPolicy) {
+		if podrules.Conclusive(pod.Status.Phase, pod.Spec.RestartPolicy) {
 			phase = pod.Status.Phase
 		}
 		return PodKeep, phase
@@ -85,7 +86,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 		return PodRelabel, phase
 	case len(Gates(sp, pod)) > 0:
 		return PodGates, phase
-	case pod.Annotations[kinds.AnnotationSpec] != sp.Annotations[kinds.AnnotationSpec]: // last, since the API server may refuse this change forever
+	case pod.Annotations[podrules.AnnotationSpec] != sp.Annotations[podrules.AnnotationSpec]: // last, since the API server may refuse this change forever
 		return PodChange, phase
 	}
 	return PodKeep, phase
@@ -98,7 +99,7 @@ const longestGrace = 24 * 60 * 60
 // period is at least 1 s: a forced deletion removes the Pod object at once, and on an unreachable node its containers may run on without being
 // counted. It is at most longestGrace, since a longer one would block the deletion of the namespace.
 func PodGrace(sp *offloadingv1beta1.ShadowPod) (int64, bool) {
-	seconds, ending := kinds.Grace(sp)
+	seconds, ending := podrules.Grace(sp)
 	return min(max(seconds, 1), longestGrace), ending
 }
 
@@ -107,10 +108,10 @@ func PodGrace(sp *offloadingv1beta1.ShadowPod) (int64, bool) {
 // annotations.
 func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) (labels, annotations map[string]string) {
 	annotations = podAnnotations(sp, keys.Annotations)
-	if noted := pod.Annotations[kinds.AnnotationSpec]; noted != "" {
-		annotations[kinds.AnnotationSpec] = noted
+	if noted := pod.Annotations[podrules.AnnotationSpec]; noted != "" {
+		annotations[podrules.AnnotationSpec] = noted
 	} else {
-		delete(annotations, kinds.AnnotationSpec)
+		delete(annotations, podrules.AnnotationSpec)
 	}
 	return podLabels(sp, keys), annotations
 }
@@ -167,7 +168,7 @@ func withoutClaimMetadata(spec *corev1.PodSpec) {
 func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, sp.Annotations)
-	delete(annotations, kinds.AnnotationOffloaded)
+	delete(annotations, podrules.AnnotationOffloaded)
 	kinds.AcceptPodAnnotations(annotations, accepted)
 	return annotations
 }
@@ -177,7 +178,7 @@ func podAnnotations(sp *offloadingv1beta1.ShadowPod, accepted []string) map[stri
 func podLabels(sp *offloadingv1beta1.ShadowPod, keys PodMetadata) map[string]string {
 	labels := make(map[string]string, len(sp.Labels)+1)
 	maps.Copy(labels, sp.Labels)
-	kinds.WithoutBinding(labels)
+	podrules.WithoutBinding(labels)
 	kinds.RefusePodLabels(labels, keys.Labels, keys.RefusedLabels)
 	labels[offloadingv1beta1.LabelManagedBy] = offloadingv1beta1.ManagedByShadowPod
 	return labels

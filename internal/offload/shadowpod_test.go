@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 func shadowPod(change ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
@@ -45,12 +45,12 @@ func TestShadow(t *testing.T) {
 	once := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	onFailure := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
 	older := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "earlier" }
-	within5 := func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationGrace] = "5" }
+	within5 := func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[podrules.AnnotationGrace] = "5" }
 	slowly := func(p *corev1.Pod) { deleting(p); p.DeletionGracePeriodSeconds = new(int64(30)) }
 	soon := func(p *corev1.Pod) { deleting(p); p.DeletionGracePeriodSeconds = new(int64(5)) }
-	changed := func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationSpec] = "2" }
+	changed := func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[podrules.AnnotationSpec] = "2" }
 	gate := func(sp *offloadingv1beta1.ShadowPod) {
-		sp.Annotations[kinds.AnnotationGates] = "a=True"
+		sp.Annotations[podrules.AnnotationGates] = "a=True"
 		sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}}
 	}
 	for name, c := range map[string]struct {
@@ -91,8 +91,8 @@ func TestShadow(t *testing.T) {
 		"has ended within 5 s":               {shadowPod(phaseOf(corev1.PodRunning), within5), nil, PodKeep, corev1.PodRunning},
 		"specification changed":              {shadowPod(changed), running(corev1.PodRunning), PodChange, ""},
 		"specification and label changed":    {shadowPod(changed, func(sp *offloadingv1beta1.ShadowPod) { sp.Labels = nil }), running(corev1.PodRunning), PodRelabel, ""},
-		"readiness gate":                     {shadowPod(gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[kinds.AnnotationGates] = "a=True" }), PodGates, ""},
-		"specification and readiness gate":   {shadowPod(changed, gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[kinds.AnnotationGates] = "a=True" }), PodGates, ""},
+		"readiness gate":                     {shadowPod(gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[podrules.AnnotationGates] = "a=True" }), PodGates, ""},
+		"specification and readiness gate":   {shadowPod(changed, gate), running(corev1.PodRunning, func(p *corev1.Pod) { p.Annotations[podrules.AnnotationGates] = "a=True" }), PodGates, ""},
 		"pending again after it was deleted": {shadowPod(phaseOf(corev1.PodRunning)), running(corev1.PodPending), PodKeep, corev1.PodRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestShadow(t *testing.T) {
 // TestPodGrace: a consumer neither deletes a Pod before its kubelet ends it nor keeps it for years.
 func TestPodGrace(t *testing.T) {
 	for said, want := range map[string]int64{"0": 1, "1": 1, "7": 7, "315360000": 86400} {
-		sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationGrace] = said })
+		sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[podrules.AnnotationGrace] = said })
 		if got, ending := PodGrace(sp); got != want || !ending {
 			t.Errorf("%s s: %d, %v", said, got, ending)
 		}
@@ -123,8 +123,8 @@ func TestPodGrace(t *testing.T) {
 
 // TestPodOfAShadowPodIsNotOffloaded: tolerations of a consumer do not keep its Pods on tainted nodes of this cluster.
 func TestPodOfAShadowPodIsNotOffloaded(t *testing.T) {
-	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[kinds.AnnotationOffloaded] = "uid" })
-	if _, annotations := Relabelled(sp, running(corev1.PodRunning), PodMetadata{}); Pod(sp, PodMetadata{}).Annotations[kinds.AnnotationOffloaded] != "" || annotations[kinds.AnnotationOffloaded] != "" {
+	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) { sp.Annotations[podrules.AnnotationOffloaded] = "uid" })
+	if _, annotations := Relabelled(sp, running(corev1.PodRunning), PodMetadata{}); Pod(sp, PodMetadata{}).Annotations[podrules.AnnotationOffloaded] != "" || annotations[podrules.AnnotationOffloaded] != "" {
 		t.Errorf("annotations %v, then %v", Pod(sp, PodMetadata{}).Annotations, annotations)
 	}
 }
@@ -209,16 +209,16 @@ func TestGitOpsToolsOfTheProviderLeavePods(t *testing.T) {
 	local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: maps.Clone(labels), Annotations: map[string]string{
 		"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": "shop", "argocd.argoproj.io/tracking-id": "shop:/Pod:shop/web", "note": "x",
 	}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
-	options := kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"}
-	shadow := kinds.ShadowPod(local, "shop-rome", options)
+	options := podrules.Options{Origin: "rome", Destination: "milan", Node: "milan"}
+	shadow := podrules.ShadowPod(local, "shop-rome", options)
 	for key, want := range map[string]string{"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "argocd.argoproj.io/compare-options": "IgnoreExtraneous"} {
 		if got := shadow.Annotations[key]; got != want {
 			t.Errorf("annotation %s of the ShadowPod is %q, want %q", key, got, want)
 		}
 		delete(shadow.Annotations, key) // an earlier release created it
 	}
-	shadow, changed := kinds.ShadowPodMetadata(shadow, local, nil, options)
-	if _, again := kinds.ShadowPodMetadata(shadow, local, nil, options); !changed || again || shadow.Annotations["argocd.argoproj.io/sync-options"] == "" {
+	shadow, changed := podrules.ShadowPodMetadata(shadow, local, nil, options)
+	if _, again := podrules.ShadowPodMetadata(shadow, local, nil, options); !changed || again || shadow.Annotations["argocd.argoproj.io/sync-options"] == "" {
 		t.Errorf("the annotations of an earlier ShadowPod: changed %v, again %v, %v", changed, again, shadow.Annotations)
 	}
 	pod := Pod(shadow, PodMetadata{})

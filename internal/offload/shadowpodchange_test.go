@@ -7,13 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 func TestGates(t *testing.T) {
 	sp := shadowPod(func(sp *offloadingv1beta1.ShadowPod) {
 		sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
-		sp.Annotations[kinds.AnnotationGates] = "a=True,Ready=True"
+		sp.Annotations[podrules.AnnotationGates] = "a=True,Ready=True"
 	})
 	pod := Pod(sp, PodMetadata{})
 	want := []corev1.PodCondition{{Type: "a", Status: corev1.ConditionTrue, Reason: "ReportedByConsumer"}}

@@ -13,6 +13,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // Object is any Kubernetes object.
@@ -145,7 +146,7 @@ type Env struct {
 	// Refusals are the provider's error messages for these parts, by part.
 	Refusals map[string]string
 	// Pod holds the facts about the virtual node.
-	Pod kinds.PodOptions
+	Pod podrules.Options
 }
 
 // Delays before the state of a normally starting pod is written to the local Pod. Most pods are ready before the delay ends, and need one status
@@ -161,25 +162,25 @@ const (
 //
 // An unreachable provider is never treated as a missing pod, a final phase never changes, and objects of other owners are never changed.
 func Next(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
-	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
+	ours := shadow != nil && podrules.OwnsShadowPod(shadow, env.Pod)
 	env.Pod.Now = env.Now
 	switch {
 	case env.Mapping.State == MappingUnknown:
 		return Step{Why: "the namespace map was not read yet"}
-	case !env.RefusedSince.IsZero() && (local == nil || local.DeletionTimestamp == nil && kinds.Finished(local)):
+	case !env.RefusedSince.IsZero() && (local == nil || local.DeletionTimestamp == nil && podrules.Finished(local)):
 		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
 	case local == nil:
 		return onLocalDeleted(shadow, ours, env)
 	case local.DeletionTimestamp != nil:
 		return onTerminating(local, shadow, remote, ours, env)
-	case kinds.Finished(local):
+	case podrules.Finished(local):
 		return finished(local, shadow, remote, ours, env)
 	case !env.RefusedSince.IsZero() && env.Mapping.Namespace != "":
 		return revoked(local, shadow, env)
-	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !kinds.Offloaded(local)):
+	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !podrules.Offloaded(local)):
 		return onUnmapped(local, env)
-	case !env.RemoteSynced && env.Pod.Unavailable && kinds.Offloaded(local):
-		return showStatus(local, kinds.Unreachable(local), "the provider is unreachable")
+	case !env.RemoteSynced && env.Pod.Unavailable && podrules.Offloaded(local):
+		return showStatus(local, podrules.Unreachable(local), "the provider is unreachable")
 	case !env.RemoteSynced:
 		return Step{Why: "the provider is unreachable, or its objects were not read yet"}
 	case shadow == nil:
@@ -217,12 +218,12 @@ func onTerminating(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remot
 	case !env.RemoteSynced:
 		return Step{Why: "it is being deleted, and the provider is unreachable"}
 	case ours && shadow.DeletionTimestamp == nil:
-		if seconds, asked := kinds.RequestedGrace(local); asked && kinds.MadeFor(shadow, local) {
+		if seconds, asked := podrules.RequestedGrace(local); asked && kinds.MadeFor(shadow, local) {
 			return withGracePeriod(seconds, local, shadow, remote, env)
 		}
 		return deleteShadow(shadow, "the pod is being deleted", false)
-	case remote != nil && kinds.Finished(remote) && !kinds.Finished(local):
-		return showStatus(local, kinds.PodStatus(local, remote, env.Pod), "the remote pod has ended")
+	case remote != nil && podrules.Finished(remote) && !podrules.Finished(local):
+		return showStatus(local, podrules.PodStatus(local, remote, env.Pod), "the remote pod has ended")
 	case ours || remote != nil:
 		return Step{Why: "the remote pod is being deleted"}
 	default:
@@ -233,8 +234,8 @@ func onTerminating(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remot
 // remove deletes a local Pod that has nothing running in the provider. A Pod with finalizers outlives its deletion, so it gets a final phase first,
 // as a kubelet does. The Job controller, for example, holds the Pods of a Job with a podFailurePolicy until their phase is final.
 func remove(local *corev1.Pod, why string) Step {
-	if len(local.Finalizers) > 0 && !kinds.Finished(local) {
-		return showStatus(local, kinds.Removed(local), why)
+	if len(local.Finalizers) > 0 && !podrules.Finished(local) {
+		return showStatus(local, podrules.Removed(local), why)
 	}
 	return Step{Action: DeleteLocal, Object: local, Why: why}
 }
@@ -247,14 +248,14 @@ const graceTimeout = 10 * time.Second
 // annotates the ShadowPod with the seconds, which lets the provider delete the remote Pod, and deletes the ShadowPod once that deletion has begun.
 func withGracePeriod(seconds int64, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
-	reported, found := kinds.Grace(shadow)
+	reported, found := podrules.Grace(shadow)
 	switch rest := graceTimeout - env.Now.Sub(since); {
-	case remote == nil || remote.DeletionTimestamp != nil || kinds.Finished(remote) || rest <= 0:
+	case remote == nil || remote.DeletionTimestamp != nil || podrules.Finished(remote) || rest <= 0:
 		return deleteShadow(shadow, "the pod is being deleted", false)
 	case found && reported == seconds:
 		return Step{Why: "the provider is about to delete the remote pod", After: min(rest, graceTimeout)}
 	default:
-		return Step{Action: PatchRemote, Object: kinds.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod must terminate within %d s", seconds)}
+		return Step{Action: PatchRemote, Object: podrules.WithGrace(shadow, seconds), Old: shadow, Why: fmt.Sprintf("the pod must terminate within %d s", seconds)}
 	}
 }
 
@@ -265,7 +266,7 @@ func finished(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *co
 	case !ours || !env.RemoteSynced:
 	case local.Status.Reason == offloadingv1beta1.PodOffloadingAborted:
 		return deleteShadow(shadow, "its offloading was aborted", false)
-	case kinds.MadeFor(shadow, local) && !Finished(shadow.Status.Phase) && (remote == nil || !kinds.Finished(remote)):
+	case kinds.MadeFor(shadow, local) && !Finished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote)):
 		return deleteShadow(shadow, "it has finished, and the provider would run it again", true)
 	}
 	return Step{Why: "it has finished"}
@@ -275,7 +276,7 @@ func finished(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *co
 // missing or can't be observed.
 func onUnmapped(local *corev1.Pod, env Env) Step {
 	switch {
-	case !kinds.Offloaded(local):
+	case !podrules.Offloaded(local):
 		message := "namespace " + local.Namespace + " is not offloaded to cluster " + env.Pod.Destination
 		if env.Mapping.Problem != "" {
 			message += ": " + env.Mapping.Problem
@@ -286,7 +287,7 @@ func onUnmapped(local *corev1.Pod, env Env) Step {
 	case env.Mapping.State == MappingTerminating && env.RemoteSynced:
 		return onShadowMissing(local, env)
 	case env.Mapping.State == MappingTerminating && env.Pod.Unavailable:
-		return showStatus(local, kinds.Unreachable(local), "the provider is unreachable")
+		return showStatus(local, podrules.Unreachable(local), "the provider is unreachable")
 	default:
 		return Step{Why: "the remote namespace does not exist at the moment"}
 	}
@@ -313,36 +314,36 @@ func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, env Env) St
 	case env.Drained:
 		grace, message = 0, "cluster "+env.Pod.Destination+" drained or removed the tenant of cluster "+env.Pod.Origin+
 			"; there, liqoctl activate tenant "+env.Pod.Origin+" ends a drain"
-	case kinds.Offloaded(local) && !env.RemoteSynced:
+	case podrules.Offloaded(local) && !env.RemoteSynced:
 		grace = revokedLimit
 	}
 	switch {
 	case env.RemoteSynced && shadow != nil && !env.Drained:
 		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
-	case passed >= grace && kinds.Offloaded(local):
+	case passed >= grace && podrules.Offloaded(local):
 		return abort(local, message, "the provider revoked access to the remote namespace")
 	case passed >= grace:
 		return refuse(local, message)
 	}
 	s := Step{Why: "the provider refuses access to the remote namespace"}
-	if kinds.Offloaded(local) && !env.RemoteSynced && passed >= revokedGrace {
-		s = showStatus(local, kinds.Unreachable(local), "the provider refuses access to the remote namespace")
+	if podrules.Offloaded(local) && !env.RemoteSynced && passed >= revokedGrace {
+		s = showStatus(local, podrules.Unreachable(local), "the provider refuses access to the remote namespace")
 	}
 	s.After = min(grace-passed, drainRecheck)
 	return s
 }
 
-// onShadowMissing decides for a Pod without a ShadowPod. The annotation of the local Pod reports whether it had one (kinds.Offloaded).
+// onShadowMissing decides for a Pod without a ShadowPod. The annotation of the local Pod reports whether it had one (podrules.Offloaded).
 func onShadowMissing(local *corev1.Pod, env Env) Step {
-	if waiting := kinds.WaitsForAPIServer(local, env.Pod); waiting != "" && !kinds.Offloaded(local) {
+	if waiting := podrules.WaitsForAPIServer(local, env.Pod); waiting != "" && !podrules.Offloaded(local) {
 		return Step{Why: waiting, Warning: "it is not offloaded yet: " + waiting}
 	}
-	if !kinds.Offloaded(local) {
+	if !podrules.Offloaded(local) {
 		return Step{
-			Action: CreateRemote, Object: kinds.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
+			Action: CreateRemote, Object: podrules.ShadowPod(local, env.Mapping.Namespace, env.Pod), Why: "the pod is new",
 			Warning: strings.Join(slices.Concat(
-				kinds.Problems(local), kinds.AnnotationProblems(local, env.Pod), kinds.MissingObjects(local, env.Pod), kinds.ForeignNames(local, env.Pod), kinds.NamespaceValues(local, env.Pod),
-				kinds.LongSearches(local, env.Pod),
+				podrules.Problems(local), podrules.AnnotationProblems(local, env.Pod), podrules.MissingObjects(local, env.Pod), podrules.ForeignNames(local, env.Pod), podrules.NamespaceValues(local, env.Pod),
+				podrules.LongSearches(local, env.Pod),
 			), "; "),
 		}
 	}
@@ -353,7 +354,7 @@ func onShadowMissing(local *corev1.Pod, env Env) Step {
 
 // abort sets the Pod to Failed with the message as its cause, and reports in an Event what happened and what to do.
 func abort(local *corev1.Pod, message, why string) Step {
-	s := showStatus(local, kinds.Aborted(local, message), why)
+	s := showStatus(local, podrules.Aborted(local, message), why)
 	s.Warning = "its offloading was aborted: " + message + "; the pod's controller creates another pod, or, if it has no controller, delete the pod and create it again"
 	return s
 }
@@ -369,13 +370,13 @@ func onPresent(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *c
 	case shadow.DeletionTimestamp != nil:
 		return Step{Why: "the provider is deleting the ShadowPod"}
 	}
-	if out, changed := kinds.ShadowPodMetadata(shadow, local, remote, env.Pod); changed {
+	if out, changed := podrules.ShadowPodMetadata(shadow, local, remote, env.Pod); changed {
 		return Step{Action: PatchRemote, Object: out, Old: shadow, Why: "labels or annotations changed"}
 	}
 	s := show(local, shadow, remote, env)
 	// The provider may refuse a change of the specification. So labels and status are written first, and each part separately.
-	if s.Action == Nothing && kinds.SpecChanged(shadow, local) {
-		if change, found := kinds.ChangeSpec(shadow, local, env.LeftOut, env.Pod); found {
+	if s.Action == Nothing && podrules.SpecChanged(shadow, local) {
+		if change, found := podrules.ChangeSpec(shadow, local, env.LeftOut, env.Pod); found {
 			return Step{
 				Action: PatchRemote, Object: change.Shadow, Old: shadow, Why: "the specification changed: " + change.Part, Confirm: true,
 				Part: change.Part, Again: change.More,
@@ -389,7 +390,7 @@ func onPresent(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *c
 func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
 	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
-		return showStatus(local, kinds.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
+		return showStatus(local, podrules.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
 	case remote == nil:
 		return Step{Why: "the provider has not created the pod yet, or is recreating it", Warning: missingObjects(local, env)}
 	case !belongs(remote, shadow):
@@ -400,8 +401,8 @@ func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1
 
 // syncStatus writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start.
 func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
-	want := kinds.ShownStatus(local, shadow, remote, env.Refusals[kinds.PartResources], env.Pod)
-	if kinds.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
+	want := podrules.ShownStatus(local, shadow, remote, env.Refusals[podrules.PartResources], env.Pod)
+	if podrules.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
 		grace := startingGrace
 		if len(want.Status.ContainerStatuses)+len(want.Status.InitContainerStatuses) == 0 {
 			grace = acceptanceGrace
@@ -419,7 +420,7 @@ func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *
 	if want.Status.Phase == corev1.PodPending {
 		s.Warning = missingObjects(local, env)
 	}
-	if problem := kinds.AddressProblem(remote, env.Pod); problem != nil {
+	if problem := podrules.AddressProblem(remote, env.Pod); problem != nil {
 		s.Warning = "the pod is shown without an address: " + problem.Error()
 	}
 	return s
@@ -428,7 +429,7 @@ func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *
 // missingObjects returns the warning about the Secrets and ConfigMaps that a Pod needs and that are not copied. A pod that has not started is checked again
 // after its creation, because the caches of Secrets and ConfigMaps may be older than that of Pods.
 func missingObjects(local *corev1.Pod, env Env) string {
-	return strings.Join(kinds.MissingObjects(local, env.Pod), "; ")
+	return strings.Join(podrules.MissingObjects(local, env.Pod), "; ")
 }
 
 // bound returns when the Pod was bound to its node, by the clock of this cluster.
@@ -456,7 +457,7 @@ func deleteShadow(shadow *offloadingv1beta1.ShadowPod, why string, confirm bool)
 // refuse writes to the Pod why it is not offloaded. It sets the warning even if the Pod has that status already: the process that wrote the status
 // may have stopped before it reported the warning.
 func refuse(local *corev1.Pod, message string) Step {
-	s := showStatus(local, kinds.Refused(local, message), message)
+	s := showStatus(local, podrules.Refused(local, message), message)
 	s.Warning = message
 	return s
 }

@@ -17,11 +17,12 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 var (
 	stepNow = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	stepPod = kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "node", HostIP: "10.0.0.1"}
+	stepPod = podrules.Options{Origin: "rome", Destination: "milan", Node: "node", HostIP: "10.0.0.1"}
 )
 
 func localPod(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
@@ -38,7 +39,7 @@ func localPod(uid types.UID, change func(*corev1.Pod)) *corev1.Pod {
 
 func labelled(p *corev1.Pod) {
 	p.Labels[offloadingv1beta1.LabelShadowPod] = "true"
-	p.Annotations = map[string]string{kinds.AnnotationOffloaded: string(p.UID)}
+	p.Annotations = map[string]string{podrules.AnnotationOffloaded: string(p.UID)}
 	p.Status.Phase = corev1.PodRunning
 }
 
@@ -47,8 +48,8 @@ func pasted(p *corev1.Pod) {
 	p.Labels[offloadingv1beta1.LabelShadowPod] = "true"
 	p.Labels[offloadingv1beta1.LabelCreatorUser], p.Labels[offloadingv1beta1.LabelManagedBy] = "naples-0a1b", offloadingv1beta1.ManagedByShadowPod // of a Pod offloaded to here
 	p.Annotations = map[string]string{
-		kinds.AnnotationOffloaded: "u0", kinds.AnnotationRestarts: "c=7",
-		kinds.AnnotationSpec: "image=1", kinds.AnnotationGates: "gate=True", kinds.AnnotationGrace: "0", // of a Pod offloaded to here
+		podrules.AnnotationOffloaded: "u0", podrules.AnnotationRestarts: "c=7",
+		podrules.AnnotationSpec: "image=1", podrules.AnnotationGates: "gate=True", podrules.AnnotationGrace: "0", // of a Pod offloaded to here
 	}
 }
 func deleting(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: stepNow} }
@@ -57,7 +58,7 @@ func phase2(phase corev1.PodPhase, reason string) func(*corev1.Pod) {
 }
 
 func shadowFor(local *corev1.Pod, uid types.UID, change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
-	s := kinds.ShadowPod(local, "shop-rome", stepPod)
+	s := podrules.ShadowPod(local, "shop-rome", stepPod)
 	s.UID = uid
 	if change != nil {
 		change(s)
@@ -145,7 +146,7 @@ func TestStepLawsByEnumeration(t *testing.T) {
 
 // forgotten reports whether the local Pod has finished, but the provider did not record this, and runs the remote Pod or is about to recreate it.
 func forgotten(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
-	return local != nil && kinds.Finished(local) && shadow != nil && !Finished(shadow.Status.Phase) && (remote == nil || !kinds.Finished(remote))
+	return local != nil && podrules.Finished(local) && shadow != nil && !Finished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote))
 }
 
 func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) {
@@ -165,7 +166,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 	if env.Mapping.State == MappingUnknown && step.Action != Nothing {
 		fail("it acts before it knows anything")
 	}
-	ours := shadow != nil && kinds.OwnsShadowPod(shadow, env.Pod)
+	ours := shadow != nil && podrules.OwnsShadowPod(shadow, env.Pod)
 	if aborted := local != nil && local.Status.Reason == offloadingv1beta1.PodOffloadingAborted; aborted && ours && env.RemoteSynced &&
 		shadow.DeletionTimestamp == nil && env.Mapping.State != MappingUnknown && step.Action != DeleteRemote {
 		fail("an aborted pod keeps its ShadowPod")
@@ -175,7 +176,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 	}
 	switch step.Action {
 	case CreateRemote:
-		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || kinds.Offloaded(local) {
+		if !env.RemoteSynced || env.Mapping.State != Mapped || shadow != nil || podrules.Offloaded(local) {
 			fail("it creates what may be there, or where it must not")
 		}
 	case PatchRemote, DeleteRemote:
@@ -199,7 +200,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 		if local.DeletionTimestamp == nil {
 			fail("it removes a pod that nobody deleted")
 		}
-		if len(local.Finalizers) > 0 && !kinds.Finished(local) {
+		if len(local.Finalizers) > 0 && !podrules.Finished(local) {
 			fail("it removes a pod that others hold until it has ended")
 		}
 		if env.Mapping.Namespace != "" && (!env.RemoteSynced || ours || remote != nil) {
@@ -210,7 +211,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 		if !ok {
 			t.Fatalf("%s: %T", name, step.Object)
 		}
-		if kinds.Finished(local) {
+		if podrules.Finished(local) {
 			fail("it changes a final phase")
 		}
 		if equality.Semantic.DeepEqual(now, local) {
@@ -219,14 +220,14 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 		if ours && local.DeletionTimestamp == nil && remote != nil && !OwnedBy(remote, shadow) && now.Status.PodIP == remote.Status.PodIP && now.Status.PodIP != "" {
 			fail("it shows the state of another pod")
 		}
-		if said := now.Labels[kinds.LabelRemoteUnavailable] != ""; said && !env.Pod.Unavailable || ready(now) && env.Pod.Unavailable && !kinds.Finished(now) {
+		if said := now.Labels[podrules.LabelRemoteUnavailable] != ""; said && !env.Pod.Unavailable || ready(now) && env.Pod.Unavailable && !podrules.Finished(now) {
 			fail("it does not say whether the provider is out of reach")
 		}
 		if now.UID != local.UID || !equality.Semantic.DeepEqual(now.Spec, local.Spec) {
 			fail("it changes more than the state")
 		}
 		if now.Status.Reason == offloadingv1beta1.PodOffloadingAborted {
-			if !kinds.Offloaded(local) {
+			if !podrules.Offloaded(local) {
 				fail("a pod that was never offloaded was aborted")
 			}
 			if env.Mapping.State != Unmapped && (!env.RemoteSynced || shadow != nil || !step.Confirm) {
@@ -261,14 +262,14 @@ func TestUnreachableProviderIsShownOnce(t *testing.T) {
 		}
 		step := Next(pod, s, r, away)
 		gone, _ := step.Object.(*corev1.Pod)
-		if step.Action != PatchLocalStatus || gone == nil || ready(gone) || gone.Labels[kinds.LabelRemoteUnavailable] != "true" || gone.Status.Phase != corev1.PodRunning {
+		if step.Action != PatchLocalStatus || gone == nil || ready(gone) || gone.Labels[podrules.LabelRemoteUnavailable] != "true" || gone.Status.Phase != corev1.PodRunning {
 			t.Fatalf("%s: %+v", way.name, step)
 		}
 		if again := Next(gone, s, r, away); again.Action != Nothing {
 			t.Errorf("%s, it is written again: %+v", way.name, again)
 		}
 		back := Next(gone, shadow, remote, env)
-		if now, _ := back.Object.(*corev1.Pod); back.Action != PatchLocalStatus || !ready(now) || now.Labels[kinds.LabelRemoteUnavailable] != "" {
+		if now, _ := back.Object.(*corev1.Pod); back.Action != PatchLocalStatus || !ready(now) || now.Labels[podrules.LabelRemoteUnavailable] != "" {
 			t.Errorf("%s, it does not come back: %+v", way.name, back)
 		}
 		// The step reports nothing until the provider's objects were listed again.
@@ -311,7 +312,7 @@ func TestGracePeriodOfADeletion(t *testing.T) {
 	if step.Action != PatchRemote || told == nil {
 		t.Fatalf("%s (%s)", step.Action, step.Why)
 	}
-	if seconds, ok := kinds.Grace(told); !ok || seconds != 2 {
+	if seconds, ok := podrules.Grace(told); !ok || seconds != 2 {
 		t.Fatalf("told %d, %v", seconds, ok)
 	}
 	if step = Next(local, told, remote, env); step.Action != Nothing || step.After != 10*time.Second {
@@ -454,7 +455,7 @@ func TestCopyOfAnOffloadedPodIsNew(t *testing.T) {
 	shadow = relabelled
 	step = Next(localPod("u1", pasted), shadow, remoteFor(shadow, remoteRuns), env)
 	shown, _ := step.Object.(*corev1.Pod)
-	if step.Action != PatchLocalStatus || !kinds.Offloaded(shown) || shown.Annotations[kinds.AnnotationRestarts] != "" {
+	if step.Action != PatchLocalStatus || !podrules.Offloaded(shown) || shown.Annotations[podrules.AnnotationRestarts] != "" {
 		t.Errorf("%s (%s): annotations %v", step.Action, step.Why, shown.GetAnnotations())
 	}
 	if step = Next(shown, shadow, remoteFor(shadow, remoteRuns), env); step.Action != Nothing {

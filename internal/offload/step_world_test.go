@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // stepWorld is one pod name in two clusters, with users, a provider and a link that act at random.
@@ -118,7 +119,7 @@ func (w *stepWorld) event() {
 		if w.shadow == nil && w.remote == nil && w.mapping.Namespace != "" && w.r.IntN(4) == 0 {
 			w.shadow = &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: w.mapping.Namespace, UID: w.uid("f"), Labels: map[string]string{api.LabelOrigin: "naples"}}}
 			w.note("another consumer takes the name")
-		} else if w.shadow != nil && !kinds.OwnsShadowPod(w.shadow, stepPod) {
+		} else if w.shadow != nil && !podrules.OwnsShadowPod(w.shadow, stepPod) {
 			w.shadow = nil
 			w.note("another consumer gives the name back")
 		}
@@ -145,14 +146,14 @@ func (w *stepWorld) provide() {
 	case w.remote != nil && (w.shadow == nil || !OwnedBy(w.remote, w.shadow)):
 		w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
 		w.note("the remote pod is collected")
-	case w.shadow != nil && w.remote == nil && kinds.OwnsShadowPod(w.shadow, stepPod) && w.action() == PodCreate:
+	case w.shadow != nil && w.remote == nil && podrules.OwnsShadowPod(w.shadow, stepPod) && w.action() == PodCreate:
 		w.remote = Pod(w.shadow, PodMetadata{})
 		w.remote.UID, w.remote.CreationTimestamp, w.remote.Status.Phase = w.uid("p"), metav1.NewTime(w.now), corev1.PodPending
 		w.note("the provider makes the remote pod")
 	case w.changes():
 	case w.ends():
 		w.remote.DeletionTimestamp = &metav1.Time{Time: w.now}
-		seconds, _ := kinds.Grace(w.shadow)
+		seconds, _ := podrules.Grace(w.shadow)
 		w.remote.DeletionGracePeriodSeconds = &seconds
 		w.note("the provider ends the remote pod within %d s", seconds)
 	case w.remote != nil && w.remote.Status.Phase == corev1.PodPending:
@@ -184,11 +185,11 @@ func (w *stepWorld) changes() bool {
 	case PodRelabel:
 		w.remote.Labels, w.remote.Annotations = Relabelled(w.shadow, w.remote, PodMetadata{})
 	case PodChange:
-		for _, part := range kinds.SpecParts(&w.shadow.Spec.Pod) {
+		for _, part := range podrules.SpecParts(&w.shadow.Spec.Pod) {
 			spec, _ := part.Over(&w.remote.Spec)
 			w.remote.Spec = *spec
 		}
-		w.remote.Annotations[kinds.AnnotationSpec] = w.shadow.Annotations[kinds.AnnotationSpec]
+		w.remote.Annotations[podrules.AnnotationSpec] = w.shadow.Annotations[podrules.AnnotationSpec]
 	case PodGates:
 		w.remote.Status.Conditions = append(slices.DeleteFunc(w.remote.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "gate" }), Gates(w.shadow, w.remote)...)
 	default:
@@ -226,22 +227,22 @@ func (w *stepWorld) obey(step Step) {
 		s, _ := step.Object.(*offloadingv1beta1.ShadowPod)
 		s.UID = w.uid("s")
 		w.shadow = s
-		if w.made[w.local.UID]++; w.made[w.local.UID] > 1 && kinds.Offloaded(w.local) {
+		if w.made[w.local.UID]++; w.made[w.local.UID] > 1 && podrules.Offloaded(w.local) {
 			w.fatal("a pod that ran was made twice")
 		}
 	case PatchRemote:
 		s, _ := step.Object.(*offloadingv1beta1.ShadowPod)
-		if s.UID != w.shadow.UID || !kinds.OwnsShadowPod(w.shadow, stepPod) {
+		if s.UID != w.shadow.UID || !podrules.OwnsShadowPod(w.shadow, stepPod) {
 			w.fatal("a foreign ShadowPod was changed")
 		}
 		w.shadow = s
 	case DeleteRemote:
-		if step.Object.GetUID() != w.shadow.UID || !kinds.OwnsShadowPod(w.shadow, stepPod) {
+		if step.Object.GetUID() != w.shadow.UID || !podrules.OwnsShadowPod(w.shadow, stepPod) {
 			w.fatal("a foreign ShadowPod was deleted")
 		}
 		w.shadow = nil
 	case DeleteLocal:
-		if w.remote != nil && w.mapping.Namespace != "" && w.shadow != nil && kinds.OwnsShadowPod(w.shadow, stepPod) {
+		if w.remote != nil && w.mapping.Namespace != "" && w.shadow != nil && podrules.OwnsShadowPod(w.shadow, stepPod) {
 			w.fatal("a pod that runs was removed")
 		}
 		w.local = nil
@@ -254,7 +255,7 @@ func (w *stepWorld) obey(step Step) {
 			w.fatal("a final phase was left")
 		}
 		w.local = p
-		if kinds.Finished(p) {
+		if podrules.Finished(p) {
 			w.final[p.UID] = p.Status.Phase
 		}
 	}
@@ -280,7 +281,7 @@ func TestStepLawsInRandomWorlds(t *testing.T) {
 		if w.mapping.State != Mapped {
 			w.mapping = Mapping{State: Mapped, Namespace: "shop-rome"}
 		}
-		if w.shadow != nil && !kinds.OwnsShadowPod(w.shadow, stepPod) {
+		if w.shadow != nil && !podrules.OwnsShadowPod(w.shadow, stepPod) {
 			w.shadow = nil
 		}
 		for range 40 {
@@ -303,22 +304,22 @@ func (w *stepWorld) atRest() {
 		}
 	case w.local.DeletionTimestamp != nil:
 		w.fatal("a deleted pod stays")
-	case kinds.Finished(w.local):
+	case podrules.Finished(w.local):
 		if w.local.Status.Reason == offloadingv1beta1.PodOffloadingAborted && w.shadow != nil {
 			w.fatal("an aborted pod has a ShadowPod")
 		}
 	default:
-		if w.shadow != nil && (kinds.SpecChanged(w.shadow, w.local) || w.shadow.Spec.Pod.Containers[0].Image != w.local.Spec.Containers[0].Image ||
+		if w.shadow != nil && (podrules.SpecChanged(w.shadow, w.local) || w.shadow.Spec.Pod.Containers[0].Image != w.local.Spec.Containers[0].Image ||
 			len(w.shadow.Spec.Pod.EphemeralContainers) != len(w.local.Spec.EphemeralContainers)) {
 			w.fatal("the specification did not follow: %+v, %+v", w.local.Spec, w.shadow.Spec.Pod)
 		}
 		if w.shadow == nil || w.remote == nil || !OwnedBy(w.remote, w.shadow) || !kinds.MadeFor(w.shadow, w.local) {
 			w.fatal("a pod does not run")
 		}
-		if w.local.Labels[kinds.LabelRemoteUnavailable] != "" || !ready(w.local) {
+		if w.local.Labels[podrules.LabelRemoteUnavailable] != "" || !ready(w.local) {
 			w.fatal("a pod that runs is not ready: %+v", w.local)
 		}
-		for gate, status := range kinds.ParseGates(w.shadow.Annotations[kinds.AnnotationGates]) {
+		for gate, status := range podrules.ParseGates(w.shadow.Annotations[podrules.AnnotationGates]) {
 			for _, pod := range []*corev1.Pod{w.local, w.remote} {
 				if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate && c.Status == status }) {
 					w.fatal("gate %s is not %s: %+v", gate, status, pod.Status.Conditions)

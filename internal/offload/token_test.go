@@ -11,6 +11,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // withTokens adds a service account token to a pod.
@@ -22,7 +23,7 @@ func withTokens(p *corev1.Pod) {
 // TestTokenLaws covers every combination of a pod, its ShadowPod and its Secret.
 func TestTokenLaws(t *testing.T) {
 	pod := stepPod
-	pod.APIServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
+	pod.APIServer = podrules.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	asks := func(more func(*corev1.Pod)) *corev1.Pod {
 		return localPod("u1", func(p *corev1.Pod) {
 			if more != nil {
@@ -36,9 +37,9 @@ func TestTokenLaws(t *testing.T) {
 		"finished": asks(phase2(corev1.PodSucceeded, "")), "without tokens": localPod("u1", labelled),
 	}
 	filled := func(uid string, expires time.Duration) *corev1.Secret {
-		s := kinds.TokensSecret(asks(func(p *corev1.Pod) { p.UID = "u1" }), "shop-rome", pod)
+		s := podrules.TokensSecret(asks(func(p *corev1.Pod) { p.UID = "u1" }), "shop-rome", pod)
 		s.Annotations[kinds.AnnotationTokenPodUID] = uid
-		kinds.FillTokens(s, map[string]string{kinds.Tokens(asks(nil), pod)[0].Key: ""}, stepNow.Add(expires-time.Hour), stepNow.Add(expires))
+		podrules.FillTokens(s, map[string]string{podrules.Tokens(asks(nil), pod)[0].Key: ""}, stepNow.Add(expires-time.Hour), stepNow.Add(expires))
 		return s
 	}
 	secrets := map[string]*corev1.Secret{
@@ -72,7 +73,7 @@ func TestTokenLaws(t *testing.T) {
 							t.Errorf("%s: no tokens before the pod: %s (%s)", name, step.Action, step.Why)
 						}
 					case wants && (sn == "due" || sn == "of an earlier pod"):
-						if step.Action != PatchRemote || step.Object.GetName() != kinds.TokenSecret("web") {
+						if step.Action != PatchRemote || step.Object.GetName() != podrules.TokenSecret("web") {
 							t.Errorf("%s: stale tokens stay: %s (%s)", name, step.Action, step.Why)
 						}
 					case wants && sn == "good":
@@ -134,11 +135,11 @@ func TestOriginAPIServerOfPods(t *testing.T) {
 // next pod of its name.
 func TestTokensThatAnEarlierReleaseNamed(t *testing.T) {
 	pod := stepPod
-	pod.APIServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
+	pod.APIServer = podrules.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: pod}
 	running := localPod("u1", func(p *corev1.Pod) { labelled(p); withTokens(p) })
-	secret := kinds.TokensSecret(running, "shop-rome", pod)
-	secret.Name = kinds.FormerTokenSecret(running.Name)
+	secret := podrules.TokensSecret(running, "shop-rome", pod)
+	secret.Name = podrules.FormerTokenSecret(running.Name)
 	if step, _, _ := NextToken(running, shadowFor(running, "s1", nil), secret, env); step.Action != PatchRemote || step.Object.GetName() != secret.Name {
 		t.Errorf("of a pod that runs: %s (%s)", step.Action, step.Why)
 	}

@@ -31,7 +31,7 @@ import (
 	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // Names of the test's objects, and related constants:
@@ -292,7 +292,7 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 		if pod.DeletionTimestamp == nil {
 			world.replicas[pod.Name] = pod.Labels[testClusterLabel]
 		}
-		if pod.Labels[kinds.LabelRemoteUnavailable] == api.True {
+		if pod.Labels[podrules.LabelRemoteUnavailable] == api.True {
 			return nil, "", &unreachableError{pod: pod.Name, cluster: pod.Labels[testClusterLabel]}
 		}
 		if !podReady(&pod) {

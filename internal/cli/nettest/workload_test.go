@@ -26,7 +26,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/test/clitest/fakecluster"
 )
 
@@ -103,14 +103,14 @@ func TestTestedWorld(t *testing.T) {
 	create(testedSlice("m=10.1.0.1", "r=10.72.0.1"))
 
 	unavailable := testedPodObject("m", true, replica("milan"))
-	unavailable.Labels[kinds.LabelRemoteUnavailable] = "true"
+	unavailable.Labels[podrules.LabelRemoteUnavailable] = "true"
 	if err := rome.Update(t.Context(), unavailable); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := run.gather(t.Context()); err == nil || !strings.Contains(err.Error(), "the network does not work everywhere: cluster milan") {
 		t.Errorf("milan is unreachable: %v", err)
 	}
-	delete(unavailable.Labels, kinds.LabelRemoteUnavailable)
+	delete(unavailable.Labels, podrules.LabelRemoteUnavailable)
 	if err := rome.Update(t.Context(), unavailable); err != nil {
 		t.Fatal(err)
 	}

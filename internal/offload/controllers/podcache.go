@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // fieldOwner is the field manager for writes to Pods. It distinguishes our labels and annotations from those of others.
@@ -33,7 +33,7 @@ func stripPod(obj any) (any, error) {
 		taken = nil
 	}
 	status := corev1.PodStatus{Phase: pod.Status.Phase, Conditions: gates(pod)}
-	if end := kinds.End(pod); end != nil {
+	if end := podrules.End(pod); end != nil {
 		status = *end // kept until the ShadowPod has recorded it
 	}
 	return &corev1.Pod{

@@ -28,7 +28,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -72,8 +72,8 @@ func stripOffloadedPod(obj any) (any, error) {
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
 	}
-	if value, found := pod.Annotations[kinds.AnnotationOffloaded]; found {
-		out.Annotations = map[string]string{kinds.AnnotationOffloaded: value}
+	if value, found := pod.Annotations[podrules.AnnotationOffloaded]; found {
+		out.Annotations = map[string]string{podrules.AnnotationOffloaded: value}
 	}
 	return out, nil
 }
@@ -153,8 +153,8 @@ func (r *podIPs) views(ctx context.Context, pod *corev1.Pod) ([]netip.Prefix, bo
 // addressChanged ignores updates of a Pod that do not affect its IP object.
 func addressChanged(e event.TypedUpdateEvent[*corev1.Pod]) bool {
 	before, after := e.ObjectOld, e.ObjectNew
-	return before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || kinds.Finished(before) != kinds.Finished(after) ||
-		kinds.Offloaded(before) != kinds.Offloaded(after)
+	return before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || podrules.Finished(before) != podrules.Finished(after) ||
+		podrules.Offloaded(before) != podrules.Offloaded(after)
 }
 
 // Reconcile creates or deletes the IP object of one Pod.

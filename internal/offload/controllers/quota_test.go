@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/test/apitest"
 )
@@ -112,7 +112,7 @@ func TestQuotasOnAPIServer(t *testing.T) {
 	resize := func(cpu int64) {
 		t.Helper()
 		change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-			sp.Annotations[kinds.AnnotationSpec] = fmt.Sprintf("image=%d,resources=%d", cpu, cpu)
+			sp.Annotations[podrules.AnnotationSpec] = fmt.Sprintf("image=%d,resources=%d", cpu, cpu)
 			sp.Spec.Pod.Containers[0].Image = fmt.Sprintf("web:%d", cpu)
 			for _, list := range []corev1.ResourceList{sp.Spec.Pod.Containers[0].Resources.Requests, sp.Spec.Pod.Containers[0].Resources.Limits} {
 				if list != nil {

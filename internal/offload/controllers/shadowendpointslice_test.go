@@ -22,6 +22,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -300,7 +301,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 	offloaded := func(pod *corev1.Pod, uid string) {
 		t.Helper()
 		change(t, c, pod, func(p *corev1.Pod) {
-			p.Labels, p.Annotations = map[string]string{offloadingv1beta1.LabelShadowPod: api.True}, map[string]string{kinds.AnnotationOffloaded: uid}
+			p.Labels, p.Annotations = map[string]string{offloadingv1beta1.LabelShadowPod: api.True}, map[string]string{podrules.AnnotationOffloaded: uid}
 		})
 	}
 	ipOf := func(pod *corev1.Pod) *ipamv1alpha1.IP {

@@ -27,7 +27,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -158,7 +158,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	}
 	action, phase := offload.Shadow(sp, pod, r.metadata)
 	if pod != nil && offload.Finished(phase) && !offload.Finished(sp.Status.Phase) {
-		sp.Status.Pod = kinds.End(pod)
+		sp.Status.Pod = podrules.End(pod)
 	} else if action != offload.PodChange && !offload.Finished(phase) {
 		sp.Status.Pod = nil // drop the condition of a resize that was pending and has been reverted
 	}

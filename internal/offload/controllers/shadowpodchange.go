@@ -15,7 +15,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -32,26 +32,26 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	if !there || !offload.OwnedBy(pod, sp) {
 		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "pod %s/%s was replaced while it was read", sp.Namespace, sp.Name)
 	}
-	before, wanted := pod.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationSpec]
+	before, wanted := pod.Annotations[podrules.AnnotationSpec], sp.Annotations[podrules.AnnotationSpec]
 	leftOut := map[string]string{} // for each part that was not applied, the recorded version to keep
 	var problems []error
 	sp.Status.Pod = nil
 	refused := func(reason string, err error) {
-		sp.Status.Pod = &corev1.PodStatus{Conditions: []corev1.PodCondition{kinds.ResizeRefused(reason, err.Error())}}
+		sp.Status.Pod = &corev1.PodStatus{Conditions: []corev1.PodCondition{podrules.ResizeRefused(reason, err.Error())}}
 		if sp.Status.Phase == "" { // a recorded status needs a phase
 			sp.Status.Phase = corev1.PodUnknown
 		}
 	}
 	var full error // not part of problems: those need a quick retry, and a wait error joined with them would turn all of them into a wait
-	for _, part := range kinds.SpecParts(&sp.Spec.Pod) {
+	for _, part := range podrules.SpecParts(&sp.Spec.Pod) {
 		spec, differs := part.Over(&pod.Spec)
-		if !differs || kinds.Noted(before, part.Field) == kinds.Noted(wanted, part.Field) {
+		if !differs || podrules.Noted(before, part.Field) == podrules.Noted(wanted, part.Field) {
 			continue
 		}
-		resize := part.Subresource == kinds.SubresourceResize
+		resize := part.Subresource == podrules.SubresourceResize
 		if resize {
 			if full = r.quotas.grow(ctx, sp, &pod.Spec, spec); full != nil {
-				leftOut[part.Field] = kinds.Noted(before, part.Field)
+				leftOut[part.Field] = podrules.Noted(before, part.Field)
 				refused(r.quotas.verdict(ctx, sp, spec), full)
 				continue
 			}
@@ -73,12 +73,12 @@ func (r *shadowPods) change(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 				refused(corev1.PodReasonInfeasible, err)
 			}
 			if refusedByServer(err) { // otherwise the change may have been applied and may have to be reverted
-				leftOut[part.Field] = kinds.Noted(before, part.Field)
+				leftOut[part.Field] = podrules.Noted(before, part.Field)
 			}
 		}
 	}
-	if noted := kinds.NotedBut(wanted, leftOut); noted != before {
-		err := r.rewrite(ctx, pod, "", func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kinds.AnnotationSpec, noted) })
+	if noted := podrules.NotedBut(wanted, leftOut); noted != before {
+		err := r.rewrite(ctx, pod, "", func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, podrules.AnnotationSpec, noted) })
 		if client.IgnoreNotFound(err) != nil {
 			problems = append(problems, fmt.Errorf("recording the changes of pod %s/%s: %w", sp.Namespace, sp.Name, err))
 		}

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // testShadowPodChanges: images, resources, ephemeral containers and readiness gates reach the running Pod. Rejected changes are reported.
 func testShadowPodChanges(t *testing.T, c *cluster) {
 	c.namespace(t, "changes", nil)
 	sp := shadowPod("changes", "web", corev1.RestartPolicyAlways)
-	sp.Annotations[kinds.AnnotationSpec] = "image=1,resources=1"
+	sp.Annotations[podrules.AnnotationSpec] = "image=1,resources=1"
 	sp.Spec.Pod.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "lb.example/attached"}}
 	sp.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	c.create(t, sp)
@@ -29,7 +29,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 	uid := pod.UID
 	const followed = "image=2,resources=2,ephemeralContainers/debug=1"
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-		sp.Annotations[kinds.AnnotationSpec], sp.Annotations[kinds.AnnotationGates] = followed, "lb.example/attached=True,Ready=True"
+		sp.Annotations[podrules.AnnotationSpec], sp.Annotations[podrules.AnnotationGates] = followed, "lb.example/attached=True,Ready=True"
 		sp.Spec.Pod.Containers[0].Image = "web:2"
 		sp.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
 		sp.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -46,7 +46,7 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 			return errors.New("it is another one")
 		case web.Image != "web:2" || web.Resources.Requests.Cpu().Value() != 2 || len(debug) != 1 || debug[0].Name != "debug":
 			return fmt.Errorf("%+v, %+v", web, debug)
-		case !attached || p.Annotations[kinds.AnnotationSpec] != followed:
+		case !attached || p.Annotations[podrules.AnnotationSpec] != followed:
 			return fmt.Errorf("conditions %+v, annotations %v", p.Status.Conditions, p.Annotations)
 		}
 		return nil
@@ -62,8 +62,8 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 	})
 
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-		sp.Annotations[kinds.AnnotationSpec] = "image=3,resources=3,ephemeralContainers/debug=1,ephemeralContainers/broken=1,ephemeralContainers/late=1,ephemeralContainers/later=1"
-		sp.Annotations[kinds.AnnotationGates] = "lb.example/attached=False"
+		sp.Annotations[podrules.AnnotationSpec] = "image=3,resources=3,ephemeralContainers/debug=1,ephemeralContainers/broken=1,ephemeralContainers/late=1,ephemeralContainers/later=1"
+		sp.Annotations[podrules.AnnotationGates] = "lb.example/attached=False"
 		sp.Labels["tier"] = "front"
 		sp.Spec.Pod.Containers[0].Image = "web:3"
 		sp.Spec.Pod.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")} // invalid, because the limit is less than the request
@@ -88,13 +88,13 @@ func testShadowPodChanges(t *testing.T, c *cluster) {
 		if web.Image != "web:3" || len(web.Resources.Limits) > 0 || !slices.Equal(debug, []string{"debug", "late", "later"}) || !detached {
 			return fmt.Errorf("%+v, for debugging %v, conditions %+v", web, debug, p.Status.Conditions)
 		}
-		if got, want := p.Annotations[kinds.AnnotationSpec], "image=3,resources=2,ephemeralContainers/debug=1,ephemeralContainers/late=1,ephemeralContainers/later=1"; got != want {
+		if got, want := p.Annotations[podrules.AnnotationSpec], "image=3,resources=2,ephemeralContainers/debug=1,ephemeralContainers/late=1,ephemeralContainers/later=1"; got != want {
 			return fmt.Errorf("noted %s, want %s", got, want) // the Pod records only applied parts, so a refused part is retried
 		}
 		return has(p.Labels, map[string]string{"tier": "front"})
 	})
 	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) {
-		sp.Annotations[kinds.AnnotationSpec] = strings.Replace(sp.Annotations[kinds.AnnotationSpec], "image=3", "image=2", 1)
+		sp.Annotations[podrules.AnnotationSpec] = strings.Replace(sp.Annotations[podrules.AnnotationSpec], "image=3", "image=2", 1)
 		sp.Spec.Pod.Containers[0].Image = "web:2"
 	})
 	eventually(t, c, pod, "what was changed beside something refused to be taken back", func(p *corev1.Pod) error {
@@ -172,7 +172,7 @@ func testShadowPodGrace(t *testing.T, c *cluster) {
 	c.create(t, sp)
 	pod := podOf(sp)
 	eventually(t, c, pod, "the pod", anything)
-	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) { *sp = *kinds.WithGrace(sp, 7) })
+	change(t, c, sp, func(sp *offloadingv1beta1.ShadowPod) { *sp = *podrules.WithGrace(sp, 7) })
 	eventually(t, c, pod, "the pod to end within 7 s", func(p *corev1.Pod) error {
 		if p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 7 {
 			return fmt.Errorf("grace period %v", p.DeletionGracePeriodSeconds)

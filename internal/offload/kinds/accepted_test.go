@@ -54,11 +54,11 @@ func TestMetadataIsCopiedByAnAllowList(t *testing.T) {
 		resourceConfigMaps: {"note"}, resourceSecrets: {"note"}, resourceNetworkPolicies: {"note"},
 	} {
 		out := copies[resource](plainOptions)
-		annotations := without(out.GetAnnotations(), AnnotationLabels, AnnotationAnnotations)
+		annotations := Without(out.GetAnnotations(), AnnotationLabels, AnnotationAnnotations)
 		if diff := cmp.Diff(row, slices.Sorted(maps.Keys(annotations))); diff != "" {
 			t.Errorf("annotations of %s: %s", resource, diff)
 		}
-		labels := without(out.GetLabels(), api.LabelOrigin, api.LabelDestination)
+		labels := Without(out.GetLabels(), api.LabelOrigin, api.LabelDestination)
 		if diff := cmp.Diff([]string{"app", "app.kubernetes.io/name", "helm.sh/chart", "team"}, slices.Sorted(maps.Keys(labels))); diff != "" {
 			t.Errorf("labels of %s: %s", resource, diff)
 		}

@@ -1,3 +1,5 @@
+// Package kinds holds the rules of reflection, one file per kind, as pure functions. They compute the remote object for a local one, the remote state
+// to copy back, and the differences between two objects. Nothing here reads or writes a cluster. The rules for pods are in podrules.
 package kinds
 
 import (
@@ -14,14 +16,20 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Annotations for the reflection of all kinds except pods.
+// Annotations for the reflection of all kinds. Those of the user apply to all kinds except pods.
 const (
 	// AnnotationSkip, with any value, excludes an object from reflection. It applies to type DenyList.
 	AnnotationSkip = "liqo.io/skip-reflection"
 	// AnnotationAllow, with any value, includes an object in reflection. It applies to type AllowList.
 	AnnotationAllow = "liqo.io/allow-reflection"
+	// AnnotationLabels, on a copy or a ShadowPod, lists the keys of the labels that came from the local object, separated by commas. By this list, a stateless
+	// process distinguishes a label that was removed from the local object from one that the provider added.
+	AnnotationLabels = "offloading.liqo.io/labels"
 	// AnnotationAnnotations, on a copy or a ShadowPod, lists the keys of the annotations that came from the local object, like AnnotationLabels for labels.
 	AnnotationAnnotations = "offloading.liqo.io/annotations"
+	// AnnotationLocalUID, on a ShadowPod, is the UID of the local Pod that it was created for. It distinguishes that Pod from a later Pod of the same
+	// name.
+	AnnotationLocalUID = "offloading.liqo.io/local-uid"
 	// annotationLastApplied holds the manifest that kubectl last applied. It does not describe the copy.
 	annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
@@ -30,7 +38,7 @@ const (
 type CopyOptions struct {
 	// Origin and Destination are the IDs of the consumer and the provider.
 	Origin, Destination string
-	// LabelsNotReflected and AnnotationsNotReflected are keys that are not copied; see PodOptions.
+	// LabelsNotReflected and AnnotationsNotReflected are keys that are not copied; see podrules.Options.
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// LabelsReflected and AnnotationsReflected are keys that are copied in addition to those of AcceptedMetadata.
 	LabelsReflected, AnnotationsReflected []string
@@ -80,24 +88,46 @@ func Kept(annotations map[string]string, o CopyOptions) string {
 	}
 }
 
+// Without returns a copy of a map without some keys.
+func Without(in map[string]string, keys ...string) map[string]string {
+	out := make(map[string]string, len(in)+3)
+	maps.Copy(out, in)
+	for _, key := range keys {
+		delete(out, key)
+	}
+	return out
+}
+
+// Drop removes the keys that match a pattern from a map. A trailing * matches any suffix.
+func Drop(m map[string]string, patterns []string) {
+	for _, pattern := range patterns {
+		prefix, wild := strings.CutSuffix(pattern, "*")
+		if !wild {
+			delete(m, pattern)
+			continue
+		}
+		maps.DeleteFunc(m, func(key, _ string) bool { return strings.HasPrefix(key, prefix) })
+	}
+}
+
 // copyMetadata returns the metadata for the copy of an object; resource selects the allow-list.
 func copyMetadata(resource string, local metav1.Object, namespace string, o CopyOptions) metav1.ObjectMeta {
-	labels := without(local.GetLabels())
-	annotations := without(local.GetAnnotations(), annotationLastApplied, AnnotationLabels, AnnotationAnnotations)
-	drop(labels, o.LabelsNotReflected)
-	drop(annotations, o.AnnotationsNotReflected)
+	labels := Without(local.GetLabels())
+	annotations := Without(local.GetAnnotations(), annotationLastApplied, AnnotationLabels, AnnotationAnnotations)
+	Drop(labels, o.LabelsNotReflected)
+	Drop(annotations, o.AnnotationsNotReflected)
 	acceptMetadata(resource, labels, annotations, o.LabelsReflected, o.AnnotationsReflected)
-	disown(labels, o.LabelsReflected)
-	disown(annotations, o.AnnotationsReflected)
+	Disown(labels, o.LabelsReflected)
+	Disown(annotations, o.AnnotationsReflected)
 	annotations[AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
-	annotations[AnnotationAnnotations] = strings.Join(slices.Sorted(maps.Keys(without(annotations, AnnotationLabels))), ",")
+	annotations[AnnotationAnnotations] = strings.Join(slices.Sorted(maps.Keys(Without(annotations, AnnotationLabels))), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
 	return metav1.ObjectMeta{Name: local.GetName(), Namespace: namespace, Labels: labels, Annotations: annotations}
 }
 
-// disown removes the keys by which Helm and GitOps tools recognize what they manage, except those that an administrator of this cluster includes. Liqo manages a
+// Disown removes the keys by which Helm and GitOps tools recognize what they manage, except those that an administrator of this cluster includes. Liqo manages a
 // copy: a tool of the provider with an application of the same name would delete or adopt it.
-func disown(keys map[string]string, included []string) {
+func Disown(keys map[string]string, included []string) {
 	maps.DeleteFunc(keys, func(key, _ string) bool {
 		return slices.Contains([]string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"}, key) &&
 			!matches(key, included)
@@ -117,10 +147,10 @@ var silent = []string{
 // none. Such an object opens the cluster to outside traffic. Without these annotations, its copy may lack protection: a load balancer that should be
 // internal may be public, and an Ingress that should require a password may be open.
 func uncopied(resource string, local metav1.Object, o CopyOptions) error {
-	asked := without(local.GetAnnotations(), annotationIngressClass)
-	drop(asked, silent)
-	copied := without(asked)
-	drop(copied, o.AnnotationsNotReflected)
+	asked := Without(local.GetAnnotations(), annotationIngressClass)
+	Drop(asked, silent)
+	copied := Without(asked)
+	Drop(copied, o.AnnotationsNotReflected)
 	acceptMetadata(resource, nil, copied, nil, o.AnnotationsReflected)
 	maps.DeleteFunc(asked, func(key, _ string) bool { _, found := copied[key]; return found })
 	if len(asked) == 0 {
@@ -134,8 +164,8 @@ func uncopied(resource string, local metav1.Object, o CopyOptions) error {
 // mergeMetadata sets the labels and annotations of want on have. Entries that the provider added stay. Entries that came from the local object and no
 // longer exist there are removed.
 func mergeMetadata(have, want *metav1.ObjectMeta) {
-	labels := without(have.Labels, strings.Split(have.Annotations[AnnotationLabels], ",")...)
-	annotations := without(have.Annotations, strings.Split(have.Annotations[AnnotationAnnotations], ",")...)
+	labels := Without(have.Labels, strings.Split(have.Annotations[AnnotationLabels], ",")...)
+	annotations := Without(have.Annotations, strings.Split(have.Annotations[AnnotationAnnotations], ",")...)
 	maps.Copy(labels, want.Labels)
 	maps.Copy(annotations, want.Annotations)
 	have.Labels, have.Annotations = labels, annotations

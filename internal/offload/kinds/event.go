@@ -135,3 +135,10 @@ func MergeEvent(have, want *corev1.Event) (*corev1.Event, Change) {
 	out.InvolvedObject = have.InvolvedObject // the Event stays with the object that it was first copied for
 	return merged(have, out)
 }
+
+// MadeFor reports whether the ShadowPod belongs to this very Pod, and not to an earlier Pod of the same name. A ShadowPod without the UID annotation,
+// created by another release, belongs to the Pod of its name.
+func MadeFor(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
+	uid, said := shadow.Annotations[AnnotationLocalUID]
+	return !said || uid == string(local.UID)
+}

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// OriginAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for
+// it, and host aliases of the pods resolve it.
+const OriginAPIServer = "kubernetes.default"
+
 // privateDomains are top-level domains that each cluster, cloud or network resolves to its own hosts: Services, cloud metadata services
 // (metadata.google.internal), and local hosts. Sources: RFC 6761, RFC 6762, RFC 8375, and ICANN's reservation of internal.
 var privateDomains = []string{"arpa", "cluster", "corp", "home", "internal", "intranet", "invalid", "lan", "local", "localdomain", "localhost", "onion", "pod", "private", "svc", "test"}

@@ -1,4 +1,4 @@
-package kinds
+package kinds_test
 
 import (
 	"fmt"
@@ -19,22 +19,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // followOptions let all labels and annotations be copied.
-var followOptions = CopyOptions{Origin: "rome", Destination: "milan", LabelsReflected: []string{"*"}, AnnotationsReflected: []string{"*"}}
+var followOptions = kinds.CopyOptions{Origin: "rome", Destination: "milan", LabelsReflected: []string{"*"}, AnnotationsReflected: []string{"*"}}
 
 // TestCopiesFollowTheirSource: after a change of any one field of its source, a copy equals one that is made of the changed source. Each field that a
 // copy does not follow is in a list, with the reason. The law includes fields of later Kubernetes releases.
 func TestCopiesFollowTheirSource(t *testing.T) {
 	follow(t, "ConfigMap", func(c *corev1.ConfigMap) { c.Immutable = new(false) }, map[string]string{},
 		func(c *corev1.ConfigMap) *corev1.ConfigMap {
-			out, _ := ConfigMap(c, "there", followOptions)
+			out, _ := kinds.ConfigMap(c, "there", followOptions)
 			return out
-		}, MergeConfigMap)
+		}, kinds.MergeConfigMap)
 	follow(t, "Secret", func(s *corev1.Secret) { s.Immutable = new(false) }, map[string]string{
 		"StringData": "no Secret that was read has it: the API server moves it to data",
-	}, func(s *corev1.Secret) *corev1.Secret { out, _ := Secret(s, "there", followOptions); return out }, MergeSecret)
+	}, func(s *corev1.Secret) *corev1.Secret { out, _ := kinds.Secret(s, "there", followOptions); return out }, kinds.MergeSecret)
 	follow(t, "Service", func(s *corev1.Service) {
 		s.Spec.Type, s.Spec.IPFamilyPolicy = corev1.ServiceTypeLoadBalancer, new(corev1.IPFamilyPolicyRequireDualStack)
 	}, map[string]string{
@@ -50,59 +52,59 @@ func TestCopiesFollowTheirSource(t *testing.T) {
 		"Spec.IPFamilyPolicy":            "other policies than RequireDualStack copy no families, and the provider's stay",
 		"Spec.Ports.NodePort":            "the provider assigns it",
 	}, func(s *corev1.Service) *corev1.Service {
-		out, _ := Service(s, "there", ServiceOptions{CopyOptions: followOptions})
+		out, _ := kinds.Service(s, "there", kinds.ServiceOptions{CopyOptions: followOptions})
 		return out
-	}, MergeService)
+	}, kinds.MergeService)
 	follow(t, "Ingress", nil, map[string]string{
 		"Status":                "the provider has load balancers of its own",
 		"Spec.IngressClassName": "it is a name of this cluster",
 	}, func(i *networkingv1.Ingress) *networkingv1.Ingress {
-		out, _ := Ingress(i, "there", IngressOptions{CopyOptions: followOptions})
+		out, _ := kinds.Ingress(i, "there", kinds.IngressOptions{CopyOptions: followOptions})
 		return out
-	}, MergeIngress)
+	}, kinds.MergeIngress)
 	follow(t, "NetworkPolicy", nil, map[string]string{}, func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
-		out, _, _ := NetworkPolicy(p, "there", NetworkPolicyOptions{CopyOptions: followOptions})
+		out, _, _ := kinds.NetworkPolicy(p, "there", kinds.NetworkPolicyOptions{CopyOptions: followOptions})
 		return out
-	}, MergeNetworkPolicy)
+	}, kinds.MergeNetworkPolicy)
 	follow(t, "NetworkPolicy with namespaces", func(p *networkingv1.NetworkPolicy) {
 		for _, peer := range []*networkingv1.NetworkPolicyPeer{&p.Spec.Ingress[0].From[0], &p.Spec.Egress[0].To[0]} {
 			peer.IPBlock, peer.NamespaceSelector = nil, &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "x"}}
 		}
 	}, map[string]string{}, func(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
-		out, _, _ := NetworkPolicy(p, "there", NetworkPolicyOptions{CopyOptions: followOptions, RemoteNamespace: func(name string) (string, bool) { return name + "-rome", true }})
+		out, _, _ := kinds.NetworkPolicy(p, "there", kinds.NetworkPolicyOptions{CopyOptions: followOptions, RemoteNamespace: func(name string) (string, bool) { return name + "-rome", true }})
 		return out
-	}, MergeNetworkPolicy)
+	}, kinds.MergeNetworkPolicy)
 	follow(t, "PodDisruptionBudget", nil, map[string]string{
 		"Spec.MinAvailable":     "status.desiredHealthy is computed from it",
 		"Spec.MaxUnavailable":   "status.desiredHealthy is computed from it",
 		"Status":                "it describes the pods of this cluster",
 		"Status.DesiredHealthy": "",
 	}, func(b *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
-		out, _, _ := PodDisruptionBudget(b, "there", 0, followOptions)
+		out, _, _ := kinds.PodDisruptionBudget(b, "there", 0, followOptions)
 		return out
-	}, MergePodDisruptionBudget)
+	}, kinds.MergePodDisruptionBudget)
 	follow(t, "EndpointSlice", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "web" }, map[string]string{
 		"Endpoints.NodeName":           "the node of all endpoints is the virtual node of this cluster",
 		"Endpoints.DeprecatedTopology": "it describes the nodes of this cluster",
 	}, func(s *discoveryv1.EndpointSlice) *offloadingv1beta1.ShadowEndpointSlice {
-		out, _, _ := EndpointSlice(s, "there", EndpointSliceOptions{CopyOptions: followOptions})
+		out, _, _ := kinds.EndpointSlice(s, "there", kinds.EndpointSliceOptions{CopyOptions: followOptions})
 		return out
-	}, MergeEndpointSlice)
+	}, kinds.MergeEndpointSlice)
 	follow(t, "Event", nil, map[string]string{
 		"ObjectMeta.Labels":      "they have no meaning in this cluster",
 		"ObjectMeta.Annotations": "they have no meaning in this cluster",
 		"InvolvedObject":         "the Event stays with the object that it was first copied for",
 	}, func(e *corev1.Event) *corev1.Event {
-		out, _ := Event(e, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, &corev1.Pod{}, followOptions)
+		out, _ := kinds.Event(e, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, &corev1.Pod{}, followOptions)
 		return out
-	}, MergeEvent)
+	}, kinds.MergeEvent)
 
 	const immutable = "the API server lets it not change in a Pod"
 	type pods struct {
 		Local  *corev1.Pod
 		Shadow *offloadingv1beta1.ShadowPod
 	}
-	podOptions := PodOptions{Origin: "rome", Destination: "milan", Node: "milan", AnnotationsReflected: []string{"*"}}
+	podOptions := podrules.Options{Origin: "rome", Destination: "milan", Node: "milan", AnnotationsReflected: []string{"*"}}
 	follow(t, "Pod", func(p *corev1.Pod) { p.Spec.EphemeralContainers, p.Status = nil, corev1.PodStatus{} }, map[string]string{
 		"Status":                "the status comes from the provider",
 		"Spec":                  immutable,
@@ -112,25 +114,25 @@ func TestCopiesFollowTheirSource(t *testing.T) {
 		"Spec.Containers.Resources.Limits removed": immutable, "Spec.InitContainers.Resources.Limits removed": immutable,
 		"Spec.Containers.Resources.Requests removed": immutable, "Spec.InitContainers.Resources.Requests removed": immutable,
 		"Spec.ActiveDeadlineSeconds decreased": "",
-	}, func(p *corev1.Pod) *pods { return &pods{p.DeepCopy(), ShadowPod(p, "there", podOptions)} }, func(have, want *pods) (*pods, Change) {
-		shadow, changed := ShadowPodMetadata(have.Shadow, want.Local, nil, podOptions)
+	}, func(p *corev1.Pod) *pods { return &pods{p.DeepCopy(), podrules.ShadowPod(p, "there", podOptions)} }, func(have, want *pods) (*pods, kinds.Change) {
+		shadow, changed := podrules.ShadowPodMetadata(have.Shadow, want.Local, nil, podOptions)
 		for {
-			next, more := ChangeSpec(shadow, want.Local, nil, podOptions)
+			next, more := podrules.ChangeSpec(shadow, want.Local, nil, podOptions)
 			if !more {
 				break
 			}
 			shadow, changed = next.Shadow, true
 		}
 		if changed {
-			return &pods{want.Local, shadow}, Update
+			return &pods{want.Local, shadow}, kinds.Update
 		}
-		return have, Same
+		return have, kinds.Same
 	})
 }
 
 // follow checks the law for one kind. change adapts a source that has a value in every field. kept lists the fields that the copy does not follow: by
 // their path, or by that of a struct that contains them; "removed", "added" or "decreased" after a path limits it to that change. An empty reason excepts a path.
-func follow[S, C any](t *testing.T, kind string, change func(*S), kept map[string]string, forward func(*S) *C, merge func(have, want *C) (*C, Change)) {
+func follow[S, C any](t *testing.T, kind string, change func(*S), kept map[string]string, forward func(*S) *C, merge func(have, want *C) (*C, kinds.Change)) {
 	t.Run(kind, func(t *testing.T) {
 		filled := func() *S {
 			out := new(S)
@@ -153,7 +155,7 @@ func follow[S, C any](t *testing.T, kind string, change func(*S), kept map[strin
 				return
 			}
 			got, result := merge(have, want)
-			follows := result == Replace || result == Update && equality.Semantic.DeepEqual(got, want)
+			follows := result == kinds.Replace || result == kinds.Update && equality.Semantic.DeepEqual(got, want)
 			switch {
 			case why == "" && !follows:
 				t.Errorf("%s: the copy does not follow it: %s", path, cmp.Diff(want, got))

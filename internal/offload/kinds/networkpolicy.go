@@ -74,7 +74,7 @@ func (o *NetworkPolicyOptions) missing(selector *metav1.LabelSelector) string {
 	slices.Sort(keys)
 	for _, key := range keys {
 		label := map[string]string{key: ""}
-		drop(label, o.LabelsNotReflected)
+		Drop(label, o.LabelsNotReflected)
 		RefusePodLabels(label, nil, nil)
 		if len(label) == 0 {
 			return key

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
@@ -14,6 +15,40 @@ import (
 )
 
 var plainOptions = CopyOptions{Origin: "rome", Destination: "milan"}
+
+// fill sets v to a value that is not its zero value, recursively, but not into types that it has already entered.
+func fill(v reflect.Value, depth int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, depth)
+		fill(value, depth)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[resource.Quantity]() {
+			v.Set(reflect.ValueOf(resource.MustParse("1")))
+			return
+		}
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() && depth < 2 && f.Type() != reflect.TypeFor[[]corev1.ResourceClaim]() && f.Kind() != reflect.Map && f.Kind() != reflect.Slice && f.Kind() != reflect.Pointer {
+				fill(f, depth+1)
+			}
+		}
+	}
+}
 
 // everyField sets each field of a struct alone, including fields of later Kubernetes releases. For each field, copied determines whether the result
 // of forward must contain it. The result must contain no other field.
@@ -84,6 +119,14 @@ func meta(change func(*metav1.ObjectMeta)) metav1.ObjectMeta {
 var plainMeta = metav1.ObjectMeta{
 	Namespace: "shop-rome", Name: "web", Labels: map[string]string{"app": "web", api.LabelOrigin: "rome", api.LabelDestination: "milan"},
 	Annotations: map[string]string{"a": "1", AnnotationLabels: "app", AnnotationAnnotations: "a"},
+}
+
+func TestRootCA(t *testing.T) {
+	for origin, want := range map[string]string{"rome": "kube-root-ca.crt.rome", "barcelona": "kube-root-ca.crt.barce", "abcd-e": "kube-root-ca.crt.abcd-a", "x": "kube-root-ca.crt.x"} {
+		if got := RootCA(origin); got != want {
+			t.Errorf("%s: %s, not %s", origin, got, want)
+		}
+	}
 }
 
 func TestConfigMap(t *testing.T) {

@@ -25,8 +25,8 @@ func HealthyPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (int3
 	}
 	var n int32
 	for _, pod := range pods {
-		c := condition(pod, corev1.PodReady)
-		if pod.DeletionTimestamp == nil && c != nil && c.Status == corev1.ConditionTrue && selector.Matches(labels.Set(pod.Labels)) {
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		if pod.DeletionTimestamp == nil && ready && selector.Matches(labels.Set(pod.Labels)) {
 			n++
 		}
 	}

@@ -63,17 +63,16 @@ func TestNumbersOfBudgets(t *testing.T) {
 
 func TestHealthyPods(t *testing.T) {
 	at := func(label string, ready corev1.ConditionStatus, change func(*corev1.Pod)) *corev1.Pod {
-		return pod(func(p *corev1.Pod) {
-			p.Labels["app"] = label
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-			if change != nil {
-				change(p)
-			}
-		})
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": label}}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		if change != nil {
+			change(p)
+		}
+		return p
 	}
 	budget := &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
 	n, err := HealthyPods(budget, []*corev1.Pod{
-		at("web", corev1.ConditionTrue, nil), at("db", corev1.ConditionTrue, nil), at("web", corev1.ConditionFalse, nil), pod(nil),
+		at("web", corev1.ConditionTrue, nil), at("db", corev1.ConditionTrue, nil), at("web", corev1.ConditionFalse, nil), {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}},
 		at("web", corev1.ConditionTrue, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }),
 	})
 	if n != 1 || err != nil {

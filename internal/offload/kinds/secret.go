@@ -7,6 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
+// Annotations of the Secret with the tokens of a Pod.
+const (
+	// AnnotationTokenPod and AnnotationTokenPodUID identify the local Pod that the tokens are bound to.
+	AnnotationTokenPod    = "offloading.liqo.io/service-account-for-pod-name"
+	AnnotationTokenPodUID = "offloading.liqo.io/service-account-for-pod-uid"
+	// AnnotationTokenExpiration is when the first token expires, AnnotationTokenRefresh when the tokens have to be replaced (both RFC 3339).
+	AnnotationTokenExpiration = "offloading.liqo.io/service-account-expiration"
+	AnnotationTokenRefresh    = "offloading.liqo.io/service-account-refresh"
+)
+
 // Secret returns the copy of local, or why it has none.
 func Secret(local *corev1.Secret, namespace string, o CopyOptions) (*corev1.Secret, string) {
 	if why := Kept(local.Annotations, o); why != "" {

@@ -12,6 +12,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch
@@ -55,16 +56,16 @@ func (h *OriginServer) Run(ctx context.Context, local client.WithWatch) error {
 
 // APIServer returns how pods reach the API server now. Any user may create an IP object with the label of the API server's. So only an IP object for
 // the API server's own address counts.
-func (h *OriginServer) APIServer() kinds.APIServer {
+func (h *OriginServer) APIServer() podrules.APIServer {
 	switch {
 	case !h.opts.On:
-		return kinds.APIServer{}
+		return podrules.APIServer{}
 	case h.opts.Host != "":
-		return kinds.APIServer{Host: h.opts.Host, Port: h.opts.Port}
+		return podrules.APIServer{Host: h.opts.Host, Port: h.opts.Port}
 	case h.own == "" || !h.opts.Network():
-		return kinds.APIServer{}
+		return podrules.APIServer{}
 	case !h.ips.Synced():
-		return kinds.APIServer{Waiting: "the IP object of the API server was not read yet"}
+		return podrules.APIServer{Waiting: "the IP object of the API server was not read yet"}
 	}
 	var ips []*ipamv1alpha1.IP
 	for _, obj := range h.ips.List() {
@@ -76,9 +77,9 @@ func (h *OriginServer) APIServer() kinds.APIServer {
 	address, err := offload.ExposedAddress(h.own, "", ips)
 	switch {
 	case err != nil:
-		return kinds.APIServer{Waiting: "pods that use the API server wait until peers reach it: " + err.Error()}
+		return podrules.APIServer{Waiting: "pods that use the API server wait until peers reach it: " + err.Error()}
 	case address == "":
-		return kinds.APIServer{Waiting: "the IP object of the API server has no address yet"}
+		return podrules.APIServer{Waiting: "the IP object of the API server has no address yet"}
 	}
-	return kinds.APIServer{Host: kinds.OriginAPIServer, Port: h.opts.Port, Address: address}
+	return podrules.APIServer{Host: kinds.OriginAPIServer, Port: h.opts.Port, Address: address}
 }

@@ -12,7 +12,7 @@ import (
 
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -37,15 +37,15 @@ func TestHowPodsReachTheAPIServer(t *testing.T) {
 		opts    OriginServerOptions
 		network bool
 		ips     []*ipamv1alpha1.IP
-		want    kinds.APIServer
+		want    podrules.APIServer
 		waiting string
 	}{
-		"known to peers":            {on, true, []*ipamv1alpha1.IP{ip("liqo", "10.96.0.1", "10.70.0.3")}, kinds.APIServer{Host: "kubernetes.default", Port: "443", Address: "10.70.0.3"}, ""},
-		"somebody else's IP object": {on, true, []*ipamv1alpha1.IP{ip("shop", "192.0.2.66", "10.70.0.66")}, kinds.APIServer{}, "wait until peers reach it"},
-		"without an address yet":    {on, true, []*ipamv1alpha1.IP{ip("liqo", "10.96.0.1", "")}, kinds.APIServer{}, ""},
-		"without a network of ours": {on, false, []*ipamv1alpha1.IP{ip("liqo", "10.96.0.1", "10.70.0.3")}, kinds.APIServer{}, "-"},
-		"by a host":                 {OriginServerOptions{On: true, Host: "api.rome.example", Port: "6443"}, false, nil, kinds.APIServer{Host: "api.rome.example", Port: "6443"}, ""},
-		"turned off":                {OriginServerOptions{}, true, nil, kinds.APIServer{}, "-"},
+		"known to peers":            {on, true, []*ipamv1alpha1.IP{ip("liqo", "10.96.0.1", "10.70.0.3")}, podrules.APIServer{Host: "kubernetes.default", Port: "443", Address: "10.70.0.3"}, ""},
+		"somebody else's IP object": {on, true, []*ipamv1alpha1.IP{ip("shop", "192.0.2.66", "10.70.0.66")}, podrules.APIServer{}, "wait until peers reach it"},
+		"without an address yet":    {on, true, []*ipamv1alpha1.IP{ip("liqo", "10.96.0.1", "")}, podrules.APIServer{}, ""},
+		"without a network of ours": {on, false, []*ipamv1alpha1.IP{ip("liqo", "10.96.0.1", "10.70.0.3")}, podrules.APIServer{}, "-"},
+		"by a host":                 {OriginServerOptions{On: true, Host: "api.rome.example", Port: "6443"}, false, nil, podrules.APIServer{Host: "api.rome.example", Port: "6443"}, ""},
+		"turned off":                {OriginServerOptions{}, true, nil, podrules.APIServer{}, "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := fake.NewClientBuilder().WithScheme(kube.NewScheme())
@@ -63,7 +63,7 @@ func TestHowPodsReachTheAPIServer(t *testing.T) {
 			})
 			got := h.APIServer()
 			switch {
-			case test.waiting == "-" && got != (kinds.APIServer{}), test.want.Host != "" && got != test.want:
+			case test.waiting == "-" && got != (podrules.APIServer{}), test.want.Host != "" && got != test.want:
 				t.Errorf("%+v, want %+v", got, test.want)
 			case test.want.Host == "" && test.waiting != "-" && (got.Host != "" || got.Waiting == "" || !strings.Contains(got.Waiting, test.waiting)):
 				t.Errorf("%+v, want to wait", got)

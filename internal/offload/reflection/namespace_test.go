@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // told is an engine that receives Events of the provider about a pod and about a Service directly, without API servers.
@@ -52,7 +53,7 @@ func newTold(t *testing.T) *told {
 	}
 	w.shadow.Annotations, w.there.Labels = map[string]string{kinds.AnnotationLocalUID: "pod"}, ours
 	w.engine = New(Options{Namespace: "tenant", Map: "milan", Kinds: []Kind{
-		Pods(1, func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }),
+		Pods(1, func() podrules.Options { return podrules.Options{Origin: "rome", Destination: "milan", Node: "milan"} }),
 		Services(1, func() kinds.ServiceOptions { return kinds.ServiceOptions{CopyOptions: o} }),
 		Events(1, func() kinds.CopyOptions { return o }),
 	}})
@@ -266,7 +267,7 @@ func TestTokensOfAnEarlierReleaseAreFound(t *testing.T) {
 	w := newTold(t)
 	former := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web-token"}}
 	tokens := former.DeepCopy()
-	tokens.Labels = map[string]string{api.LabelOrigin: "rome", offloadingv1beta1.LabelNodeName: "milan", kinds.LabelServiceAccount: "app"}
+	tokens.Labels = map[string]string{api.LabelOrigin: "rome", offloadingv1beta1.LabelNodeName: "milan", podrules.LabelServiceAccount: "app"}
 	list(t, w.watchedNamespace.stores[w.pods][2], tokens)
 	key := types.NamespacedName{Namespace: "shop", Name: "web"}
 	facts, _ := w.pods.facts(key)
@@ -292,7 +293,7 @@ func TestEveryChangeOfTokensReachesTheirPod(t *testing.T) {
 	for _, pod := range []string{"web", strings.Repeat("a", 253)} {
 		w := newTold(t)
 		w.pod.Name = pod
-		secret := kinds.TokensSecret(w.pod, "shop-rome", kinds.PodOptions{Origin: "rome", Node: "milan"})
+		secret := podrules.TokensSecret(w.pod, "shop-rome", podrules.Options{Origin: "rome", Node: "milan"})
 		bare := secret.DeepCopy()
 		bare.Annotations = nil
 		s := w.watchedNamespace.stores[w.pods][2]

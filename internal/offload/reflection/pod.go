@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // PodKind is the Kind.Name of Pods.
@@ -26,7 +26,7 @@ const PodKind = "Pod"
 
 // Pods returns the Kind that reflects the pods of a virtual node as ShadowPods, and the status of the resulting remote Pods back to this cluster.
 // options is called at every decision, since its values may change. The node name and the two cluster IDs must not change.
-func Pods(workers int, options func() kinds.PodOptions) Kind {
+func Pods(workers int, options func() podrules.Options) Kind {
 	o := options()
 	ours := labels.Set{api.LabelOrigin: o.Origin, offloadingv1beta1.LabelNodeName: o.Node}
 	pods := labels.Set{api.LabelOrigin: o.Origin, offloadingv1beta1.LabelNodeName: o.Node, offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod}
@@ -51,7 +51,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 				return labels.SelectorFromSet(pods).Matches(labels.Set(obj.GetLabels()))
 			}},
 			// A read by name also returns a Secret without the token labels.
-			{Object: &corev1.Secret{}, Labels: ours.String() + "," + kinds.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: kinds.TokenSecret, Former: kinds.FormerTokenSecret, LocalNameOf: kinds.PodOfTokens},
+			{Object: &corev1.Secret{}, Labels: ours.String() + "," + podrules.LabelServiceAccount, Counted: "ServiceAccount", Strip: stripTokens, Name: podrules.TokenSecret, Former: podrules.FormerTokenSecret, LocalNameOf: podrules.PodOfTokens},
 		},
 		BeforeWrite: func(ctx context.Context, here client.Client, local, obj client.Object, now time.Time) error {
 			return fillTokens(ctx, here, local, obj, options(), now)
@@ -77,7 +77,7 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 			switch {
 			case !ok:
 				return offload.Step{}, false
-			case action == offload.CreateRemote && !kinds.Offloaded(local):
+			case action == offload.CreateRemote && !podrules.Offloaded(local):
 				return offload.Refuse(local, message), true
 			default: // the remote pod continues unchanged
 				return offload.Step{Why: message, Warning: message}, true
@@ -90,12 +90,12 @@ func Pods(workers int, options func() kinds.PodOptions) Kind {
 // is not offloaded yet keeps its whole spec.
 func stripLocalPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || !kinds.Offloaded(pod) {
+	if !ok || !podrules.Offloaded(pod) {
 		return
 	}
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
-		ServiceAccountName: pod.Spec.ServiceAccountName, Volumes: kinds.TokenVolumes(pod.Spec.Volumes),
+		ServiceAccountName: pod.Spec.ServiceAccountName, Volumes: podrules.TokenVolumes(pod.Spec.Volumes),
 		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	keep := func(c *corev1.Container) corev1.Container {
@@ -130,8 +130,8 @@ func stripRemotePod(obj client.Object) {
 		return
 	}
 	var annotations map[string]string
-	if gates := pod.Annotations[kinds.AnnotationGates]; gates != "" {
-		annotations = map[string]string{kinds.AnnotationGates: gates}
+	if gates := pod.Annotations[podrules.AnnotationGates]; gates != "" {
+		annotations = map[string]string{podrules.AnnotationGates: gates}
 	}
 	pod.ObjectMeta = metav1.ObjectMeta{
 		Annotations: annotations, Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,

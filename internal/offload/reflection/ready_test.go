@@ -11,6 +11,7 @@ import (
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -26,7 +27,7 @@ func newListing(health *fixed) (*Engine, *offloadingv1beta1.NamespaceMap) {
 	m.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
 	m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}
 	return New(Options{Namespace: "tenant", Map: "milan", Health: health, Kinds: []Kind{
-		Pods(1, func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }),
+		Pods(1, func() podrules.Options { return podrules.Options{Origin: "rome", Destination: "milan", Node: "milan"} }),
 		Services(1, func() kinds.ServiceOptions {
 			return kinds.ServiceOptions{CopyOptions: kinds.CopyOptions{Origin: "rome", Destination: "milan"}}
 		}),

@@ -19,7 +19,7 @@ import (
 
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 func TestTheUserIsToldOnce(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTheUserIsToldOnce(t *testing.T) {
 		},
 	}).Build()
 	told := 0
-	options := func() kinds.PodOptions { return kinds.PodOptions{Origin: "rome", Destination: "milan", Node: "milan"} }
+	options := func() podrules.Options { return podrules.Options{Origin: "rome", Destination: "milan", Node: "milan"} }
 	engine := New(Options{Local: c, Remote: c, Kinds: []Kind{Pods(1, options)}, Warn: func(client.Object, string) { told++ }})
 	refuse := func(want error) {
 		t.Helper()

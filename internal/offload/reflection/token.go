@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
 
 // fillTokens requests, in this cluster, the service account tokens that a Secret is to hold. Each token is bound to the Pod and becomes invalid when
 // the Pod is deleted. Tokens must not appear in errors or logs. For other objects it does nothing.
-func fillTokens(ctx context.Context, here client.Client, local, obj client.Object, o kinds.PodOptions, now time.Time) error {
+func fillTokens(ctx context.Context, here client.Client, local, obj client.Object, o podrules.Options, now time.Time) error {
 	secret, ok := obj.(*corev1.Secret)
 	pod, ok2 := local.(*corev1.Pod)
 	if !ok || !ok2 {
@@ -26,7 +26,7 @@ func fillTokens(ctx context.Context, here client.Client, local, obj client.Objec
 		account.Name = "default"
 	}
 	tokens, first := map[string]string{}, time.Time{}
-	for _, want := range kinds.Tokens(pod, o) {
+	for _, want := range podrules.Tokens(pod, o) {
 		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: &want.Seconds,
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
@@ -42,7 +42,7 @@ func fillTokens(ctx context.Context, here client.Client, local, obj client.Objec
 			first = at
 		}
 	}
-	kinds.FillTokens(secret, tokens, now, first)
+	podrules.FillTokens(secret, tokens, now, first)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -25,7 +26,7 @@ func TestTokensOnAPIServers(t *testing.T) {
 	near, far := apitest.APIServers(t)
 	w := newWorld(t, near, far)
 	w.letWork()
-	w.apiServer = kinds.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
+	w.apiServer = podrules.APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	w.create(w.near, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.localNS, Name: "app"}})
 	w.start()
 	pod := &corev1.Pod{
@@ -37,7 +38,7 @@ func TestTokensOnAPIServers(t *testing.T) {
 	w.create(w.near, pod)
 	w.waitReady(1)
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: kinds.TokenSecret("web")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: podrules.TokenSecret("web")}}
 	// token waits until the Secret holds a token other than before, and returns it.
 	token := func(what string, before []byte) (got []byte) {
 		t.Helper()

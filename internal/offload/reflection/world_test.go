@@ -24,6 +24,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/test/apitest"
@@ -56,7 +57,7 @@ type world struct {
 	// waiting, if set, is the reason why the engine handles no copies (kinds.CopyOptions.Waiting).
 	waiting atomic.Pointer[string]
 	// apiServer describes how pods in the provider reach the consumer's API server.
-	apiServer kinds.APIServer
+	apiServer podrules.APIServer
 	engine    *reflection.Engine
 	// nearWrites and farWrites count the write requests of engines to the consumer and to the provider.
 	nearWrites, farWrites atomic.Int32
@@ -183,8 +184,8 @@ func (w *world) start() (stop func()) {
 		Local: near, Remote: far, Health: health, Namespace: w.tenant, Map: providerID, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 		RequestTimeout: 3 * time.Second,
 		Kinds: []reflection.Kind{
-			reflection.Pods(10, func() kinds.PodOptions {
-				return kinds.PodOptions{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1", APIServer: w.apiServer}
+			reflection.Pods(10, func() podrules.Options {
+				return podrules.Options{Origin: consumerID, Destination: providerID, Node: w.nodeName, HostIP: "192.0.2.1", APIServer: w.apiServer}
 			}),
 			reflection.Services(3, func() kinds.ServiceOptions { return kinds.ServiceOptions{CopyOptions: w.copyOptions()} }),
 			reflection.EndpointSlices(3, func() reflection.EndpointSliceOptions {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/test/apitest"
 )
 
@@ -50,7 +50,7 @@ func TestEvictionPolicyOnAPIServer(t *testing.T) {
 		if err := c.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		p.Annotations = map[string]string{kinds.AnnotationOffloaded: mark(p)}
+		p.Annotations = map[string]string{podrules.AnnotationOffloaded: mark(p)}
 		if err := c.Update(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}

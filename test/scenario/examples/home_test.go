@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/internal/offload/kinds/podrules"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -98,7 +98,7 @@ func home(s *story.Story) {
 		}
 	})
 	s.Step("a token that is due is replaced", func() {
-		milan, key := s.Milan, client.ObjectKey{Namespace: story.Twin(ns), Name: kinds.TokenSecret("caller")}
+		milan, key := s.Milan, client.ObjectKey{Namespace: story.Twin(ns), Name: podrules.TokenSecret("caller")}
 		var secret corev1.Secret
 		s.Must(milan.Get(s.Context(), key, &secret))
 		due := secret.DeepCopy()

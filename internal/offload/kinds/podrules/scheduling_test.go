@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 func selector(requirements ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
@@ -120,7 +122,7 @@ func TestFieldsOfTheOriginAreNotCopied(t *testing.T) {
 	}
 	// The ShadowPod was created by an earlier release, which copied such labels.
 	shadow.Labels[corev1.LabelTopologyZone] = "north"
-	shadow.Annotations[AnnotationLabels] += "," + corev1.LabelTopologyZone
+	shadow.Annotations[kinds.AnnotationLabels] += "," + corev1.LabelTopologyZone
 	if out, changed := ShadowPodMetadata(shadow, local, nil, options); !changed || out.Labels[corev1.LabelTopologyZone] != "" {
 		t.Errorf("labels %v", out.Labels)
 	}

@@ -1,22 +1,15 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // apiServerSigner is the signer whose ClusterTrustBundle holds the CA of the API server, as ConfigMap kube-root-ca.crt does.
 const apiServerSigner = "kubernetes.io/kube-apiserver-serving"
-
-// RootCA is the name, in a remote namespace, of the reflected copy of the consumer's kube-root-ca.crt.
-func RootCA(origin string) string {
-	name := rootCA + "." + origin[:min(5, len(origin))]
-	if last := name[len(name)-1]; last == '-' || last == '.' {
-		name += "a"
-	}
-	return name
-}
 
 // ofAPIServer reports whether a projected ClusterTrustBundle is the CA of the API server.
 func ofAPIServer(bundle *corev1.ClusterTrustBundleProjection) bool {
@@ -54,12 +47,12 @@ func trustProblems(local *corev1.Pod) (out []string) {
 
 // renameRootCA changes every reference to the root CA in a remote spec to the name of its reflected copy. The original name is the provider's own
 // root CA.
-func renameRootCA(spec *corev1.PodSpec, o PodOptions) {
+func renameRootCA(spec *corev1.PodSpec, o Options) {
 	rename := func(name *string, optional **bool) {
-		if *name != rootCA {
+		if *name != kinds.LocalRootCA {
 			return
 		}
-		*name = RootCA(o.Origin)
+		*name = kinds.RootCA(o.Origin)
 		if !o.ConfigMapsReflected {
 			*optional = new(true)
 		}
@@ -76,7 +69,7 @@ func renameRootCA(spec *corev1.PodSpec, o PodOptions) {
 			source := &v.Projected.Sources[j]
 			if bundle := source.ClusterTrustBundle; bundle != nil && ofAPIServer(bundle) {
 				*source = corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
-					LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: bundle.Path}}, Optional: bundle.Optional,
+					LocalObjectReference: corev1.LocalObjectReference{Name: kinds.LocalRootCA}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: bundle.Path}}, Optional: bundle.Optional,
 				}}
 			}
 			if c := source.ConfigMap; c != nil {

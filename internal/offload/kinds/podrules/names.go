@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // serviceName matches the name of a Service with its namespace in a text: the Service, the namespace, and the domain after svc with its leading dot.
@@ -37,7 +39,7 @@ func (l *nameList) String() string {
 
 // ForeignNames returns one sentence, with fields, values and cure, about names of Services in a Pod that lead elsewhere in the provider: their
 // namespace has another name there, or is not offloaded there. Values of variables and arguments are the user's, so they are not changed.
-func ForeignNames(local *corev1.Pod, o PodOptions) []string {
+func ForeignNames(local *corev1.Pod, o Options) []string {
 	if o.RemoteNamespace == nil {
 		return nil
 	}
@@ -58,7 +60,7 @@ func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 	search := func(field, text string) {
 		for _, match := range serviceName.FindAllStringSubmatch(text, -1) {
 			service, namespace, domain := match[1], match[2], match[3]
-			if name := service + "." + namespace; name != OriginAPIServer && o.clusterDomain(strings.TrimPrefix(domain, ".")) {
+			if name := service + "." + namespace; name != kinds.OriginAPIServer && o.clusterDomain(strings.TrimPrefix(domain, ".")) {
 				add(field, name+".svc"+domain, namespace)
 			}
 		}
@@ -96,7 +98,7 @@ func ForeignNames(local *corev1.Pod, o PodOptions) []string {
 // NamespaceValues returns one sentence, with fields and cure, about values of a Pod that contain the name of its namespace by the downward API: variables in
 // commands, arguments and other variables, and files. The provider fills in the name of the remote namespace. That is right in names of Services, which are left
 // out, and in variables themselves, which pods need to find Services. The values are the user's, so they are not changed.
-func NamespaceValues(local *corev1.Pod, o PodOptions) []string {
+func NamespaceValues(local *corev1.Pod, o Options) []string {
 	if o.RemoteNamespace == nil {
 		return nil
 	}
@@ -153,12 +155,12 @@ func ofService(before, after string) bool {
 }
 
 // clusterDomain reports whether the part of a Service's name after svc belongs to a cluster, and not to a public domain.
-func (o *PodOptions) clusterDomain(domain string) bool {
+func (o *Options) clusterDomain(domain string) bool {
 	return domain == "" || domain == "cluster.local" || domain == o.APIServer.Domain
 }
 
 // searchNamespace returns the namespace in a DNS search domain of a namespace's Services, like shop.svc.cluster.local, and the part after it.
-func (o *PodOptions) searchNamespace(domain string) (namespace, rest string, ok bool) {
+func (o *Options) searchNamespace(domain string) (namespace, rest string, ok bool) {
 	namespace, rest, ok = strings.Cut(strings.TrimSuffix(domain, "."), ".svc")
 	return namespace, ".svc" + rest, ok && !strings.Contains(namespace, ".") && (rest == "" || rest[0] == '.') && o.clusterDomain(strings.TrimPrefix(rest, "."))
 }
@@ -171,7 +173,7 @@ const (
 
 // remoteSearches replaces the local namespaces in search domains by the remote ones, whose names may be longer. The domains in dropped can't be in
 // the remote Pod: those that are too long, and the last ones beyond the limit of the whole list.
-func (o *PodOptions) remoteSearches(domains []string) (kept, dropped []string) {
+func (o *Options) remoteSearches(domains []string) (kept, dropped []string) {
 	length := 0
 	for _, domain := range domains {
 		namespace, rest, ok := o.searchNamespace(domain)
@@ -192,7 +194,7 @@ func (o *PodOptions) remoteSearches(domains []string) (kept, dropped []string) {
 }
 
 // searches translates the search domains of a remote DNS configuration.
-func searches(in *corev1.PodDNSConfig, o PodOptions) *corev1.PodDNSConfig {
+func searches(in *corev1.PodDNSConfig, o Options) *corev1.PodDNSConfig {
 	if in != nil && o.RemoteNamespace != nil {
 		in.Searches, _ = o.remoteSearches(in.Searches)
 	}
@@ -201,7 +203,7 @@ func searches(in *corev1.PodDNSConfig, o PodOptions) *corev1.PodDNSConfig {
 
 // LongSearches returns a warning, with field, values and cure, about search domains that are left out of a Pod in the provider. With the names of the
 // remote namespaces, they exceed the limits of Kubernetes.
-func LongSearches(local *corev1.Pod, o PodOptions) []string {
+func LongSearches(local *corev1.Pod, o Options) []string {
 	if local.Spec.DNSConfig == nil || o.RemoteNamespace == nil {
 		return nil
 	}

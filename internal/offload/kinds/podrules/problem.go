@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func Problems(local *corev1.Pod) []string {
 
 // AnnotationProblems returns up to two sentences, with fields and cure, about annotations that are not copied: annotations that the Pod reads through
 // the downward API, and annotations that protect it from eviction.
-func AnnotationProblems(local *corev1.Pod, o PodOptions) []string {
+func AnnotationProblems(local *corev1.Pod, o Options) []string {
 	_, copied := podMetadata(local, o)
 	var missing []string
 	reads := func(field string, ref *corev1.ObjectFieldSelector) {

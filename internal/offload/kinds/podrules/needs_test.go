@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // TestObjectsThatStayAreReported: a pod that needs a Secret or ConfigMap that is not copied gets a warning with the field, the object and the cure.
@@ -46,10 +47,10 @@ func TestObjectsThatStayAreReported(t *testing.T) {
 			kind       offloadingv1beta1.ReflectionType
 			cure       string
 		}{
-			{AnnotationSkip, offloadingv1beta1.DenyList, "since it has annotation liqo.io/skip-reflection: remove the annotation"},
-			{AnnotationSkip, "", "since it has annotation liqo.io/skip-reflection: remove the annotation"},
+			{kinds.AnnotationSkip, offloadingv1beta1.DenyList, "since it has annotation liqo.io/skip-reflection: remove the annotation"},
+			{kinds.AnnotationSkip, "", "since it has annotation liqo.io/skip-reflection: remove the annotation"},
 			{"note", offloadingv1beta1.AllowList, "since it has no annotation liqo.io/allow-reflection: annotate it"},
-			{AnnotationAllow, offloadingv1beta1.AllowList, ""},
+			{kinds.AnnotationAllow, offloadingv1beta1.AllowList, ""},
 			{"note", offloadingv1beta1.DenyList, ""},
 		} {
 			o := options
@@ -70,7 +71,7 @@ func TestObjectsThatStayAreReported(t *testing.T) {
 	optional := volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "settings", Optional: new(true)}})
 	o := options
 	o.Secret = func(string, string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationSkip: ""}}}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kinds.AnnotationSkip: ""}}}
 	}
 	if got := MissingObjects(pod(optional), o); len(got) > 0 {
 		t.Errorf("a Secret that may be missing: %q", got)

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"crypto/sha256"
@@ -12,18 +12,13 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// Labels, annotations and limits of the Secret with the tokens of a Pod.
+// Label and limits of the Secret with the tokens of a Pod. kinds has its annotations.
 const (
 	// LabelServiceAccount is the local service account whose tokens the Secret holds.
 	LabelServiceAccount = "offloading.liqo.io/service-account-name"
-	// AnnotationTokenPod and AnnotationTokenPodUID identify the local Pod that the tokens are bound to.
-	AnnotationTokenPod    = "offloading.liqo.io/service-account-for-pod-name"
-	AnnotationTokenPodUID = "offloading.liqo.io/service-account-for-pod-uid"
-	// AnnotationTokenExpiration is when the first token expires, AnnotationTokenRefresh when the tokens have to be replaced (both RFC 3339).
-	AnnotationTokenExpiration = "offloading.liqo.io/service-account-expiration"
-	AnnotationTokenRefresh    = "offloading.liqo.io/service-account-refresh"
 
 	tokenSuffix = "-token"
 	// maxSecretName is the maximum length of a Secret's name (RFC 1123 subdomain).
@@ -64,7 +59,7 @@ func FormerTokenSecret(pod string) string { return pod + tokenSuffix }
 // the Secret's name may be truncated. The annotation counts only if the Secret has a name of TokenSecret or FormerTokenSecret, because every user
 // with access to the namespace can edit annotations.
 func PodOfTokens(secret metav1.Object) string {
-	pod, name := secret.GetAnnotations()[AnnotationTokenPod], secret.GetName()
+	pod, name := secret.GetAnnotations()[kinds.AnnotationTokenPod], secret.GetName()
 	if pod == "" || name != TokenSecret(pod) && name != FormerTokenSecret(pod) {
 		return ""
 	}
@@ -79,7 +74,7 @@ func tokenKey(volume, path string) string {
 
 // Tokens returns the tokens that a Pod gets in the provider, in the order of its volumes. It returns none if the Pod does not use the API server of
 // this cluster, or can't reach it.
-func Tokens(local *corev1.Pod, o PodOptions) []Token {
+func Tokens(local *corev1.Pod, o Options) []Token {
 	if !usesOriginAPIServer(local, o) {
 		return nil
 	}
@@ -140,13 +135,13 @@ func TokenVolumes(volumes []corev1.Volume) []corev1.Volume {
 
 // TokensSecret returns the Secret for the tokens of a Pod, in a namespace of the provider. It has no tokens yet; FillTokens adds them before the
 // write.
-func TokensSecret(local *corev1.Pod, namespace string, o PodOptions) *corev1.Secret {
+func TokensSecret(local *corev1.Pod, namespace string, o Options) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: TokenSecret(local.Name),
 			// Without a destination label: it is no copy of a Secret.
 			Labels:      map[string]string{api.LabelOrigin: o.Origin, offloadingv1beta1.LabelNodeName: o.Node, LabelServiceAccount: labelValue(local.Spec.ServiceAccountName)},
-			Annotations: map[string]string{AnnotationTokenPod: local.Name, AnnotationTokenPodUID: string(local.UID)},
+			Annotations: map[string]string{kinds.AnnotationTokenPod: local.Name, kinds.AnnotationTokenPodUID: string(local.UID)},
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: map[string][]byte{namespaceKey: []byte(local.Namespace)},
@@ -162,7 +157,7 @@ func labelValue(name string) string {
 }
 
 // OwnsTokens reports whether a Secret of the provider holds tokens of this node's pods.
-func OwnsTokens(secret *corev1.Secret, o PodOptions) bool {
+func OwnsTokens(secret *corev1.Secret, o Options) bool {
 	_, tokens := secret.Labels[LabelServiceAccount]
 	return tokens && secret.Labels[api.LabelOrigin] == o.Origin && secret.Labels[offloadingv1beta1.LabelNodeName] == o.Node
 }
@@ -174,13 +169,13 @@ func FillTokens(secret *corev1.Secret, tokens map[string]string, now, expires ti
 		secret.Data[key] = []byte(token)
 	}
 	life := max(expires.Sub(now)*4/5, time.Minute)
-	secret.Annotations[AnnotationTokenExpiration] = expires.UTC().Format(time.RFC3339)
-	secret.Annotations[AnnotationTokenRefresh] = now.Add(life).UTC().Format(time.RFC3339)
+	secret.Annotations[kinds.AnnotationTokenExpiration] = expires.UTC().Format(time.RFC3339)
+	secret.Annotations[kinds.AnnotationTokenRefresh] = now.Add(life).UTC().Format(time.RFC3339)
 }
 
 // TokensDue returns the time until the tokens in a Secret have to be replaced, 0 if some are missing or if they are bound to another Pod.
 func TokensDue(secret *corev1.Secret, local *corev1.Pod, wanted []Token, now time.Time) time.Duration {
-	if secret.Annotations[AnnotationTokenPodUID] != string(local.UID) || secret.Annotations[AnnotationTokenPod] != local.Name {
+	if secret.Annotations[kinds.AnnotationTokenPodUID] != string(local.UID) || secret.Annotations[kinds.AnnotationTokenPod] != local.Name {
 		return 0
 	}
 	for _, t := range wanted {
@@ -188,7 +183,7 @@ func TokensDue(secret *corev1.Secret, local *corev1.Pod, wanted []Token, now tim
 			return 0
 		}
 	}
-	at, err := time.Parse(time.RFC3339, secret.Annotations[AnnotationTokenRefresh])
+	at, err := time.Parse(time.RFC3339, secret.Annotations[kinds.AnnotationTokenRefresh])
 	if err != nil {
 		return 0
 	}

@@ -1,6 +1,6 @@
-// Package kinds holds the rules of reflection, one file per kind, as pure functions. They compute the remote object for a local one, the remote state
-// to copy back, and the differences between two objects. Nothing here reads or writes a cluster.
-package kinds
+// Package podrules holds the rules of reflection for pods, as pure functions: the ShadowPod of a local pod and its later changes, the status to copy back,
+// the tokens that a pod needs, and the problems to report to its user.
+package podrules
 
 import (
 	"maps"
@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // Annotations by which a Pod configures its offloading.
@@ -29,20 +30,12 @@ const (
 	AnnotationRemoteServiceAccount = "liqo.io/remote-service-account-name"
 	// AnnotationRemoteRuntimeClass names the RuntimeClass of the Pod in the provider.
 	AnnotationRemoteRuntimeClass = "liqo.io/remote-runtime-class-name"
-	// AnnotationLocalUID, on a ShadowPod, is the UID of the local Pod that it was created for. It distinguishes that Pod from a later Pod of the same
-	// name.
-	AnnotationLocalUID = "offloading.liqo.io/local-uid"
-	// AnnotationLabels, on a ShadowPod, lists the keys of the labels that came from the local Pod, separated by commas. By this list, a stateless
-	// process distinguishes a label that was removed from the local Pod from one that the provider added.
-	AnnotationLabels = "offloading.liqo.io/labels"
-	// DefaultRuntimeClass is the default of PodOptions.RuntimeClass.
+	// DefaultRuntimeClass is the default of Options.RuntimeClass.
 	DefaultRuntimeClass = "liqo"
-	// rootCA is the ConfigMap with the API server's CA. Kubernetes creates it in every namespace, so its reflected copy needs another name.
-	rootCA = "kube-root-ca.crt"
 )
 
-// PodOptions holds the facts about a virtual node that the rules for its pods depend on.
-type PodOptions struct {
+// Options holds the facts about a virtual node that the rules for its pods depend on.
+type Options struct {
 	// Origin and Destination are the IDs of the consumer and the provider.
 	Origin, Destination string
 	// Node is the name of the virtual node.
@@ -82,7 +75,7 @@ type PodOptions struct {
 
 // ShadowPod returns the ShadowPod that makes the provider run local. Its spec is computed at creation. Later, only labels and annotations follow the
 // local Pod (ShadowPodMetadata), and the fields that Kubernetes lets change in a Pod (ChangeSpec).
-func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offloadingv1beta1.ShadowPod {
+func ShadowPod(local *corev1.Pod, namespace string, o Options) *offloadingv1beta1.ShadowPod {
 	labels, annotations := podMetadata(local, o)
 	made := *local
 	made.Spec.EphemeralContainers = nil // a new Pod can't have any: they are added later
@@ -93,28 +86,28 @@ func ShadowPod(local *corev1.Pod, namespace string, o PodOptions) *offloadingv1b
 	}
 }
 
-func podMetadata(local *corev1.Pod, o PodOptions) (labels, annotations map[string]string) {
+func podMetadata(local *corev1.Pod, o Options) (labels, annotations map[string]string) {
 	// The local Pod may carry labels and annotations of an offloaded Pod, for example because its manifest was exported from one. They are not
 	// copied. Some of them would tell the provider that this virtual node set them, and the provider must set the others itself.
-	labels = without(local.Labels, offloadingv1beta1.LabelShadowPod, LabelRemoteUnavailable, offloadingv1beta1.LabelCreatorUser, offloadingv1beta1.LabelManagedBy)
-	annotations = without(local.Annotations, AnnotationAnnotations, AnnotationLabels, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
+	labels = kinds.Without(local.Labels, offloadingv1beta1.LabelShadowPod, LabelRemoteUnavailable, offloadingv1beta1.LabelCreatorUser, offloadingv1beta1.LabelManagedBy)
+	annotations = kinds.Without(local.Annotations, kinds.AnnotationAnnotations, kinds.AnnotationLabels, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	WithoutBinding(labels)
-	drop(annotations, admissionAnnotations)
-	AcceptPodAnnotations(annotations, o.AnnotationsReflected)
-	disown(annotations, o.AnnotationsReflected)
-	drop(labels, o.LabelsNotReflected)
-	drop(annotations, o.AnnotationsNotReflected)
+	kinds.Drop(annotations, admissionAnnotations)
+	kinds.AcceptPodAnnotations(annotations, o.AnnotationsReflected)
+	kinds.Disown(annotations, o.AnnotationsReflected)
+	kinds.Drop(labels, o.LabelsNotReflected)
+	kinds.Drop(annotations, o.AnnotationsNotReflected)
 	if o.Patch != nil {
-		drop(labels, o.Patch.LabelsNotReflected)
-		drop(annotations, o.Patch.AnnotationsNotReflected)
+		kinds.Drop(labels, o.Patch.LabelsNotReflected)
+		kinds.Drop(annotations, o.Patch.AnnotationsNotReflected)
 	}
 	if keys := slices.Sorted(maps.Keys(annotations)); len(keys) > 0 {
-		annotations[AnnotationAnnotations] = strings.Join(keys, ",")
+		annotations[kinds.AnnotationAnnotations] = strings.Join(keys, ",")
 	}
-	annotations[AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
+	annotations[kinds.AnnotationLabels] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
 	labels[api.LabelOrigin], labels[api.LabelDestination] = o.Origin, o.Destination
 	labels[offloadingv1beta1.LabelNodeName] = o.Node
-	annotations[AnnotationLocalUID] = string(local.UID)
+	annotations[kinds.AnnotationLocalUID] = string(local.UID)
 	maps.Copy(annotations, notPruned)
 	return labels, annotations
 }
@@ -128,28 +121,21 @@ var notPruned = map[string]string{
 }
 
 // OwnsShadowPod reports whether the virtual node that o describes created the ShadowPod. Other ShadowPods must not be changed.
-func OwnsShadowPod(shadow *offloadingv1beta1.ShadowPod, o PodOptions) bool {
+func OwnsShadowPod(shadow *offloadingv1beta1.ShadowPod, o Options) bool {
 	return shadow.Labels[api.LabelOrigin] == o.Origin && shadow.Labels[offloadingv1beta1.LabelNodeName] == o.Node
-}
-
-// MadeFor reports whether the ShadowPod belongs to this very Pod, and not to an earlier Pod of the same name. A ShadowPod without the UID annotation,
-// created by another release, belongs to the Pod of its name.
-func MadeFor(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
-	uid, said := shadow.Annotations[AnnotationLocalUID]
-	return !said || uid == string(local.UID)
 }
 
 // ShadowPodMetadata returns shadow with the present labels and annotations of local, and with the readiness gates to report to the provider. It
 // reports whether that changes anything. The argument remote is the Pod in the provider; it may be nil. Labels and annotations that the provider
 // added stay. Those that were reflected and no longer exist on local are removed.
-func ShadowPodMetadata(shadow *offloadingv1beta1.ShadowPod, local, remote *corev1.Pod, o PodOptions) (*offloadingv1beta1.ShadowPod, bool) {
+func ShadowPodMetadata(shadow *offloadingv1beta1.ShadowPod, local, remote *corev1.Pod, o Options) (*offloadingv1beta1.ShadowPod, bool) {
 	labels, annotations := podMetadata(local, o)
-	former := slices.DeleteFunc(strings.Split(shadow.Annotations[AnnotationLabels], ","), func(key string) bool {
+	former := slices.DeleteFunc(strings.Split(shadow.Annotations[kinds.AnnotationLabels], ","), func(key string) bool {
 		return key == offloadingv1beta1.LabelCreatorUser || key == offloadingv1beta1.LabelManagedBy // earlier releases listed them as labels of the local Pod
 	})
-	newLabels := without(shadow.Labels, former...)
+	newLabels := kinds.Without(shadow.Labels, former...)
 	maps.Copy(newLabels, labels)
-	newAnnotations := without(shadow.Annotations, append(strings.Split(shadow.Annotations[AnnotationAnnotations], ","), AnnotationAnnotations)...)
+	newAnnotations := kinds.Without(shadow.Annotations, append(strings.Split(shadow.Annotations[kinds.AnnotationAnnotations], ","), kinds.AnnotationAnnotations)...)
 	maps.Copy(newAnnotations, annotations)
 	if gates := readinessGates(shadow, local, remote); gates != "" {
 		newAnnotations[AnnotationGates] = gates
@@ -164,28 +150,8 @@ func ShadowPodMetadata(shadow *offloadingv1beta1.ShadowPod, local, remote *corev
 	return out, true
 }
 
-func without(in map[string]string, keys ...string) map[string]string {
-	out := make(map[string]string, len(in)+3)
-	maps.Copy(out, in)
-	for _, key := range keys {
-		delete(out, key)
-	}
-	return out
-}
-
-func drop(m map[string]string, patterns []string) {
-	for _, pattern := range patterns {
-		prefix, wild := strings.CutSuffix(pattern, "*")
-		if !wild {
-			delete(m, pattern)
-			continue
-		}
-		maps.DeleteFunc(m, func(key, _ string) bool { return strings.HasPrefix(key, prefix) })
-	}
-}
-
 // podSpec builds the remote spec field by field, so that a field unknown to this release is not copied.
-func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o PodOptions) corev1.PodSpec {
+func podSpec(local *corev1.Pod, namespace string, labels map[string]string, o Options) corev1.PodSpec {
 	in := local.Spec.DeepCopy()
 	useRemoteAPI := local.Annotations[AnnotationAPIServerSupport] == APIServerRemote
 	out := corev1.PodSpec{
@@ -256,7 +222,7 @@ func tolerations(in []corev1.Toleration, patch *offloadingv1beta1.OffloadingPatc
 	return out
 }
 
-func runtimeClass(local *corev1.Pod, o PodOptions) *string {
+func runtimeClass(local *corev1.Pod, o Options) *string {
 	if name := local.Annotations[AnnotationRemoteRuntimeClass]; name != "" {
 		return &name
 	}

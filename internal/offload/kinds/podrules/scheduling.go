@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // bindingLabels are labels that admission in the origin cluster sets on a Pod at its binding: the topology labels of the virtual node. They are not
@@ -17,7 +19,7 @@ var bindingLabels = []string{"topology.kubernetes.io/*", "topology.k8s.io/*"}
 var admissionAnnotations = []string{"kubernetes.io/limit-ranger", "openshift.io/scc", "kubernetes.io/psp"}
 
 // WithoutBinding removes from labels, in place, the labels that admission or a binding sets.
-func WithoutBinding(labels map[string]string) { drop(labels, bindingLabels) }
+func WithoutBinding(labels map[string]string) { kinds.Drop(labels, bindingLabels) }
 
 // unmerge removes from a selector, in place, the requirements that an API server derived from keys and the labels of the Pod when it stored the Pod.
 // The provider's API server derives them again, and refuses keys that the selector already contains.

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// StorageClass is the default of PodOptions.VirtualStorageClass.
+// StorageClass is the default of Options.VirtualStorageClass.
 const StorageClass = "liqo"
 
 // ephemeral adapts the claim template of a generic ephemeral volume to the provider. Its annotation may name the storage class. Otherwise the

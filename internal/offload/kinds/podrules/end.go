@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"slices"
@@ -78,7 +78,7 @@ func End(pod *corev1.Pod) *corev1.PodStatus {
 
 // RemoteTerminated returns local in the final phase that its ShadowPod reports for a deleted remote Pod. It includes the status that the ShadowPod
 // kept. A ShadowPod of an earlier release kept only the phase.
-func RemoteTerminated(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, o PodOptions) *corev1.Pod {
+func RemoteTerminated(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, o Options) *corev1.Pod {
 	phase := shadow.Status.Phase
 	if end := shadow.Status.Pod; end != nil && end.Phase == phase {
 		remote := &corev1.Pod{Status: *end.DeepCopy()}

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // mapped are the options of a node whose consumer has three offloaded namespaces. The remote one of same has the same name.
-func mapped() PodOptions {
+func mapped() Options {
 	o := options
 	o.APIServer.Domain = "rome.example"
 	o.RemoteNamespace = func(namespace string) (string, bool) {

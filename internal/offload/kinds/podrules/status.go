@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ const (
 //
 // If the remote Pod is being deleted and the local Pod is not, the provider will recreate the remote Pod, unless its phase is conclusive
 // (Conclusive). The phase of the remote Pod is ignored then; the local Pod only becomes not ready.
-func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
+func PodStatus(local, remote *corev1.Pod, o Options) *corev1.Pod {
 	out := offloaded(local)
 	dying := !remote.DeletionTimestamp.IsZero() && local.DeletionTimestamp.IsZero()
 	if dying && !Conclusive(remote.Status.Phase, local.Spec.RestartPolicy) {
@@ -68,7 +68,7 @@ func PodStatus(local, remote *corev1.Pod, o PodOptions) *corev1.Pod {
 
 // ShownStatus returns PodStatus together with the resize condition that the ShadowPod reports. If the provider refused a change of resources in this
 // reconciliation, refusal is its reason, otherwise it is empty.
-func ShownStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, refusal string, o PodOptions) *corev1.Pod {
+func ShownStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, refusal string, o Options) *corev1.Pod {
 	out := PodStatus(local, remote, o)
 	withResize(out, local, shadow, refusal)
 	if !o.Now.IsZero() {
@@ -109,7 +109,7 @@ func mark(pod *corev1.Pod, unavailable bool) {
 }
 
 // AddressProblem returns why the address of a remote Pod can't be shown, nil if it is shown or will be.
-func AddressProblem(remote *corev1.Pod, o PodOptions) error {
+func AddressProblem(remote *corev1.Pod, o Options) error {
 	if o.TranslateIP == nil || remote.Status.PodIP == "" {
 		return nil
 	}
@@ -142,7 +142,7 @@ func offloaded(local *corev1.Pod) *corev1.Pod {
 }
 
 // addresses replaces the addresses in a status by those that are valid in this cluster.
-func addresses(s *corev1.PodStatus, o PodOptions) {
+func addresses(s *corev1.PodStatus, o Options) {
 	s.HostIP, s.HostIPs = o.HostIP, nil
 	if o.HostIP != "" {
 		s.HostIPs = []corev1.HostIP{{IP: o.HostIP}}
@@ -167,7 +167,7 @@ func addresses(s *corev1.PodStatus, o PodOptions) {
 // conditions returns the remote conditions, without the readiness gates that this cluster reports to the provider. It appends conditions that exist
 // only on the local Pod: readiness gates of local controllers, and conditions such as the record of an eviction. Conditions of a former remote Pod
 // are dropped.
-func conditions(local, remote *corev1.Pod, o PodOptions) []corev1.PodCondition {
+func conditions(local, remote *corev1.Pod, o Options) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(remote.Status.Conditions)+1)
 	reported := ParseGates(remote.Annotations[AnnotationGates])
 	for _, c := range remote.Status.Conditions {

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"strings"
@@ -9,12 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // withOriginAPIServer are the options of a node whose pods reach our API server.
-func withOriginAPIServer() PodOptions {
+func withOriginAPIServer() Options {
 	o := options
-	o.APIServer = APIServer{Host: OriginAPIServer, Port: "443", Address: "10.70.0.3"}
+	o.APIServer = APIServer{Host: kinds.OriginAPIServer, Port: "443", Address: "10.70.0.3"}
 	o.ConfigMapsReflected = true
 	return o
 }
@@ -24,7 +26,7 @@ func access(p *corev1.Pod) {
 	p.Spec.ServiceAccountName = "app"
 	p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
-		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: kinds.LocalRootCA}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
 		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
 			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
 			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
@@ -148,7 +150,7 @@ func TestTokensAreReplacedInTime(t *testing.T) {
 		t.Error("tokens of another pod serve")
 	}
 	bare := secret.DeepCopy()
-	if delete(bare.Annotations, AnnotationTokenPod); TokensDue(bare, local, wanted, now) != 0 {
+	if delete(bare.Annotations, kinds.AnnotationTokenPod); TokensDue(bare, local, wanted, now) != 0 {
 		t.Error("a Secret that no longer names its pod stays so")
 	}
 	if TokensDue(secret, local, append(wanted, Token{Key: "more"}), now) != 0 {
@@ -174,7 +176,7 @@ func TestLongNamesOfServiceAccounts(t *testing.T) {
 
 // tokensOf returns a Secret of that name, with the annotation that it holds the tokens of a pod.
 func tokensOf(pod, name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{AnnotationTokenPod: pod}}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kinds.AnnotationTokenPod: pod}}}
 }
 
 // TestTokenSecretsHaveUniqueNames: the name differs from Secrets of the user and from those of other pods, even with long names.

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -7,11 +7,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// OriginAPIServer is the name by which pods in other clusters reach the API server of their origin cluster. The API server's certificate is valid for
-// it, and host aliases of the pods resolve it.
-const OriginAPIServer = "kubernetes.default"
+	"liqo.io/liqo/internal/offload/kinds"
+)
 
 // APIServer describes how pods in the provider reach the API server of this cluster, their origin cluster.
 type APIServer struct {
@@ -26,7 +24,7 @@ type APIServer struct {
 }
 
 // usesOriginAPIServer reports whether a Pod uses the API server of this cluster, with service account tokens of its own.
-func usesOriginAPIServer(local *corev1.Pod, o PodOptions) bool {
+func usesOriginAPIServer(local *corev1.Pod, o Options) bool {
 	switch local.Annotations[AnnotationAPIServerSupport] {
 	case APIServerRemote, APIServerDisabled:
 		return false
@@ -36,7 +34,7 @@ func usesOriginAPIServer(local *corev1.Pod, o PodOptions) bool {
 }
 
 // WaitsForAPIServer returns why a Pod has to wait before it can be offloaded, empty if it need not wait.
-func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
+func WaitsForAPIServer(local *corev1.Pod, o Options) string {
 	support := local.Annotations[AnnotationAPIServerSupport]
 	if support == APIServerRemote || support == APIServerDisabled || !RequestsTokens(local) {
 		return ""
@@ -45,7 +43,7 @@ func WaitsForAPIServer(local *corev1.Pod, o PodOptions) string {
 }
 
 // withAPIServer changes a remote spec so that its containers find the origin API server and their tokens. The volumes of out must be those of local.
-func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o PodOptions) {
+func withAPIServer(out *corev1.PodSpec, local *corev1.Pod, o Options) {
 	for i := range out.Volumes {
 		projectTokens(&out.Volumes[i], local)
 	}
@@ -72,12 +70,12 @@ func withAPIServerEnv(list []corev1.Container, s APIServer) {
 // cluster's domain, with cluster.local, and with the search domains of the Pod. Pods of the Service's own namespace find it without a namespace, too.
 // Without an alias, the name with cluster.local would resolve to the provider's API server.
 func apiServerNames(local *corev1.Pod, domain string) []string {
-	const service, usual = OriginAPIServer + ".svc", "cluster.local"
-	out := []string{OriginAPIServer, service, service + "." + usual}
+	const service, usual = kinds.OriginAPIServer + ".svc", "cluster.local"
+	out := []string{kinds.OriginAPIServer, service, service + "." + usual}
 	if domain != "" && domain != usual {
 		out = append(out, service+"."+domain)
 	}
-	if name, of, _ := strings.Cut(OriginAPIServer, "."); local.Namespace == of {
+	if name, of, _ := strings.Cut(kinds.OriginAPIServer, "."); local.Namespace == of {
 		out = append(out, name)
 	}
 	if local.Spec.DNSConfig == nil {

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // need is a Secret or ConfigMap that a Pod refers to, and the referring field.
@@ -78,7 +79,7 @@ func needs(spec *corev1.PodSpec) (out []need) {
 
 // MissingObjects returns one sentence, with field, value and cure, for each Secret and ConfigMap that a Pod needs and that is not copied to the
 // provider. The Events of the provider report only that the object does not exist.
-func MissingObjects(local *corev1.Pod, o PodOptions) []string {
+func MissingObjects(local *corev1.Pod, o Options) []string {
 	var out []string
 	for _, n := range needs(&local.Spec) {
 		if problem := o.stays(local.Namespace, n); problem != nil {
@@ -90,7 +91,7 @@ func MissingObjects(local *corev1.Pod, o PodOptions) []string {
 
 // stays returns why a Secret or ConfigMap of a local namespace is not copied to the provider, and what to do. It returns nil if the object is copied,
 // or is unknown.
-func (o *PodOptions) stays(namespace string, n need) error {
+func (o *Options) stays(namespace string, n need) error {
 	switch {
 	case n.kind == kindSecret && o.Secret != nil:
 		secret := o.Secret(namespace, n.name)
@@ -100,10 +101,10 @@ func (o *PodOptions) stays(namespace string, n need) error {
 		if err := o.kept(secret.Annotations, o.SecretType); err != nil {
 			return err
 		}
-		return SecretProblem(secret, CopyOptions{Destination: o.Destination})
-	case n.kind == kindConfigMap && n.name == RootCA(o.Origin):
-		return fmt.Errorf("cluster %s uses this name for the copy of ConfigMap %s, so the pod would mount that copy: create the ConfigMap under another name and use that one in the pod", o.Destination, rootCA)
-	case n.kind == kindConfigMap && o.ConfigMap != nil && n.name != rootCA:
+		return kinds.SecretProblem(secret, kinds.CopyOptions{Destination: o.Destination})
+	case n.kind == kindConfigMap && n.name == kinds.RootCA(o.Origin):
+		return fmt.Errorf("cluster %s uses this name for the copy of ConfigMap %s, so the pod would mount that copy: create the ConfigMap under another name and use that one in the pod", o.Destination, kinds.LocalRootCA)
+	case n.kind == kindConfigMap && o.ConfigMap != nil && n.name != kinds.LocalRootCA:
 		if configMap := o.ConfigMap(namespace, n.name); configMap != nil {
 			return o.kept(configMap.Annotations, o.ConfigMapType)
 		}
@@ -112,8 +113,8 @@ func (o *PodOptions) stays(namespace string, n need) error {
 }
 
 // kept returns why an object with these annotations is not copied to the provider, with the cure; nil if it may be copied.
-func (o *PodOptions) kept(annotations map[string]string, of offloadingv1beta1.ReflectionType) error {
-	why := Kept(annotations, CopyOptions{Type: of, Destination: o.Destination})
+func (o *Options) kept(annotations map[string]string, of offloadingv1beta1.ReflectionType) error {
+	why := kinds.Kept(annotations, kinds.CopyOptions{Type: of, Destination: o.Destination})
 	_, limited := annotations[api.AnnotationReflectTo]
 	switch {
 	case why == "":

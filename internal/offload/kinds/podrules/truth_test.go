@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"slices"
@@ -8,11 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
 // TestEveryReferenceToTheRootCAIsCopied: a pod gets the CA of the origin's API server, by whichever field it refers to it.
 func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
-	ref := corev1.LocalObjectReference{Name: rootCA}
+	ref := corev1.LocalObjectReference{Name: kinds.LocalRootCA}
 	container := corev1.Container{
 		Env:     []corev1.EnvVar{{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: "ca.crt"}}}},
 		EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref}}, {ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "own"}}}},
@@ -60,7 +62,7 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 	away.APIServer, away.ConfigMapsReflected = APIServer{}, false
 	const there = "kube-root-ca.crt.rome"
 	for name, row := range map[string]struct {
-		o        PodOptions
+		o        Options
 		support  string
 		ca       string
 		optional int
@@ -68,7 +70,7 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 		"with tokens":                        {withOriginAPIServer(), "", there, 0},
 		"without, and ConfigMaps stay here":  {away, "", there, 7},
 		"disabled":                           {withOriginAPIServer(), APIServerDisabled, there, 0},
-		"with the API server of the cluster": {withOriginAPIServer(), APIServerRemote, rootCA, 0},
+		"with the API server of the cluster": {withOriginAPIServer(), APIServerRemote, kinds.LocalRootCA, 0},
 	} {
 		local.Annotations = map[string]string{AnnotationAPIServerSupport: row.support}
 		spec := ShadowPod(local, "shop-rome", row.o).Spec.Pod
@@ -77,7 +79,7 @@ func TestEveryReferenceToTheRootCAIsCopied(t *testing.T) {
 			t.Errorf("%s: %d optional, %s", name, optional, diff)
 		}
 	}
-	if names, _ := refer(&local.Spec); names[0] != rootCA {
+	if names, _ := refer(&local.Spec); names[0] != kinds.LocalRootCA {
 		t.Error("the local pod was changed")
 	}
 }
@@ -187,7 +189,7 @@ func TestTheAPIServerHasAllItsNames(t *testing.T) {
 func TestDebuggingContainersAreAdapted(t *testing.T) {
 	local := pod(access)
 	shadow := ShadowPod(local, "shop-rome", withOriginAPIServer())
-	ref := corev1.LocalObjectReference{Name: rootCA}
+	ref := corev1.LocalObjectReference{Name: kinds.LocalRootCA}
 	local.Spec.EphemeralContainers = []corev1.EphemeralContainer{{TargetContainerName: "c", EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "debug", Image: "shell", Env: []corev1.EnvVar{
 			{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: "ca.crt"}}},
@@ -198,7 +200,7 @@ func TestDebuggingContainersAreAdapted(t *testing.T) {
 	for support, row := range map[string]struct{ ca, host, account string }{
 		"":                {"kube-root-ca.crt.rome", "kubernetes.default", "app"},
 		APIServerDisabled: {"kube-root-ca.crt.rome", "", "app"},
-		APIServerRemote:   {rootCA, "", ""},
+		APIServerRemote:   {kinds.LocalRootCA, "", ""},
 	} {
 		local.Annotations = map[string]string{AnnotationAPIServerSupport: support}
 		change, found := ChangeSpec(shadow, local, nil, withOriginAPIServer())
@@ -268,6 +270,7 @@ func TestNodeAndNamespaceOfTheProviderAreReported(t *testing.T) {
 
 // TestLegacyTokensAreNotCopiedByDefault: the warnings on the Secret and on each pod that needs it name the cure.
 func TestLegacyTokensAreNotCopiedByDefault(t *testing.T) {
+	copyOptions := kinds.CopyOptions{Origin: "rome", Destination: "milan"}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot"}, Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}
 	o := options
 	o.Secret = func(namespace, name string) *corev1.Secret {
@@ -292,15 +295,15 @@ func TestLegacyTokensAreNotCopiedByDefault(t *testing.T) {
 		},
 	}
 	for field, change := range uses {
-		if got := strings.Join(MissingObjects(pod(change), o), "; "); !strings.Contains(got, field) || !strings.Contains(got, "Secret robot") || !strings.Contains(got, AnnotationAllow) {
+		if got := strings.Join(MissingObjects(pod(change), o), "; "); !strings.Contains(got, field) || !strings.Contains(got, "Secret robot") || !strings.Contains(got, kinds.AnnotationAllow) {
 			t.Errorf("%s: %q", field, got)
 		}
 	}
-	if out, why := Secret(secret, "shop-rome", plainOptions); out != nil || why == "" || SecretProblem(secret, plainOptions) == nil {
+	if out, why := kinds.Secret(secret, "shop-rome", copyOptions); out != nil || why == "" || kinds.SecretProblem(secret, copyOptions) == nil {
 		t.Errorf("it is copied: %v", out)
 	}
-	secret.Annotations = map[string]string{AnnotationAllow: "true"}
-	if out, why := Secret(secret, "shop-rome", plainOptions); out == nil || out.Type != corev1.SecretTypeOpaque || string(out.Data["token"]) != "t" || SecretProblem(secret, plainOptions) != nil {
+	secret.Annotations = map[string]string{kinds.AnnotationAllow: "true"}
+	if out, why := kinds.Secret(secret, "shop-rome", copyOptions); out == nil || out.Type != corev1.SecretTypeOpaque || string(out.Data["token"]) != "t" || kinds.SecretProblem(secret, copyOptions) != nil {
 		t.Errorf("allowed: %v, %s", out, why)
 	}
 	for field, change := range uses {
@@ -326,11 +329,11 @@ func TestMissingAnnotationsAreReported(t *testing.T) {
 				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "c", FieldRef: field("example.org/projected")}}}},
 			}}}})
 	})
-	got := strings.Join(AnnotationProblems(local, PodOptions{Destination: "milan", AnnotationsReflected: []string{"example.org/sent"}}), "; ")
+	got := strings.Join(AnnotationProblems(local, Options{Destination: "milan", AnnotationsReflected: []string{"example.org/sent"}}), "; ")
 	if !strings.HasPrefix(got, "annotations example.org/env (env A of container c), example.org/volume (volume down), example.org/projected (volume mixed) are not copied to cluster milan") {
 		t.Error(got)
 	}
-	if got := AnnotationProblems(pod(nil), PodOptions{}); len(got) > 0 {
+	if got := AnnotationProblems(pod(nil), Options{}); len(got) > 0 {
 		t.Error(got)
 	}
 }
@@ -348,7 +351,7 @@ func TestProtectionsThatStayAreReported(t *testing.T) {
 		"evictable":    {map[string]string{safe: "true", karpenter: "false"}, nil, ""},
 		"accepted":     {map[string]string{safe: "false"}, []string{safe}, ""},
 	} {
-		got := strings.Join(AnnotationProblems(pod(func(p *corev1.Pod) { p.Annotations = row.annotations }), PodOptions{Destination: "milan", AnnotationsReflected: row.accepted}), "; ")
+		got := strings.Join(AnnotationProblems(pod(func(p *corev1.Pod) { p.Annotations = row.annotations }), Options{Destination: "milan", AnnotationsReflected: row.accepted}), "; ")
 		if (got == "") != (row.want == "") || !strings.HasPrefix(got, row.want) || row.want != "" && !strings.Contains(got, "PodDisruptionBudget") {
 			t.Errorf("%s: %q", name, got)
 		}

@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"maps"
@@ -13,9 +13,10 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/offload/kinds"
 )
 
-var options = PodOptions{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1", RuntimeClass: "elsewhere"}
+var options = Options{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1", RuntimeClass: "elsewhere"}
 
 func pod(change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
@@ -133,7 +134,7 @@ func TestShadowPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
 		patch  *offloadingv1beta1.OffloadingPatch
-		tune   func(*PodOptions)
+		tune   func(*Options)
 		got    func(*offloadingv1beta1.ShadowPod) any
 		want   any
 	}{
@@ -146,7 +147,7 @@ func TestShadowPod(t *testing.T) {
 		},
 		"labels that stay here": {
 			change: func(p *corev1.Pod) { p.Labels["a.b/c"] = "1"; p.Labels["a.b/d"] = "2"; p.Labels["team"] = "x" },
-			tune:   func(o *PodOptions) { o.LabelsNotReflected = []string{"a.b/*"} },
+			tune:   func(o *Options) { o.LabelsNotReflected = []string{"a.b/*"} },
 			patch:  &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"team"}},
 			got:    func(s *offloadingv1beta1.ShadowPod) any { return s.Labels }, want: with(map[string]string{"app": "web"}),
 		},
@@ -156,13 +157,13 @@ func TestShadowPod(t *testing.T) {
 					"note": "x", "secret": "y", AnnotationRestarts: "c=1", "checksum/config": "1", "iam.amazonaws.com/role": "admin", "prometheus.io/scrape": "true",
 				}
 			},
-			tune: func(o *PodOptions) {
+			tune: func(o *Options) {
 				o.AnnotationsNotReflected, o.AnnotationsReflected = []string{"secret"}, []string{"prometheus.io/*"}
 			},
 			got: func(s *offloadingv1beta1.ShadowPod) any {
-				return without(s.Annotations, slices.Collect(maps.Keys(notPruned))...)
+				return kinds.Without(s.Annotations, slices.Collect(maps.Keys(notPruned))...)
 			},
-			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", AnnotationLocalUID: "u1", AnnotationLabels: "app", AnnotationAnnotations: "checksum/config,note,prometheus.io/scrape", AnnotationSpec: specNotes(&pod(nil).Spec)},
+			want: map[string]string{"note": "x", "checksum/config": "1", "prometheus.io/scrape": "true", kinds.AnnotationLocalUID: "u1", kinds.AnnotationLabels: "app", kinds.AnnotationAnnotations: "checksum/config,note,prometheus.io/scrape", AnnotationSpec: specNotes(&pod(nil).Spec)},
 		},
 		"tolerations": {
 			change: func(p *corev1.Pod) {
@@ -219,7 +220,7 @@ func TestShadowPod(t *testing.T) {
 		},
 		"volume of its own, renamed class of virtual storage": {
 			change: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{ownVolume("spread", nil)} },
-			tune:   func(o *PodOptions) { o.VirtualStorageClass = "spread" },
+			tune:   func(o *Options) { o.VirtualStorageClass = "spread" },
 			got: func(s *offloadingv1beta1.ShadowPod) any {
 				return s.Spec.Pod.Volumes[0].Ephemeral.VolumeClaimTemplate.Spec
 			},
@@ -364,17 +365,9 @@ func TestProblemsAreReported(t *testing.T) {
 func apiAccess() corev1.Volume {
 	return corev1.Volume{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: kinds.LocalRootCA}}},
 		{DownwardAPI: &corev1.DownwardAPIProjection{}},
 	}}}}
-}
-
-func TestRootCA(t *testing.T) {
-	for origin, want := range map[string]string{"rome": "kube-root-ca.crt.rome", "barcelona": "kube-root-ca.crt.barce", "abcd-e": "kube-root-ca.crt.abcd-a", "x": "kube-root-ca.crt.x"} {
-		if got := RootCA(origin); got != want {
-			t.Errorf("%s: %s, not %s", origin, got, want)
-		}
-	}
 }
 
 func TestMetadataFollows(t *testing.T) {
@@ -406,7 +399,7 @@ func TestMetadataFollows(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	local := pod(nil)
 	shadow := ShadowPod(local, "shop-rome", options)
-	if !OwnsShadowPod(shadow, options) || !MadeFor(shadow, local) {
+	if !OwnsShadowPod(shadow, options) || !kinds.MadeFor(shadow, local) {
 		t.Error("a ShadowPod is not its maker's")
 	}
 	other := options
@@ -415,11 +408,11 @@ func TestOwnership(t *testing.T) {
 		t.Error("another node owns it")
 	}
 	local.UID = "u2"
-	if MadeFor(shadow, local) {
+	if kinds.MadeFor(shadow, local) {
 		t.Error("it belongs to a later pod of the same name")
 	}
-	delete(shadow.Annotations, AnnotationLocalUID)
-	if !MadeFor(shadow, local) {
+	delete(shadow.Annotations, kinds.AnnotationLocalUID)
+	if !kinds.MadeFor(shadow, local) {
 		t.Error("one that does not say belongs to the pod of its name")
 	}
 }

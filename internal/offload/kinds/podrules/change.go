@@ -1,4 +1,4 @@
-package kinds
+package podrules
 
 import (
 	"crypto/sha256"
@@ -214,7 +214,7 @@ type SpecChange struct {
 
 // ChangeSpec applies to shadow the first changed part of local's specification that AnnotationSpec does not record. Parts in leftOut are skipped. The
 // result is false if nothing else has changed. shadow and local must be complete objects if the result is to be written.
-func ChangeSpec(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod, leftOut []string, o PodOptions) (SpecChange, bool) {
+func ChangeSpec(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod, leftOut []string, o Options) (SpecChange, bool) {
 	out, in := shadow.DeepCopy(), local.DeepCopy()
 	adaptEphemeral(in, o)
 	change := SpecChange{Shadow: out}
@@ -248,7 +248,7 @@ func ChangeSpec(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod, leftOut 
 }
 
 // adaptEphemeral changes, in place, the ephemeral containers of a local Pod as podSpec changes its other containers.
-func adaptEphemeral(local *corev1.Pod, o PodOptions) {
+func adaptEphemeral(local *corev1.Pod, o Options) {
 	if local.Annotations[AnnotationAPIServerSupport] == APIServerRemote {
 		return
 	}
