@@ -9,11 +9,12 @@ import (
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/deletevolumes"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 )
 
 func authenticateCommand(a *session.Session) *cobra.Command {
-	var auth authFlags
+	var auth handshake.Flags
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     "authenticate",
@@ -27,21 +28,21 @@ func authenticateCommand(a *session.Session) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	remote := session.RemoteFlags(command.Flags())
-	auth.add(command.Flags())
+	auth.Add(command.Flags())
 	a.AddDryRun(command.Flags())
 	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
 	command.RunE = session.WithTimeout(&timeout, func(ctx context.Context, _ []string) error {
-		if err := auth.validate(); err != nil {
+		if err := auth.Validate(); err != nil {
 			return err
 		}
 		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
 		}
-		if err := checkIdentities(ctx, p, auth.force); err != nil {
+		if err := checkIdentities(ctx, p, auth.Force); err != nil {
 			return err
 		}
-		return session.ExplainPair(p, authenticatePair(ctx, p, &auth))
+		return session.ExplainPair(p, handshake.Authenticate(ctx, p, &auth))
 	})
 	return command
 }

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
@@ -154,14 +155,14 @@ func createVirtualNode(ctx context.Context, c *session.Cluster, name string, o *
 		return session.PrintObject(c, node, o.output.Format)
 	}
 	if o.createNode {
-		if err := checkNodeName(ctx, c, name, o.provider, "give the VirtualNode another name, or --create-node=false"); err != nil {
+		if err := handshake.CheckNodeName(ctx, c, name, o.provider, "give the VirtualNode another name, or --create-node=false"); err != nil {
 			return err
 		}
 	}
 	if err := createOrUpdate(ctx, c, node, func() { fill(node) }); err != nil {
 		return err
 	}
-	return nodeReady(ctx, c, namespace, name)
+	return handshake.NodeReady(ctx, c, namespace, name)
 }
 
 // checkKubeconfigSecret fails if a virtual kubelet cannot work with the kubeconfig in a Secret. It reads only the Secret, and does not contact the provider.

@@ -16,13 +16,14 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 )
 
 func generateTenantCommand(a *session.Session) *cobra.Command {
 	var provider, nonce, namespace string
 	var timeout time.Duration
-	var auth authFlags
+	var auth handshake.Flags
 	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "tenant",
@@ -35,14 +36,14 @@ func generateTenantCommand(a *session.Session) *cobra.Command {
 			# The nonce is what create nonce printed in milan; the file is to be applied there
 			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.OnInstalled(&timeout, func() error { return cmp.Or(output.Validate(), auth.validate()) }, func(ctx context.Context, local *session.Cluster, _ []string) error {
-			return printTenant(ctx, local, provider, []byte(nonce), namespace, auth.proxyURL, output.Format)
+		RunE: a.OnInstalled(&timeout, func() error { return cmp.Or(output.Validate(), auth.Validate()) }, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			return printTenant(ctx, local, provider, []byte(nonce), namespace, auth.ProxyURL, output.Format)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&nonce, "nonce", "", "Nonce that create nonce printed in the provider (default: the nonce that was signed before)")
-	flags.StringVar(&auth.proxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
+	flags.StringVar(&auth.ProxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
 	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
 	a.AddDryRun(flags)
 	cmdline.Required(command, "remote-cluster-id")
@@ -62,10 +63,10 @@ func printTenant(ctx context.Context, c *session.Cluster, provider string, nonce
 	}
 	signed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: authv1beta1.SignedNonceSecret}}
 	of := &corev1.Secret{Data: map[string][]byte{authv1beta1.NonceKey: nonce}}
-	if err := c.Reach(ctx, signatureGoal(signed, of, provider)); err != nil || c.IsDryRun() {
+	if err := c.Reach(ctx, handshake.SignatureGoal(signed, of, provider)); err != nil || c.IsDryRun() {
 		return err // print nothing in a dry run, because it has no signature
 	}
-	application, err := applicationOf(ctx, c)
+	application, err := handshake.ApplicationOf(ctx, c)
 	if err != nil {
 		return err
 	}

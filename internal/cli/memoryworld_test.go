@@ -26,6 +26,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
@@ -265,7 +266,7 @@ func installedObjects(t *testing.T, id string) []client.Object {
 			Status: appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
 		},
 		&corev1.Secret{ObjectMeta: in(authv1beta1.KeysSecret), Data: map[string][]byte{authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public}},
-		&corev1.Service{ObjectMeta: in(proxyService), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}}},
+		&corev1.Service{ObjectMeta: in(handshake.ProxyService), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}}},
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService, Annotations: map[string]string{peering.AnnotationEnrollmentAddress: id + ".example.com"}},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},

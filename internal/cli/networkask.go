@@ -15,12 +15,12 @@ import (
 // mustAskForNetwork reports whether a peering with a network needs a NetworkRequest, because the user is a peering user. It returns false
 // for an in-band peering: that peering uses the tunnel itself, so the tunnel must exist first.
 func mustAskForNetwork(p *session.Pair, o *peerOptions) bool {
-	return !o.networkingDisabled && !o.auth.inBand && session.IsPeeringUser(p)
+	return !o.networkingDisabled && !o.auth.InBand && session.IsPeeringUser(p)
 }
 
 // checkNetworkRights fails, before any change is made, if the peering needs permissions in the provider that a peering user does not have.
 func checkNetworkRights(p *session.Pair, o *peerOptions) error {
-	if !o.auth.inBand || !session.IsPeeringUser(p) {
+	if !o.auth.InBand || !session.IsPeeringUser(p) {
 		return nil
 	}
 	return p.Remote.Err(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band takes rights in cluster %s "+

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/clitest"
@@ -29,13 +30,13 @@ func clientCertificate(t *testing.T, user string) []byte {
 func TestInBandNeedsAnAdministrator(t *testing.T) {
 	for name, row := range map[string]struct {
 		user   string
-		auth   authFlags
+		auth   handshake.Flags
 		refuse bool
 	}{
-		"a peering user":                        {peering.PeeringUserPrefix + "rome-00", authFlags{}, false},
-		"a peering user, in-band":               {peering.PeeringUserPrefix + "rome-00", authFlags{inBand: true}, true},
-		"a peering user, in-band and an invite": {peering.PeeringUserPrefix + "rome-00", authFlags{inBand: true, invite: true}, true},
-		"an administrator, in-band":             {"ada", authFlags{inBand: true, invite: true}, false},
+		"a peering user":                        {peering.PeeringUserPrefix + "rome-00", handshake.Flags{}, false},
+		"a peering user, in-band":               {peering.PeeringUserPrefix + "rome-00", handshake.Flags{InBand: true}, true},
+		"a peering user, in-band and an invite": {peering.PeeringUserPrefix + "rome-00", handshake.Flags{InBand: true, Invite: true}, true},
+		"an administrator, in-band":             {"ada", handshake.Flags{InBand: true, Invite: true}, false},
 	} {
 		p := &session.Pair{Local: fakecluster.New("rome"), Remote: fakecluster.New("milan")}
 		p.Remote.Namespace = "liqo"

@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -65,7 +66,7 @@ func createNonceCommand(a *session.Session) *cobra.Command {
 				return err
 			}
 			nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
-			if err := local.Reach(ctx, nonceGoal(nonce, consumer)); err != nil {
+			if err := local.Reach(ctx, handshake.NonceGoal(nonce, consumer)); err != nil {
 				return err
 			}
 			local.Did("Nonce for cluster %s: %s", consumer, nonce.Data[authv1beta1.NonceKey])

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,55 +12,13 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
-	"liqo.io/liqo/internal/peering"
 )
 
-// authFlags holds the flags for the authentication between the clusters.
-type authFlags struct {
-	inBand   bool
-	proxyURL string
-	// invite lets the provider also use the consumer, through the same tunnel.
-	invite bool
-	// force replaces the stored key or CA of another cluster with the same ID.
-	force bool
-	// given reports whether the user set a flag. Without flags, a peering keeps its current connection to the API server.
-	given func(name string) bool
-}
-
-func (f *authFlags) add(flags *pflag.FlagSet) {
-	f.given = flags.Changed
-	flags.BoolVar(&f.inBand, "in-band", false, "Reach the provider's API server through the tunnel; --in-band=false switches back to a direct connection")
-	flags.StringVar(&f.proxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
-	f.addForce(flags)
-}
-
-func (f *authFlags) addInvite(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.invite, "invite", false, fmt.Sprintf("With in-band: also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
-}
-
-func (f *authFlags) addForce(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.force, "force", false, "Replace the stored key or CA of a peer that was installed again. Never use it if two clusters have the same ID: change one of the IDs")
-}
-
-func (f *authFlags) validate() error {
-	if f.inBand && f.proxyURL != "" {
-		return errors.New("--in-band goes through the proxy of the provider, --proxy-url through another one: use one of them")
-	}
-	if f.invite && !f.inBand {
-		return errors.New("--invite needs --in-band: without it, the provider peers with this cluster by the command that liqoctl generate peer-command prints here")
-	}
-	if f.proxyURL != "" {
-		if err := peering.CheckProxyURL(f.proxyURL); err != nil {
-			return fmt.Errorf("--proxy-url is %w", err)
-		}
-	}
-	return nil
-}
-
 type peerOptions struct {
-	auth               authFlags
+	auth               handshake.Flags
 	network            tunnel.Options
 	resources          cmdline.Resources
 	timeout            time.Duration
@@ -102,8 +59,8 @@ func peerCommand(a *session.Session) *cobra.Command {
 		ValidArgsFunction: a.CompleteFirst(peersOf),
 	}
 	remote := session.RemoteFlags(command.Flags())
-	o.auth.add(command.Flags())
-	o.auth.addInvite(command.Flags())
+	o.auth.Add(command.Flags())
+	o.auth.AddInvite(command.Flags())
 	o.addBoth(command)
 	a.AddDryRun(command.Flags())
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -147,10 +104,10 @@ func runPeer(ctx context.Context, a *session.Session, remote *genericclioptions.
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.network.Locate(o.location), o.auth.validate(), o.network.Validate()); err != nil {
+	if err := errors.Join(o.network.Locate(o.location), o.auth.Validate(), o.network.Validate()); err != nil {
 		return nil, err
 	}
-	if o.auth.inBand && o.networkingDisabled {
+	if o.auth.InBand && o.networkingDisabled {
 		return nil, errors.New("--in-band needs a tunnel, and --networking-disabled creates none: leave one of them out")
 	}
 	p, err := a.Pair(ctx, remote)
@@ -174,7 +131,7 @@ func peerPair(ctx context.Context, p *session.Pair, o *peerOptions, resources co
 		session.When(asks, r.warnOfFlags),
 		session.When(!asks, r.connect), // both ends of the tunnel are connected
 		r.authenticate,                 // the provider has admitted the local cluster, whose Identity has a kubeconfig
-		session.When(o.auth.invite, func(ctx context.Context) error { return inviteBack(ctx, r.Pair) }),
+		session.When(o.auth.Invite, func(ctx context.Context) error { return inviteBack(ctx, r.Pair) }),
 		session.When(asks, r.use.requestNetwork),                   // the provider has answered the NetworkRequest
 		session.When(o.createResourceSlice, r.use.askForResources), // the provider has granted the resources, and the virtual node is Ready
 		r.use.becomeHealthy, // the ForeignCluster reports each module as healthy
@@ -209,7 +166,7 @@ func (r *peerRun) connect(ctx context.Context) error {
 
 // authenticate gives the local cluster an identity in the remote one, and both their tenant namespaces.
 func (r *peerRun) authenticate(ctx context.Context) error {
-	err := authenticatePair(ctx, r.Pair, &r.use.options.auth)
+	err := handshake.Authenticate(ctx, r.Pair, &r.use.options.auth)
 	r.use.namespace = r.Here
 	return err
 }

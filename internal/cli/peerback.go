@@ -16,6 +16,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
@@ -44,11 +45,11 @@ func inviteProvider(ctx context.Context, p *session.Pair) error {
 	if _, err := enrollment.ServiceOf(ctx, p.Local, p.Local.Namespace); err != nil {
 		return err
 	}
-	address, err := throughTunnel(ctx, back, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
+	address, err := handshake.ThroughTunnel(ctx, back, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
 	}
-	proxy, err := throughTunnel(ctx, back, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+	proxy, err := handshake.ThroughTunnel(ctx, back, ipamv1alpha1.IPAPIServerProxy, handshake.ProxyService, "the API-server proxy")
 	if err != nil {
 		return fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
 	}
@@ -97,13 +98,13 @@ func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bo
 
 // peerInvited peers with a cluster that left an Invitation here. The tenant namespace already contains everything needed.
 func peerInvited(ctx context.Context, a *session.Session, name string, o *peerOptions) error {
-	if o.auth.invite {
+	if o.auth.Invite {
 		return fmt.Errorf("--invite does not go with NAME %s: this cluster uses the invitation that %s left here, and makes none; leave --invite out", name, name)
 	}
-	if o.auth.given("in-band") || o.auth.given("proxy-url") {
+	if o.auth.Given("in-band") || o.auth.Given("proxy-url") {
 		return fmt.Errorf("--in-band and --proxy-url do not go with NAME %s: the invitation of %s says how its API server is reached; leave them out", name, name)
 	}
-	if o.auth.force {
+	if o.auth.Force {
 		return fmt.Errorf("--force does not go with NAME %s: if %s knows another key for the ID of this cluster, its administrator has to delete the Tenant of that ID there first", name, name)
 	}
 	resources, err := o.resources.List()
@@ -125,7 +126,7 @@ func peerInvited(ctx context.Context, a *session.Session, name string, o *peerOp
 		return err
 	}
 	if o.createsNode() {
-		if err := checkNodeName(ctx, c, id, id, nodeNameCure(id)); err != nil {
+		if err := handshake.CheckNodeName(ctx, c, id, id, handshake.NodeNameCure(id)); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/clitest"
@@ -35,7 +36,7 @@ func (n networks) inviteBack(p *session.Pair) {
 		}
 		return []client.Object{exposed, behind}
 	}
-	made := append(expose(ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "10.70.0.8", 443), expose(ipamv1alpha1.IPAPIServerProxy, proxyService, "10.70.0.7", 8118)...)
+	made := append(expose(ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "10.70.0.8", 443), expose(ipamv1alpha1.IPAPIServerProxy, handshake.ProxyService, "10.70.0.7", 8118)...)
 	namespace := api.TenantNamespace("rome")
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}},

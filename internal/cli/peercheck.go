@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
@@ -19,11 +18,11 @@ import (
 // checkPeer fails, before any change is made, if the peering would replace another cluster or collide with a node name.
 func checkPeer(ctx context.Context, p *session.Pair, o *peerOptions) error {
 	if o.createsNode() {
-		if err := checkNodeName(ctx, p.Local, p.Remote.ID, p.Remote.ID, nodeNameCure(p.Remote.ID)); err != nil {
+		if err := handshake.CheckNodeName(ctx, p.Local, p.Remote.ID, p.Remote.ID, handshake.NodeNameCure(p.Remote.ID)); err != nil {
 			return err
 		}
 	}
-	if err := checkIdentities(ctx, p, o.auth.force); err != nil || !o.bidirectional {
+	if err := checkIdentities(ctx, p, o.auth.Force); err != nil || !o.bidirectional {
 		return err
 	}
 	// Problems in the other direction are found before this direction changes anything.
@@ -34,38 +33,6 @@ func checkPeer(ctx context.Context, p *session.Pair, o *peerOptions) error {
 
 // createsNode reports whether the peering creates a node in the local cluster.
 func (o *peerOptions) createsNode() bool { return o.createResourceSlice && o.createNode }
-
-// nodeNameCure says how to peer with a provider whose ID cannot be used as the name of a node.
-func nodeNameCure(provider string) string {
-	return fmt.Sprintf("peer with --create-resource-slice=false, then create the virtual node under another name (liqoctl create resourceslice NAME --remote-cluster-id %s)", provider)
-}
-
-// checkNodeName fails if the name for a virtual node of the provider is in use by another node.
-func checkNodeName(ctx context.Context, c *session.Cluster, name, provider, cure string) error {
-	taken := ""
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return c.Err(fmt.Errorf("reading Node %s: %w", name, err))
-	case err == nil && node.Labels[api.LabelType] != api.TypeVirtualNode:
-		taken = fmt.Sprintf("Node %s is a node of cluster %s itself", name, c.ID)
-	default:
-		var all offloadingv1beta1.VirtualNodeList
-		if err := c.List(ctx, &all); err != nil {
-			return c.Err(fmt.Errorf("listing VirtualNodes: %w", err))
-		}
-		for i := range all.Items {
-			if other := &all.Items[i]; other.Name == name && other.Spec.ClusterID != provider {
-				taken = fmt.Sprintf("VirtualNode %s in namespace %s is a node of cluster %s", name, other.Namespace, other.Spec.ClusterID)
-			}
-		}
-	}
-	if taken == "" {
-		return nil
-	}
-	return c.Err(fmt.Errorf("%s, and the virtual node of cluster %s would have the same name: %s", taken, provider, cure))
-}
 
 // checkIdentities fails if one of the clusters would replace another cluster with the same ID. A provider identifies its consumers by their
 // public keys. A consumer identifies its providers by the CA of their API servers.

@@ -33,9 +33,9 @@ func peerInBandCommand(a *session.Session) *cobra.Command {
 	flags.BoolVar(&o.bidirectional, "bidirectional", false, "Also peer the remote cluster with the local one")
 	o.addBoth(command)
 	a.AddDryRun(flags)
-	o.auth.addForce(flags)
-	o.auth.addInvite(flags)
-	o.auth.inBand, o.auth.given = true, func(name string) bool { return name == "in-band" }
+	o.auth.AddForce(flags)
+	o.auth.AddInvite(flags)
+	o.auth.InBand, o.auth.Given = true, func(name string) bool { return name == "in-band" }
 	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
 		p, err := runPeer(ctx, a, remote, &o)
 		if err != nil || !o.bidirectional {
@@ -46,7 +46,7 @@ func peerInBandCommand(a *session.Session) *cobra.Command {
 			return err
 		}
 		// The reverse peering uses the same tunnel, so the gateway server stays in its cluster.
-		o.network.Located, o.bidirectional, o.auth.invite = false, false, false
+		o.network.Located, o.bidirectional, o.auth.Invite = false, false, false
 		back := p.Reversed()
 		return session.ExplainPair(back, peerPair(ctx, back, &o, resources))
 	})

@@ -30,7 +30,7 @@ func peerNetwork(ctx context.Context, p *session.Pair, o *peerOptions) (*tunnel.
 		if why == "" {
 			continue
 		}
-		if o.auth.inBand {
+		if o.auth.InBand {
 			return nil, c.Err(fmt.Errorf("--in-band needs a tunnel, and no tunnel to cluster %s is possible: %s", c.ID, why))
 		}
 		c.Warn("The networks are not connected because of cluster %s: %s. Until then offloaded pods reach the pods of the consumer only if the infrastructure routes the traffic", c.ID, why)

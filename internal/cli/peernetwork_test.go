@@ -17,6 +17,7 @@ import (
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/console"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/test/clitest"
 	"liqo.io/liqo/test/clitest/fakecluster"
@@ -92,22 +93,22 @@ func (n networks) inBand() {
 	}
 	proxy := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: ipamv1alpha1.IPAPIServerProxy}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.7"}}
 	clitest.Create(t, n.milan, proxy, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: proxyService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: handshake.ProxyService}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}},
 	})
 	proxy.Status.IP = "10.70.0.9"
 	if err := n.milan.Status().Update(t.Context(), proxy); err != nil {
 		t.Fatal(err)
 	}
 	// rome sees milan's external CIDR at 10.71.0.0/16.
-	if url, err := inBandURL(t.Context(), p); err != nil || url != "http://10.71.0.9:8118" {
-		t.Errorf("%s, %v", url, err)
+	if url, err := handshake.ProxyURL(t.Context(), p, &handshake.Flags{InBand: true}); err != nil || url == nil || *url != "http://10.71.0.9:8118" {
+		t.Errorf("%v, %v", url, err)
 	}
 	// Only a flag that was typed changes the way of a peering that exists.
 	none, typed := func(string) bool { return false }, func(name string) bool { return name == "in-band" }
-	if url, err := proxyURL(t.Context(), p, &authFlags{given: none}); err != nil || url != nil {
+	if url, err := handshake.ProxyURL(t.Context(), p, &handshake.Flags{Given: none}); err != nil || url != nil {
 		t.Errorf("%v, %v", url, err)
 	}
-	if url, err := proxyURL(t.Context(), p, &authFlags{given: typed}); err != nil || url == nil || *url != "" {
+	if url, err := handshake.ProxyURL(t.Context(), p, &handshake.Flags{Given: typed}); err != nil || url == nil || *url != "" {
 		t.Errorf("%v, %v", url, err)
 	}
 	n.inviteBack(p)

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
@@ -58,7 +59,7 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
-	flags.BoolVar(&o.auth.invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
+	flags.BoolVar(&o.auth.Invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
 	cmdline.Required(command, "auth-url", "cluster-id", "auth-token")
 	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // replaces the error of cobra's check, which does not say where the values of the flags come from
 		if err := cmd.ValidateRequiredFlags(); err != nil {
@@ -151,14 +152,14 @@ func (i *invitation) check(now time.Time) (peering.Token, error) {
 }
 
 func peerOutOfBand(ctx context.Context, c *session.Cluster, i *invitation, o *peerOptions, resources corev1.ResourceList) error {
-	if o.auth.invite {
+	if o.auth.Invite {
 		var err error
 		if i.back, err = session.EnrollmentURL(ctx, c, false); err != nil {
 			return fmt.Errorf("--invite: %w", err)
 		}
 	}
 	if o.createsNode() {
-		if err := checkNodeName(ctx, c, i.name, i.id, "give another NAME (liqoctl peer out-of-band NAME)"); err != nil {
+		if err := handshake.CheckNodeName(ctx, c, i.name, i.id, "give another NAME (liqoctl peer out-of-band NAME)"); err != nil {
 			return err
 		}
 	}
@@ -251,7 +252,7 @@ func withoutRefusal(ctx context.Context, c *session.Cluster, namespace, provider
 // obtainIdentity creates the Identity that the controllers complete with the Invitation, and waits until its kubeconfig exists. The Invitation is nil
 // if the cluster is enrolled already.
 func obtainIdentity(ctx context.Context, c *session.Cluster, namespace, provider string, invitation *corev1.Secret) error {
-	if err := replaceWish(ctx, c, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
+	if err := handshake.ReplaceWish(ctx, c, provider, corev1beta1.PeeringNo, corev1beta1.PeeringAuto); err != nil {
 		return err
 	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.ControlPlaneIdentityName(provider)}}

@@ -17,6 +17,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/deletevolumes"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/install/installer"
@@ -163,7 +164,7 @@ func requireOneWay(ctx context.Context, p *session.Pair) error {
 // releaseResources deletes the ResourceSlices of a provider, and then the remaining VirtualNodes. If the ForeignCluster requests the peering,
 // releaseResources withdraws the request first.
 func releaseResources(ctx context.Context, c *session.Cluster, provider, namespace string) error {
-	if err := replaceWish(ctx, c, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
+	if err := handshake.ReplaceWish(ctx, c, provider, corev1beta1.PeeringYes, corev1beta1.PeeringNo); err != nil {
 		return err
 	}
 	if err := deletevolumes.AllowOfNodes(ctx, c, provider, namespace); err != nil {

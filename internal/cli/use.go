@@ -9,14 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/doctor"
 )
 
@@ -40,13 +37,13 @@ func (u *use) run(ctx context.Context) error {
 
 // askForResources creates the ResourceSlice and waits for the outcome: a Ready node, unless the user wants no node.
 func (u *use) askForResources(ctx context.Context) error {
-	slice, err := ensureSlice(ctx, u.Cluster, &sliceRequest{
-		name: u.nodeName, class: u.options.class, provider: u.provider, namespace: u.namespace, virtualNode: u.options.createNode, resources: u.resources,
+	slice, err := handshake.EnsureSlice(ctx, u.Cluster, &handshake.SliceRequest{
+		Name: u.nodeName, Class: u.options.class, Provider: u.provider, Namespace: u.namespace, VirtualNode: u.options.createNode, Resources: u.resources,
 	})
 	if err != nil {
 		return err
 	}
-	if !accepted(slice) {
+	if !handshake.Accepted(slice) {
 		return fmt.Errorf("cluster %s does not grant the resources of ResourceSlice %s in namespace %s: ask for less, or ask its administrator",
 			u.provider, slice.Name, slice.Namespace)
 	}
@@ -54,61 +51,7 @@ func (u *use) askForResources(ctx context.Context) error {
 		return nil
 	}
 	u.node = true
-	return nodeReady(ctx, u.Cluster, u.namespace, slice.Name)
-}
-
-// nodeReady waits for a VirtualNode, and then until the Node with the same name is Ready.
-func nodeReady(ctx context.Context, c *session.Cluster, namespace, name string) error {
-	virtual := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	doing := "Waiting for the virtual node " + name
-	if err := c.Reach(ctx, &session.Goal{Object: virtual, Doing: doing, Done: fmt.Sprintf("VirtualNode %s is created", name), Met: session.Yes}); err != nil {
-		return err
-	}
-	if virtual.Spec.CreateNode != nil && !*virtual.Spec.CreateNode {
-		c.Info("The VirtualNode gets no Node (spec.createNode is false)")
-		return nil
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return c.Reach(ctx, &session.Goal{
-		Object: node, Doing: doing, Done: fmt.Sprintf("Node %s is Ready", name),
-		Met:     func() session.Verdict { return nodeVerdict(node) },
-		Trouble: func() string { return kubeletState(c, namespace, name) },
-	})
-}
-
-// nodeVerdict judges whether a Node is Ready.
-func nodeVerdict(node *corev1.Node) session.Verdict {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type != corev1.NodeReady {
-			continue
-		}
-		if condition.Status == corev1.ConditionTrue {
-			return session.Yes()
-		}
-		return session.NotYet("condition Ready is %s, %s: %s", condition.Status, condition.Reason, condition.Message)
-	}
-	return session.NotYet("it has no condition Ready")
-}
-
-// kubeletState says why the pods of a virtual kubelet are not running, to explain a failed wait. It has its own timeout, because the
-// timeout of the wait has expired.
-func kubeletState(c *session.Cluster, namespace, virtualNode string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{api.LabelVirtualNode: virtualNode}); err != nil {
-		return ""
-	}
-	if len(pods.Items) == 0 {
-		return fmt.Sprintf("there is no pod of its virtual kubelet in namespace %s: see the VirtualNode's conditions and the log of Deployment %s in namespace %s",
-			namespace, session.ControllerManager, c.Namespace)
-	}
-	for _, pod := range pods.Items {
-		if why := workload.Trouble(&pod); why != "" {
-			return why
-		}
-	}
-	return ""
+	return handshake.NodeReady(ctx, u.Cluster, u.namespace, slice.Name)
 }
 
 // becomeHealthy waits until the ForeignCluster reports every module that was set up as healthy, and then reports what the doctor finds.

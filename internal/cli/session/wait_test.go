@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,4 +57,19 @@ func TestTroubleOfAGoal(t *testing.T) {
 func fakeCluster(objects ...client.Object) *Cluster {
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build()
 	return &Cluster{WithWatch: c, Console: console.New(io.Discard, io.Discard, false), ID: "rome"}
+}
+
+// TestInOrder: the steps of a command run in their order, without those that are not wanted, until one fails.
+func TestInOrder(t *testing.T) {
+	var ran []string
+	does := func(name string, err error) func(context.Context) error {
+		return func(context.Context) error { ran = append(ran, name); return err }
+	}
+	broken := errors.New("broken")
+	if err := InOrder(t.Context(), does("a", nil), When(false, does("b", nil)), When(true, does("c", broken)), does("d", nil)); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if !slices.Equal(ran, []string{"a", "c"}) {
+		t.Errorf("ran %v", ran)
+	}
 }

@@ -1,4 +1,4 @@
-package cli
+package handshake
 
 import (
 	"io"
@@ -35,14 +35,14 @@ func TestCommandsAndWishesAgree(t *testing.T) {
 			WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(foreign).Build(), Console: console.New(io.Discard, io.Discard, false),
 		}
 		for range 2 {
-			if err := replaceWish(t.Context(), c, "milan", row.from, row.to); err != nil {
+			if err := ReplaceWish(t.Context(), c, "milan", row.from, row.to); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.Spec.OutgoingPeeringEnabled != row.want {
 			t.Errorf("%s, from %s to %s: %s, %v", row.is, row.from, row.to, foreign.Spec.OutgoingPeeringEnabled, err)
 		}
-		if err := replaceWish(t.Context(), c, "turin", row.from, row.to); err != nil {
+		if err := ReplaceWish(t.Context(), c, "turin", row.from, row.to); err != nil {
 			t.Errorf("a peer without a ForeignCluster: %v", err)
 		}
 	}

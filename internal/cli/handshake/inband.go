@@ -1,4 +1,4 @@
-package cli
+package handshake
 
 import (
 	"context"
@@ -15,25 +15,25 @@ import (
 	"liqo.io/liqo/internal/cli/tunnel"
 )
 
-// proxyService is the name of the Service of the API server proxy.
-const proxyService = "liqo-proxy"
+// ProxyService is the name of the Service of the API server proxy.
+const ProxyService = "liqo-proxy"
 
-// proxyURL returns the proxy URL for the identity: the value of the user's flag, or, for in-band, the provider's proxy as reached through
+// ProxyURL returns the proxy URL for the identity: the value of the user's flag, or, for in-band, the provider's proxy as reached through
 // the tunnel. nil keeps the current one.
-func proxyURL(ctx context.Context, p *session.Pair, auth *authFlags) (*string, error) {
-	if auth.inBand {
+func ProxyURL(ctx context.Context, p *session.Pair, auth *Flags) (*string, error) {
+	if auth.InBand {
 		url, err := inBandURL(ctx, p)
 		return &url, err
 	}
-	if auth.given("proxy-url") || auth.given("in-band") {
-		return &auth.proxyURL, nil
+	if auth.Given("proxy-url") || auth.Given("in-band") {
+		return &auth.ProxyURL, nil
 	}
 	return nil, nil
 }
 
 // inBandURL returns the URL of the provider's proxy as seen from the consumer.
 func inBandURL(ctx context.Context, p *session.Pair) (string, error) {
-	at, err := throughTunnel(ctx, p, ipamv1alpha1.IPAPIServerProxy, proxyService, "the API-server proxy")
+	at, err := ThroughTunnel(ctx, p, ipamv1alpha1.IPAPIServerProxy, ProxyService, "the API-server proxy")
 	if err != nil {
 		return "", fmt.Errorf("%w; the proxy is installed with proxy.enabled=true", err)
 	}
@@ -42,8 +42,8 @@ func inBandURL(ctx context.Context, p *session.Pair) (string, error) {
 	return url, nil
 }
 
-// throughTunnel returns the address and port at which the consumer reaches a Service of the provider through the tunnel.
-func throughTunnel(ctx context.Context, p *session.Pair, ip, name, what string) (netip.AddrPort, error) {
+// ThroughTunnel returns the address and port at which the consumer reaches a Service of the provider through the tunnel.
+func ThroughTunnel(ctx context.Context, p *session.Pair, ip, name, what string) (netip.AddrPort, error) {
 	exposed := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: p.Remote.Namespace, Name: ip}}
 	err := p.Remote.Reach(ctx, &session.Goal{Object: exposed, Doing: "Waiting for the address of " + what, Met: func() session.Verdict {
 		if exposed.Status.IP == "" {

@@ -1,4 +1,6 @@
-package cli
+// Package handshake has the steps by which a consumer authenticates with a provider and requests resources: nonce, signature, Tenant, Identity, ResourceSlice
+// and Node. Commands that peer run all steps. Other commands run or print one of them.
+package handshake
 
 import (
 	"bytes"
@@ -19,10 +21,10 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// authenticatePair introduces the local cluster to the remote one and stores the granted identity locally. Each step reads the current state
+// Authenticate introduces the local cluster to the remote one and stores the granted identity locally. Each step reads the current state
 // first. An interrupted handshake therefore resumes where it stopped, and a complete one changes nothing.
-func authenticatePair(ctx context.Context, p *session.Pair, auth *authFlags) error {
-	proxyURL, err := proxyURL(ctx, p, auth)
+func Authenticate(ctx context.Context, p *session.Pair, auth *Flags) error {
+	proxyURL, err := ProxyURL(ctx, p, auth)
 	if err != nil {
 		return err
 	}
@@ -35,10 +37,10 @@ func authenticatePair(ctx context.Context, p *session.Pair, auth *authFlags) err
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: p.There, Name: p.Local.ID}}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: p.Here, Name: authv1beta1.IdentityControlPlanePrefix + p.Remote.ID}}
 	return session.InOrder(ctx,
-		p.Remote.ToReach(nonceGoal(nonce, p.Local.ID)),
-		p.Local.ToReach(signatureGoal(signed, nonce, p.Remote.ID)),
+		p.Remote.ToReach(NonceGoal(nonce, p.Local.ID)),
+		p.Local.ToReach(SignatureGoal(signed, nonce, p.Remote.ID)),
 		func(ctx context.Context) error { // reads the keys of the cluster, which its controller manager has created before it signed the nonce
-			found, err := applicationOf(ctx, p.Local)
+			found, err := ApplicationOf(ctx, p.Local)
 			if err == nil {
 				*application, application.ProxyURL = *found, proxyURL
 			}
@@ -46,14 +48,14 @@ func authenticatePair(ctx context.Context, p *session.Pair, auth *authFlags) err
 		},
 		p.Remote.ToReach(admissionGoal(tenant, application, signed, p.Remote.Config.Host)),
 		func(ctx context.Context) error {
-			return replaceWish(ctx, p.Local, p.Remote.ID, corev1beta1.PeeringNo, corev1beta1.PeeringAuto)
+			return ReplaceWish(ctx, p.Local, p.Remote.ID, corev1beta1.PeeringNo, corev1beta1.PeeringAuto)
 		},
 		p.Local.ToReach(identityGoal(identity, tenant, p.Remote.ID)),
 	)
 }
 
-// nonceGoal requests a nonce that a consumer must sign. The controller manager of the provider generates it.
-func nonceGoal(nonce *corev1.Secret, consumer string) *session.Goal {
+// NonceGoal requests a nonce that a consumer must sign. The controller manager of the provider generates it.
+func NonceGoal(nonce *corev1.Secret, consumer string) *session.Goal {
 	return &session.Goal{
 		Object: nonce, Doing: "Requesting a nonce", Done: "Nonce is generated",
 		Fill: func() {
@@ -69,8 +71,8 @@ func nonceGoal(nonce *corev1.Secret, consumer string) *session.Goal {
 	}
 }
 
-// signatureGoal stores the nonce of the provider. The controller manager of the consumer signs it with the key of the cluster.
-func signatureGoal(signed, nonce *corev1.Secret, provider string) *session.Goal {
+// SignatureGoal stores the nonce of the provider. The controller manager of the consumer signs it with the key of the cluster.
+func SignatureGoal(signed, nonce *corev1.Secret, provider string) *session.Goal {
 	return &session.Goal{
 		Object: signed, Doing: "Signing the nonce", Done: "Nonce is signed",
 		Fill: func() {
@@ -90,9 +92,9 @@ func signatureGoal(signed, nonce *corev1.Secret, provider string) *session.Goal 
 	}
 }
 
-// applicationOf returns the local cluster's request for admission as a consumer: its public key, and a certificate request that is signed with its
+// ApplicationOf returns the local cluster's request for admission as a consumer: its public key, and a certificate request that is signed with its
 // private key. The signature of the provider's nonce is missing.
-func applicationOf(ctx context.Context, c *session.Cluster) (*authv1beta1.TenantSpec, error) {
+func ApplicationOf(ctx context.Context, c *session.Cluster) (*authv1beta1.TenantSpec, error) {
 	var keys corev1.Secret
 	name := client.ObjectKey{Namespace: c.Namespace, Name: authv1beta1.KeysSecret}
 	if err := c.Get(ctx, name, &keys); err != nil {

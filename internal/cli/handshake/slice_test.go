@@ -1,4 +1,4 @@
-package cli
+package handshake
 
 import (
 	"testing"

@@ -1,10 +1,7 @@
-package cli
+package handshake
 
 import (
-	"context"
 	"crypto/rand"
-	"errors"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/peering"
 )
 
@@ -67,20 +63,5 @@ func TestAdmissionGoal(t *testing.T) {
 		if g.Answer(); !g.Met().Done {
 			t.Errorf("%s: not admitted with the answer, but %s", name, g.Met().Why)
 		}
-	}
-}
-
-// TestInOrder: the steps of a command run in their order, without those that are not wanted, until one fails.
-func TestInOrder(t *testing.T) {
-	var ran []string
-	does := func(name string, err error) func(context.Context) error {
-		return func(context.Context) error { ran = append(ran, name); return err }
-	}
-	broken := errors.New("broken")
-	if err := session.InOrder(t.Context(), does("a", nil), session.When(false, does("b", nil)), session.When(true, does("c", broken)), does("d", nil)); !errors.Is(err, broken) {
-		t.Error(err)
-	}
-	if !slices.Equal(ran, []string{"a", "c"}) {
-		t.Errorf("ran %v", ran)
 	}
 }
