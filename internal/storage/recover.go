@@ -26,12 +26,22 @@ const longestName = 253
 // or the volume was removed by force. While the data moves, or while another volume in the provider stands for the name, the backing claim stays as it is: a
 // provider may write any UID to it, and gets no second volume by that.
 func (s *State) forgotten() bool {
-	return s.Place.Cluster != "" && s.Volume == nil && s.ours() && s.Backing.DeletionTimestamp == nil && ClaimOf(s.Backing) == s.Key &&
+	return s.Place.Cluster != "" && s.Volume == nil && s.ours() && s.Backing.DeletionTimestamp == nil && ClaimOf(s.Backing) == s.Key && s.mayBind() &&
 		len(s.UID) <= longestUID && len(s.Key.Name) <= longestName &&
 		s.Backing.Spec.VolumeName != "" && s.Backing.Status.Phase == corev1.ClaimBound && s.Backing.Annotations[AnnotationRetained] != retainedCopy &&
 		!slices.ContainsFunc(s.Reserved, func(v *corev1.PersistentVolume) bool {
 			return v.Annotations[AnnotationMove] != "" || ClusterOf(v) == s.Place.Cluster
 		})
+}
+
+// mayBind reports whether the claim of this cluster, if it exists, may be bound to a recovered volume. A provider that knows the UID of the claim must not choose its
+// volume: the claim has a class of Liqo, and its pod is not scheduled elsewhere.
+func (s *State) mayBind() bool {
+	if s.Claim == nil {
+		return true
+	}
+	elsewhere := SelectedNode(s.Claim, s.UID) != "" && (s.Node == nil || ProviderOf(s.Node) != s.Place.Cluster)
+	return Concerns(s.Claim, s.Classes) && (s.Claim.Spec.VolumeName != "" || !elsewhere)
 }
 
 // recover creates the virtual volume of a forgotten backing claim again. Its claimRef has the UID of its former claim. So Kubernetes binds no other claim to it. If

@@ -80,10 +80,10 @@ func TestForgottenDataGetsItsVolumeAgain(t *testing.T) {
 	}
 }
 
-// TestAClaimOfABackupGetsItsDataAgain: the backup has the claim from before it got its volume in the provider. The claim gets that volume, wherever its pod is scheduled and
-// also without a pod, and whatever other volumes were recovered.
+// TestAClaimOfABackupGetsItsDataAgain: the backup has the claim from before it got its volume in the provider. The claim gets that volume if its pod is scheduled in the
+// provider, and also without a pod, and whatever other volumes were recovered.
 func TestAClaimOfABackupGetsItsDataAgain(t *testing.T) {
-	for name, selected := range map[string]string{"no pod": "", "a pod in this cluster": "n1", "a pod in the provider": "milan"} {
+	for name, selected := range map[string]string{"no pod": "", "a pod in the provider": "milan"} {
 		s, lost := forgotten(t)
 		s.Claim = claim(selected)
 		s.Node = node(selected)
@@ -134,6 +134,32 @@ func TestOnlyForgottenDataGetsAVolume(t *testing.T) {
 		s, _ := forgotten(t)
 		if change(&s); Next(s).Action == CreateVolume {
 			t.Errorf("%s: a volume is created", name)
+		}
+	}
+}
+
+// TestAProviderTakesNoClaimOfThisCluster: a provider that knows the UID of a claim in this cluster creates a backing claim for it. No volume is created for a claim whose
+// class is not one of Liqo, or whose pod is scheduled elsewhere, because Kubernetes would bind the claim to it. The data stays.
+func TestAProviderTakesNoClaimOfThisCluster(t *testing.T) {
+	standard, none := "standard", ""
+	for name, change := range map[string]func(*State){
+		"another class":                    func(s *State) { s.Claim.Spec.StorageClassName = &standard },
+		"another class, a pod in milan":    func(s *State) { s.Claim.Spec.StorageClassName, s.Node = &standard, node("milan") },
+		"no class":                         func(s *State) { s.Claim.Spec.StorageClassName = nil },
+		"an empty class, a static volume":  func(s *State) { s.Claim.Spec.StorageClassName, s.Claim.Spec.VolumeName = &none, "static" },
+		"no class, a static volume":        func(s *State) { s.Claim.Spec.StorageClassName, s.Claim.Spec.VolumeName = nil, "static" },
+		"another class, a volume of a CSI": func(s *State) { s.Claim.Spec.StorageClassName, s.Claim.Spec.VolumeName = &standard, "pvc-u1" },
+		"a pod in this cluster": func(s *State) {
+			annotate(&s.Claim.ObjectMeta, AnnotationSelectedNode, "n1")
+			s.Node = node("n1")
+		},
+		"a pod on a node of another process": func(s *State) { annotate(&s.Claim.ObjectMeta, AnnotationSelectedNode, "turin") },
+	} {
+		s, _ := forgotten(t)
+		s.Claim = claim("")
+		change(&s)
+		if step := Next(s); step.Action == CreateVolume || step.Action == DeleteBacking {
+			t.Errorf("%s: %s: %s", name, step.Action, step.Why)
 		}
 	}
 }
