@@ -95,7 +95,7 @@ func runUnpeer(ctx context.Context, p *session.Pair, wait, deleteNamespaces bool
 			return err
 		}
 	}
-	if err := checkUnpeer(ctx, p.Local, p.Remote.ID, namespace); err != nil {
+	if err := checkUnpeerOfBoth(ctx, p, namespace); err != nil {
 		return err
 	}
 	if namespace != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -76,6 +77,35 @@ func checkUnpeer(ctx context.Context, c *session.Cluster, provider, namespace st
 	return c.Err(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
 		"Run the command again when it does (liqoctl info peer %s shows it). If cluster %s is gone for good, run: liqoctl force unpeer %s",
 		c.ID, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
+}
+
+// checkUnpeerOfBoth is checkUnpeer for a command with access to the provider. It also fails if the provider has data in namespaces that the consumer does not release:
+// their claims would hold the Tenant, when the consumer has no access any more. A Tenant that is being deleted shows them itself.
+func checkUnpeerOfBoth(ctx context.Context, p *session.Pair, namespace string) error {
+	if err := checkUnpeer(ctx, p.Local, p.Remote.ID, namespace); err != nil {
+		return err
+	}
+	there, err := session.FindTenantNamespace(ctx, p.Remote, p.Local.ID)
+	if err != nil || there == "" {
+		return err
+	}
+	tenant := &authv1beta1.Tenant{}
+	if err := p.Remote.Get(ctx, client.ObjectKey{Namespace: there, Name: p.Local.ID}, tenant); err != nil || !tenant.DeletionTimestamp.IsZero() {
+		return p.Remote.Err(client.IgnoreNotFound(err))
+	}
+	m := &offloadingv1beta1.NamespaceMap{}
+	if namespace != "" {
+		if err := p.Local.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.Remote.ID}, m); client.IgnoreNotFound(err) != nil {
+			return p.Local.Err(fmt.Errorf("reading NamespaceMap %s in namespace %s: %w", p.Remote.ID, namespace, err))
+		}
+	}
+	err = deletevolumes.CheckUnreleased(ctx, p.Remote, p.Local.ID, there, m)
+	if apierrors.IsForbidden(err) { // for example a peering user
+		p.Remote.Info("Only the volumes of cluster %s were checked. If cluster %s has other data of it, Tenant %s in namespace %s names the claims and stays until its administrator decides about them",
+			p.Local.ID, p.Remote.ID, tenant.Name, there)
+		return nil
+	}
+	return p.Remote.Err(err)
 }
 
 // usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun is the name of the first of them

@@ -42,7 +42,9 @@ func unpeerOutOfBandCommand(a *session.Session) *cobra.Command {
 			"the local cluster reports the end of the peering to the provider, which revokes the granted resources. A peering in the other direction\n" +
 			"stays.\n\n" +
 			"Without NAME, the command ends the peering with the only provider; it fails if there are several. It waits until the provider has\n" +
-			"received the report. If the provider is gone for good, run force unpeer instead.",
+			"received the report. If the provider is gone for good, run force unpeer instead.\n\n" +
+			"The command checks only the volumes of the local cluster. If the provider has other data of it, such as that of namespaces of before the restore of\n" +
+			"a backup, that data stays in the provider, and its administrator decides about it: with access to both clusters, unpeer lists it before the first change.",
 		Example: cmdline.Example(`
 			# Give the resources of milan back
 			%[1]s unpeer out-of-band milan
@@ -104,7 +106,7 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := checkUnpeer(ctx, direction.Local, direction.Remote.ID, namespace); err != nil {
+				if err := checkUnpeerOfBoth(ctx, direction, namespace); err != nil {
 					return err
 				}
 			}

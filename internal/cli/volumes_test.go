@@ -66,3 +66,44 @@ func TestShrinkingASelectorLosesNoDataByAccident(t *testing.T) {
 		t.Errorf("after the data was given up: %+v", object)
 	}
 }
+
+// TestUnpeerFindsDataThatTheConsumerDoesNotRelease: data that only the provider knows, as after the restore of the consumer, is named with the ways to keep and to end it
+// before the first change. Its claims would hold the Tenant when the consumer has no access any more. Namespaces that the consumer releases are those of its volumes.
+func TestUnpeerFindsDataThatTheConsumerDoesNotRelease(t *testing.T) {
+	w := installedWorld(t)
+	w.begin(w.in(t, w.snapshot(), "peer"+lawBoth, nil).left)
+	there := w.clusters["milan"].client
+	namespace := func(local string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: local + "-rome", Annotations: map[string]string{
+			offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/milan", offloadingv1beta1.AnnotationRemoteNamespaceName: local + "-rome",
+			offloadingv1beta1.AnnotationOriginalName: local,
+		}}}
+	}
+	claim := func(namespace, name string) client.Object {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	clitest.Create(t, there, namespace("shop"), claim("shop-rome", "orders"), namespace("demo"), claim("demo-rome", "known"), namespace("empty"))
+	clitest.Create(t, w.clusters["rome"].client, clitest.MapOf("milan", "demo"))
+	begin := w.snapshot()
+	for _, command := range []string{"unpeer", "unpeer in-band"} {
+		ran := w.in(t, begin, command+lawBoth, nil)
+		for _, part := range []string{"PersistentVolumeClaim orders in namespace shop-rome", "(namespace shop)", "liqoctl offload namespace", "--delete-volumes", "Nothing was changed"} {
+			if ran.code != 1 || !strings.Contains(ran.said, part) {
+				t.Errorf("%s: code %d, no %q in %s", command, ran.code, part, ran.said)
+			}
+		}
+		if strings.Contains(ran.said, "Claim known") || ran.wrote != 0 {
+			t.Errorf("%s: %d writes, %s", command, ran.wrote, ran.said)
+		}
+	}
+	w.begin(begin)
+	if err := there.Delete(t.Context(), claim("shop-rome", "orders")); err != nil {
+		t.Fatal(err)
+	}
+	if ran := w.in(t, w.snapshot(), "unpeer --dry-run"+lawBoth, nil); ran.code != 0 {
+		t.Errorf("without the claim: code %d, %s", ran.code, ran.said)
+	}
+	if ran := w.in(t, begin, "unpeer --delete-volumes --dry-run"+lawBoth, nil); ran.code != 0 {
+		t.Errorf("the data is given up: code %d, %s", ran.code, ran.said)
+	}
+}

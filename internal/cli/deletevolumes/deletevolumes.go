@@ -14,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/cli/loss"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/offload"
 )
 
 // AddFlag registers --delete-volumes with a command that deletes remote namespaces, and with them all claims there.
@@ -51,27 +52,60 @@ func CheckConsumer(ctx context.Context, c *session.Cluster, tenantNamespace stri
 	if c.DeleteVolumes || tenantNamespace == "" {
 		return nil
 	}
+	lines, err := claimsOf(ctx, c, tenantNamespace, "the other cluster", func(*corev1.Namespace) bool { return true })
+	if err != nil {
+		return err
+	}
+	return lossOf(lines)
+}
+
+// CheckUnreleased fails if a provider has data of a consumer in namespaces that the NamespaceMap m of the consumer does not release at the end of the peering, unless the
+// user gave --delete-volumes. Their data would be lost with the Tenant, and Check does not find it: the consumer has no volumes for it. m is empty if the consumer has
+// no NamespaceMap.
+func CheckUnreleased(ctx context.Context, provider *session.Cluster, consumer, tenantNamespace string, m *offloadingv1beta1.NamespaceMap) error {
+	if provider.DeleteVolumes {
+		return nil
+	}
+	lines, err := claimsOf(ctx, provider, tenantNamespace, "cluster "+consumer, func(namespace *corev1.Namespace) bool {
+		local := namespace.Annotations[offloadingv1beta1.AnnotationOriginalName]
+		requested := m.Spec.DesiredMapping[local] == namespace.Name || m.Spec.ReleasedMapping[local] == namespace.Name
+		return !requested || offload.GrantedByAnother(m, &namespace.ObjectMeta)
+	})
+	if err != nil || len(lines) == 0 {
+		return err
+	}
+	return fmt.Errorf("cluster %[1]s has data of cluster %[2]s that cluster %[2]s does not use, and would keep the peering until it is deleted:\n  - %[3]s\n"+
+		"Nothing was changed. Offload these namespaces again in cluster %[2]s (liqoctl offload namespace NAME), then decide about their data there. Or copy the data and delete "+
+		"the claims in cluster %[1]s, or abandon the data with --delete-volumes", provider.ID, consumer, strings.Join(lines, "\n  - "))
+}
+
+// claimsOf describes the claims in those remote namespaces of a consumer for which affected returns true.
+func claimsOf(ctx context.Context, c *session.Cluster, tenantNamespace, consumer string, affected func(*corev1.Namespace) bool) ([]string, error) {
 	var namespaces corev1.NamespaceList
 	if err := c.List(ctx, &namespaces); err != nil {
-		return fmt.Errorf("listing namespaces: %w", err)
+		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
 	var lines []string
 	for i := range namespaces.Items {
-		name := namespaces.Items[i].Name
-		if owner, _, _ := strings.Cut(offloadingv1beta1.NamespaceMapOf(&namespaces.Items[i]), "/"); owner != tenantNamespace {
+		namespace := &namespaces.Items[i]
+		if owner, _, _ := strings.Cut(offloadingv1beta1.NamespaceMapOf(namespace), "/"); owner != tenantNamespace || !affected(namespace) {
 			continue
 		}
 		var claims corev1.PersistentVolumeClaimList
-		if err := c.List(ctx, &claims, client.InNamespace(name)); err != nil {
-			return fmt.Errorf("listing PersistentVolumeClaims of namespace %s: %w", name, err)
+		if err := c.List(ctx, &claims, client.InNamespace(namespace.Name)); err != nil {
+			return nil, fmt.Errorf("listing PersistentVolumeClaims of namespace %s: %w", namespace.Name, err)
 		}
 		held := kube.HeldClaims(claims.Items)
 		for j := range held {
 			size := held[j].Spec.Resources.Requests[corev1.ResourceStorage]
-			lines = append(lines, fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s, of the other cluster", held[j].Name, name, size.String()))
+			line := fmt.Sprintf("PersistentVolumeClaim %s in namespace %s, %s, of %s", held[j].Name, namespace.Name, size.String(), consumer)
+			if local := namespace.Annotations[offloadingv1beta1.AnnotationOriginalName]; local != "" {
+				line += " (namespace " + local + ")"
+			}
+			lines = append(lines, line)
 		}
 	}
-	return lossOf(lines)
+	return lines, nil
 }
 
 // Allow annotates objects so that their deletion may delete data of volumes in a provider, if the user gave --delete-volumes. It leaves out
