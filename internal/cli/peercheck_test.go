@@ -109,7 +109,7 @@ func TestPeerReplacesNoOtherCluster(t *testing.T) {
 	for _, at := range []worldSnapshot{known, elsewhere} {
 		ran := w.in(t, at, "peer --force"+lawBoth, nil)
 		if ran.code != 0 || !strings.Contains(ran.said, "replaced by") || !strings.Contains(ran.said, "(--force)") ||
-			strings.Contains(ran.said, "The key ") && !strings.Contains(ran.said, "for up to 7 days. If somebody else may have the key, give the cluster another ID") {
+			strings.Contains(ran.said, "The key ") && !strings.Contains(ran.said, "for up to 7 days. If another person may have the key, give the cluster another ID") {
 			t.Errorf("with --force: code %d: %s", ran.code, ran.said)
 		}
 		w.begin(ran.left)

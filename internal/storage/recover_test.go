@@ -171,6 +171,7 @@ func TestAClaimOfTheNameLearnsOfTheRecoveredData(t *testing.T) {
 	if !ok {
 		t.Fatal("no volume")
 	}
+	volume.Status.Phase = corev1.VolumeReleased
 	s.UID, s.Claim, s.Node, s.Reserved = "u2", claim("milan"), node("milan"), []*corev1.PersistentVolume{volume}
 	s.Claim.UID = "u2"
 	step := Next(s)
@@ -178,6 +179,11 @@ func TestAClaimOfTheNameLearnsOfTheRecoveredData(t *testing.T) {
 		if step.Action != Nothing || !strings.Contains(step.Refused, part) {
 			t.Errorf("no %q in: %s: %s", part, step.Action, step.Refused)
 		}
+	}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "other", UID: "u3"}
+	volume.Status.Phase = corev1.VolumeBound
+	if step := Next(s); step.Action != Nothing || strings.Contains(step.Refused, "kubectl patch") || !strings.Contains(step.Refused, "it may have data that is needed") {
+		t.Errorf("a volume that another claim uses: %s: %s", step.Action, step.Refused)
 	}
 }
 

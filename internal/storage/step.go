@@ -434,7 +434,7 @@ func (s *State) foreignBacking() Step {
 		whose = fmt.Sprintf("was created for an earlier claim (UID %s)", excerpt.Line(string(uid), longestUID))
 	}
 	for _, v := range s.Reserved {
-		if VolumeUID(v) == BackingUID(s.Backing) && ClusterOf(v) == s.Place.Cluster {
+		if VolumeUID(v) == BackingUID(s.Backing) && ClusterOf(v) == s.Place.Cluster && Unclaimed(v) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 			return refuse("PersistentVolumeClaim %s in %s has the data of an earlier claim, and PersistentVolume %s is its volume. %s", s.backingName(), s.where(), v.Name, reuse(v))
 		}
 	}

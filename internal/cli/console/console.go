@@ -213,10 +213,10 @@ func (s *Step) report() {
 			return
 		case <-time.After(wait):
 		}
-		if so := time.Since(began).Round(time.Second); so < reportEvery {
+		if elapsed := time.Since(began).Round(time.Second); elapsed < reportEvery {
 			s.console.Info("%s ...", s.current())
 		} else {
-			s.console.Info("%s ... (for %s)", s.current(), so)
+			s.console.Info("%s ... (for %s)", s.current(), elapsed)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained
 	for _, pair := range retained {
 		r.events.Eventf(m, nil, corev1.EventTypeWarning, offloadingv1beta1.ReasonVolumesKept, "Enforce",
 			"namespace %s stays: it has PersistentVolumeClaims (kubectl get pvc --namespace %[1]s), and cluster %s has not released it: its NamespaceMap was deleted, replaced, or "+
-				"restored from a backup, or its release is older than this one. Cluster %[2]s uses it again if it offloads namespace %s again. To end it, copy the data that is needed, and delete the claims and the namespace",
+				"restored from a backup, or cluster %[2]s runs an earlier version of Liqo. Cluster %[2]s uses it again if it offloads namespace %s again. To end it, copy the data that is needed, and delete the claims and the namespace",
 			pair.Remote, consumer, pair.Local)
 	}
 }
