@@ -82,9 +82,10 @@ func volumesAmong(volume *corev1.PersistentVolume, all []corev1.PersistentVolume
 	}
 	one.Cluster = storage.ClusterOf(volume)
 	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses. With policy Delete,
-	// the data is to be deleted only once Kubernetes has released the volume.
+	// the data is to be deleted only once Kubernetes has released the volume. A recovered volume holds the remote namespace for others, too; see storage.RecoveredLimit.
 	waits := storage.Unclaimed(volume) && volume.Status.Phase != corev1.VolumeReleased
-	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || waits || storage.ReservedFor(volume) != data
+	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || waits || storage.ReservedFor(volume) != data ||
+		storage.IsRecovered(volume)
 	one.Released = storage.Unclaimed(volume) && !storage.InMove(volume, all)
 	return append(out, one)
 }

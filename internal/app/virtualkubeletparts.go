@@ -135,6 +135,9 @@ func (v *virtualKubelet) newVolumes() *volumes {
 		return nil
 	}
 	return newVolumes(v.opts, v.there, offered,
+		func(namespace string) []client.Object {
+			return v.engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
+		},
 		func(key types.NamespacedName) { v.engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { v.engine.Resync(reflection.PersistentVolumeClaimKind) },
 		storagecontrollers.RefusalOptions{
 			Client: v.local, Log: v.log, Warn: v.recorder.Warn, Record: v.recorder.Record,

@@ -47,10 +47,10 @@ type volumes struct {
 }
 
 // newVolumes returns the volumes of a virtual kubelet. After a change that concerns a single claim they call enqueue, after a change that concerns
-// every claim they call all. offered returns the classes that the provider offers. newVolumes sets the remaining fields of refusals.
+// every claim they call all. offered returns the classes that the provider offers, backing the claims in the remote namespace of a namespace. newVolumes sets the remaining fields of refusals.
 func newVolumes(
-	opts *virtualKubeletOptions, there *provider.State, offered func() []authv1beta1.StorageType, enqueue func(types.NamespacedName), all func(),
-	refusals storagecontrollers.RefusalOptions,
+	opts *virtualKubeletOptions, there *provider.State, offered func() []authv1beta1.StorageType, backing func(namespace string) []client.Object,
+	enqueue func(types.NamespacedName), all func(), refusals storagecontrollers.RefusalOptions,
 ) *volumes {
 	v := &volumes{opts: opts, there: there}
 	refusals.HasNode, refusals.Node, refusals.Decides = there.HasNode, opts.nodeName, v.reports
@@ -78,7 +78,7 @@ func newVolumes(
 	v.classes = reflection.NewView(reflection.Resource{Object: &storagev1.StorageClass{}}, all)
 	v.claims = storagecontrollers.NewRemoteClaims(storagecontrollers.RemoteOptions{
 		Origin: opts.clusterID, Cluster: opts.foreignClusterID, Tenant: opts.tenantNamespace,
-		Virtual: v.virtual, Classes: v.classes, HasNode: there.HasNode, Offered: offered, Enqueue: enqueue, Refusals: v.refusals,
+		Virtual: v.virtual, Classes: v.classes, HasNode: there.HasNode, Offered: offered, Backing: backing, Enqueue: enqueue, Refusals: v.refusals,
 	})
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -84,7 +85,9 @@ type storing struct {
 	// pod is the pod of the virtual node, nil if there is none. events is the Kind of all Events.
 	pod    atomic.Pointer[corev1.Pod]
 	events reflection.Kind
-	local  client.WithWatch
+	// backing are the claims in the remote namespaces.
+	backing []client.Object
+	local   client.WithWatch
 }
 
 // newStoring returns the storing of virtual node milan-a. other is the other virtual node of the provider. The first of both by name decides about
@@ -96,8 +99,10 @@ func newStoring(t *testing.T, other string) *storing {
 	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}, said: make(chan string, 10)}
 	s.local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}).Build()
-	s.volumes = newVolumes(opts, there, func() []authv1beta1.StorageType { return s.offered }, func(types.NamespacedName) {},
-		func() {}, storagecontrollers.RefusalOptions{
+	s.volumes = newVolumes(opts, there, func() []authv1beta1.StorageType { return s.offered },
+		func(namespace string) []client.Object {
+			return slices.DeleteFunc(slices.Clone(s.backing), func(obj client.Object) bool { return obj.GetNamespace() != namespace+"-rome" })
+		}, func(types.NamespacedName) {}, func() {}, storagecontrollers.RefusalOptions{
 			Client: s.local, Log: slog.New(slog.DiscardHandler), Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return s.cached.Load() },
 			Warn: func(_ context.Context, obj client.Object, message string) bool {
 				s.said <- obj.GetName() + ": " + message
@@ -495,7 +500,8 @@ func TestRecoveredVolumesAreLimited(t *testing.T) {
 			t.Fatalf("%d volumes after %d claims", len(volumes), i+1)
 		}
 	}
-	if !recover(unknown("bar", 0)) || recover(unknown("bar", 1)) {
+	gone, hidden := unknown("bar", 0), unknown("bar", 1)
+	if !recover(gone) || recover(hidden) {
 		t.Error("the other namespace does not have one volume")
 	}
 	rest := unknown("shop", 120)
@@ -513,4 +519,19 @@ func TestRecoveredVolumesAreLimited(t *testing.T) {
 	if !recover(rest) {
 		t.Error("a claim uses a volume, and no other volume follows")
 	}
+	// A person deletes the only volume of a namespace with its data. It holds the other data there until that has a volume.
+	bar := volumes[100].DeepCopy()
+	bar.Spec.PersistentVolumeReclaimPolicy, bar.DeletionTimestamp = corev1.PersistentVolumeReclaimDelete, &metav1.Time{Time: time.Unix(1, 0)}
+	wrote(bar, corev1.VolumeReleased)
+	gone.Remote, s.backing = []client.Object{nil}, hidden.Remote
+	if step := s.decides(gone, offload.Nothing); step.After == 0 {
+		t.Errorf("nothing brings it back: %+v", step)
+	}
+	if kept := volumesOf(bar); len(kept) != 1 || !kept[0].Retain {
+		t.Errorf("nothing holds the remote namespace: %+v", kept)
+	}
+	if !recover(hidden) {
+		t.Fatal("the data gets no volume")
+	}
+	s.decides(gone, offload.PatchLocal)
 }

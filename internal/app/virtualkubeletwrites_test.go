@@ -93,6 +93,9 @@ func TestWritesOfAClaimInAProviderOnAPIServer(t *testing.T) {
 	stored := newVolumes(opts, provider, func() []authv1beta1.StorageType {
 		return []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}
 	},
+		func(namespace string) []client.Object {
+			return engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
+		},
 		func(key types.NamespacedName) { engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflection.PersistentVolumeClaimKind) },
 		storagecontrollers.RefusalOptions{Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return nil }, Client: here, Log: slog.New(slog.DiscardHandler)})
 	engine = reflection.New(reflection.Options{

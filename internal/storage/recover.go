@@ -12,8 +12,8 @@ import (
 
 // RecoveredLimit is the maximum number of recovered volumes without a claim of each provider, apart from the first one of each namespace: a provider can make up any
 // number of claims, and each volume of about 2 KiB is stored in this cluster until a person has decided about it. So all of a provider take 200 KiB of etcd, and
-// fit on a page of kubectl. Workers that decide at the same moment may exceed it by their number. The limit loses no data: a single volume holds its remote namespace with all claims there, and the next one is recovered once a claim
-// uses one, or a person deletes one.
+// fit on a page of kubectl. Workers that decide at the same moment may exceed it by their number. The limit loses no data: a recovered volume holds its remote namespace
+// with all claims there until it is gone, whatever its reclaim policy, and the last one of a namespace goes only once another one exists or no data there waits for one.
 const RecoveredLimit = 100
 
 // IndexRecovered is the index value of recovered volumes in a View. No name of a claim is equal to it.
@@ -60,12 +60,20 @@ func (s *State) recover() Step {
 // recoveredFrom returns the value of annotationRecovered for a volume that is recovered now.
 func (s *State) recoveredFrom() string { return s.Place.Namespace + "/" + s.Key.Name }
 
-// full reports whether the limit of recovered volumes is reached, and the namespace of the claim has one already.
-func (s *State) full() bool {
-	return RecoveredFull(s.Recovered, s.Place.Cluster) && slices.ContainsFunc(s.Recovered, func(v *corev1.PersistentVolume) bool {
-		return waits(v, s.Place.Cluster) && DataOf(v).Namespace == s.Key.Namespace
+// full reports whether the limit of recovered volumes is reached, and another one holds the remote namespace.
+func (s *State) full() bool { return RecoveredFull(s.Recovered, s.Place.Cluster) && s.held() }
+
+// held reports whether a recovered volume that is to stay holds the remote namespace.
+func (s *State) held() bool {
+	return slices.ContainsFunc(s.Recovered, func(v *corev1.PersistentVolume) bool {
+		return waits(v, s.Place.Cluster) && DataOf(v).Namespace == s.Key.Namespace &&
+			v.DeletionTimestamp == nil && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 	})
 }
+
+// Waits reports whether a backing claim in a provider waits for its volume: it may have data, and this cluster has no volume for it. The claim in this cluster need not
+// be known.
+func (s *State) Waits() bool { return s.forgotten() }
 
 // forgottenBeyondLimit decides about forgotten data while the limit is reached. The data stays.
 func (s *State) forgottenBeyondLimit() Step {

@@ -66,6 +66,8 @@ type State struct {
 	Reserved []*corev1.PersistentVolume
 	// Recovered are the recovered volumes of this cluster. It is set only for a provider.
 	Recovered []*corev1.PersistentVolume
+	// Hidden means that the remote namespace has data of other claims that waits for its volume; see Waits. It is set only for a recovered volume in deletion.
+	Hidden bool
 	// Listed means that the claims at Place are read, so that a nil Backing does not exist. It is set only for a provider.
 	Listed bool
 	// Volumes are all volumes of this cluster. The caller needs to read them only if NeedsVolumes.
@@ -292,7 +294,7 @@ func (s *State) released(volume *corev1.PersistentVolume) Step {
 	case !deleting:
 		return Step{Action: DeleteVolume, Object: volume, Why: "its backing claim is gone", Confirm: true}
 	default:
-		return release(volume)
+		return s.release(volume)
 	}
 }
 
@@ -316,14 +318,17 @@ func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 	case s.disposable():
 		return s.keep("the reclaim policy of its volume is " + string(volume.Spec.PersistentVolumeReclaimPolicy))
 	default:
-		return release(volume)
+		return s.release(volume)
 	}
 }
 
 // release removes the finalizer of a virtual volume.
-func release(volume *corev1.PersistentVolume) Step {
-	if !slices.Contains(volume.Finalizers, Finalizer) {
+func (s *State) release(volume *corev1.PersistentVolume) Step {
+	switch {
+	case !slices.Contains(volume.Finalizers, Finalizer):
 		return Step{Why: "the volume is being deleted"}
+	case s.Hidden && !s.held():
+		return Step{Why: "the volume holds the namespace of other data, which gets its volume first", Retry: true}
 	}
 	free := volume.DeepCopy()
 	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == Finalizer })
@@ -336,7 +341,7 @@ func (s *State) provisioned(volume *corev1.PersistentVolume) Step {
 	case volume.DeletionTimestamp != nil && s.Claim.Spec.VolumeName == "" && s.Claim.UID != s.UID:
 		return s.released(volume) // it has the data of an earlier claim
 	case volume.DeletionTimestamp != nil && s.Claim.Spec.VolumeName == "":
-		return release(volume) // Kubernetes never bound it, so no pod used it; Liqo creates another one
+		return s.release(volume) // Kubernetes never bound it, so no pod used it; Liqo creates another one
 	case volume.DeletionTimestamp != nil:
 		return Step{Why: "the volume is deleted together with its claim"}
 	case s.Claim.Spec.VolumeName != volume.Name:

@@ -483,5 +483,16 @@ func (e *Engine) LocalOf(kind, namespace, name string) client.Object {
 	return nil
 }
 
+// Remote returns the objects of a kind in the remote namespace of a local namespace, as far as they are read. They must not be changed.
+func (e *Engine) Remote(kind, namespace string) []client.Object {
+	_, t := e.mapping(namespace)
+	for _, r := range e.kinds {
+		if r.Name == kind && t != nil {
+			return t.stores[r][0].list()
+		}
+	}
+	return nil
+}
+
 // errUnknownAction reports an action that this engine does not implement: a programming error.
 func errUnknownAction(a offload.Action) error { return fmt.Errorf("no such action: %d", a) }

@@ -46,6 +46,8 @@ type RemoteOptions struct {
 	HasNode func(name string) bool
 	// Offered returns the classes that the provider offers.
 	Offered func() []authv1beta1.StorageType
+	// Backing returns the backing claims in the remote namespace of a namespace, from a cache. They are all there if the facts about a claim of the namespace are Complete.
+	Backing func(namespace string) []client.Object
 	// Enqueue enqueues a claim of this cluster, so that Next is called for it.
 	Enqueue func(types.NamespacedName)
 	// Refusals reports why claims get no volume.
@@ -363,12 +365,27 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	case f.Complete:
 		s.Backing = f.Backing
 		s.Mounted = r.isMounted(f.Key)
+		s.Hidden = s.Volume != nil && s.Volume.DeletionTimestamp != nil && storage.IsRecovered(s.Volume) && r.hidden(f)
 	case s.Volume == nil && s.Claim != nil && s.Node != nil && len(s.Place.Offered) == 0:
 		s.Place.Problem = s.Place.NoOffer()
 	default:
 		s.Place.Waiting = "the provider is unreachable, or the objects of both clusters were not read yet"
 	}
 	return s
+}
+
+// hidden reports whether the remote namespace has data of other claims that waits for its volume.
+func (r *RemoteClaims) hidden(f *RemoteFacts) bool {
+	return slices.ContainsFunc(r.opts.Backing(f.Key.Namespace), func(obj client.Object) bool {
+		backing, ok := obj.(*corev1.PersistentVolumeClaim)
+		if !ok || backing.Name == f.Key.Name || r.opts.Virtual.Get("", storage.VolumeName(storage.BackingUID(backing))) != nil {
+			return false
+		}
+		other := *f
+		other.Key.Name, other.Claim, other.Backing = backing.Name, nil, backing
+		s := r.state(&other, storage.BackingUID(backing))
+		return s.Waits()
+	})
 }
 
 // node returns the virtual node with that name, nil if it is not a node of this provider. Other processes decide about the claims of other nodes.
