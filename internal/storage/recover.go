@@ -85,9 +85,9 @@ func (s *State) forgottenBeyondLimit() Step {
 }
 
 // dataGone reports whether the data of a recovered volume is known to be gone. Without the mapping of its namespace, or with that of another remote namespace, nothing
-// is known: the NamespaceMap may be incomplete right after a restore.
+// is known: the NamespaceMap may be incomplete right after a restore. A volume with the record of a move stays, because the copy of its data may not be complete.
 func (s *State) dataGone(volume *corev1.PersistentVolume) bool {
-	return s.Place.Cluster != "" && s.Listed && s.Backing == nil && volume.Annotations[annotationRecovered] == s.recoveredFrom()
+	return s.Place.Cluster != "" && s.Listed && s.Backing == nil && volume.Annotations[AnnotationMove] == "" && volume.Annotations[annotationRecovered] == s.recoveredFrom()
 }
 
 // formerClaim returns the claim of a backing claim, as far as the backing claim shows it. It does not show the class. A provider may write anything to its own claims, so
