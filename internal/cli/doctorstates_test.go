@@ -63,6 +63,7 @@ func installationStates(w *doctorWorld) []brokenState {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "controller-manager", Image: "x"}}},
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "vkoptionstemplates.offloading.liqo.io"}}
+	maps := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "namespacemaps.offloading.liqo.io"}}
 	policy, binding := unconfiguredPolicy("claims", "persistentvolumeclaims")
 	return []brokenState{
 		{
@@ -168,6 +169,33 @@ func installationStates(w *doctorWorld) []brokenState {
 					}
 					return nil
 				})
+			},
+		},
+		{
+			name: "a custom resource definition is of an earlier release",
+			how:  "the definition of NamespaceMaps has no field `spec.releasedMapping`, as after `helm upgrade`, which changes no definitions",
+			begin: func() {
+				if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(maps), maps); err != nil {
+					w.t.Fatal(err)
+				}
+				older := maps.DeepCopy()
+				delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "releasedMapping")
+				if err := w.client.Update(w.t.Context(), older); err != nil {
+					w.t.Fatal(err)
+				}
+			},
+			first:    "custom resource definition namespacemaps.offloading.liqo.io lacks field spec.releasedMapping of version v1beta1",
+			cure:     "liqoctl upgrade brings the definitions of this version",
+			executed: upgradeCures,
+			cured: func() {
+				older := maps.DeepCopy()
+				if err := w.read(older); err != nil {
+					w.t.Fatal(err)
+				}
+				older.Spec = maps.Spec
+				if err := w.client.Update(w.t.Context(), older); err != nil {
+					w.t.Fatal(err)
+				}
 			},
 		},
 		{

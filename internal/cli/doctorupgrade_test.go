@@ -97,6 +97,20 @@ func upgradeStates() []upgradeState {
 			"custom resource definition vkoptionstemplates.offloading.liqo.io is missing", "liqoctl upgrade brings the definitions of this version", "upgrade",
 		},
 		{
+			"a custom resource definition is of an earlier release",
+			func(u *upgradeWorld) {
+				crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "namespacemaps.offloading.liqo.io"}}
+				if err := u.c.Get(u.t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+					u.t.Fatal(err)
+				}
+				delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "releasedMapping")
+				if err := u.c.Update(u.t.Context(), crd); err != nil {
+					u.t.Fatal(err)
+				}
+			},
+			"custom resource definition namespacemaps.offloading.liqo.io lacks field spec.releasedMapping of version v1beta1", "liqoctl upgrade brings the definitions of this version", "upgrade",
+		},
+		{
 			"the installation has other pod ranges than the cluster",
 			func(u *upgradeWorld) {
 				told := &corev1.ConfigMap{ObjectMeta: in(inspect.NetworkConfigMap)}

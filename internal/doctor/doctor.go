@@ -106,9 +106,10 @@ type Cluster struct {
 	ID, Version, Namespace string
 	Components             []Component
 	// Wanted are the names of the custom resource definitions of this version. Defined maps each existing definition to whether it is
-	// established.
+	// established. Lacked maps each existing definition that lacks a version or a field of this version to the first of them.
 	Wanted  []string
 	Defined map[string]bool
+	Lacked  map[string]string
 	// Webhooks are the configurations that call a Service of the installation. Backends maps the name of each such Service to its number of
 	// ready endpoints.
 	Webhooks []admissionregistrationv1.MutatingWebhookConfiguration

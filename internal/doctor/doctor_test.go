@@ -220,6 +220,11 @@ func TestSick(t *testing.T) {
 		}, "fail rome, components: -n liqo daemonset/liqo-fabric: no node matches, none of its pods runs\n", "nodeSelector"},
 		"a definition less":         {func(c *Cluster, _ *Facts) { c.Defined = nil }, "fail rome, definitions: custom resource definition tenants.authentication.liqo.io is missing\n", "liqoctl upgrade"},
 		"a definition not in force": {func(c *Cluster, _ *Facts) { c.Defined[c.Wanted[0]] = false }, "fail rome, definitions: custom resource definition tenants.authentication.liqo.io is not established\n", "describe crd"},
+		"an older definition": {func(c *Cluster, _ *Facts) {
+			c.Lacked = map[string]string{c.Wanted[0]: "field spec.x of version v1beta1"}
+		},
+			"fail rome, definitions: custom resource definition tenants.authentication.liqo.io lacks field spec.x of version v1beta1: the API server removes such values without an error\n",
+			"liqoctl upgrade"},
 		"a webhook without CA": {func(c *Cluster, _ *Facts) { c.Webhooks[0].Webhooks[0].ClientConfig.CABundle = nil },
 			"fail rome, webhooks: webhook pod.mutate.liqo.io: its CA bundle can not be used: reading the certificate: it is not a PEM certificate\n", "rollout restart"},
 		"a webhook whose CA ended": {func(c *Cluster, _ *Facts) {

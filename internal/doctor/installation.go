@@ -101,6 +101,9 @@ func definitions(r *report) {
 			r.fail(cure, "custom resource definition %s is missing", name)
 		case !established:
 			r.fail("see its conditions: kubectl describe crd "+name, "custom resource definition %s is not established", name)
+		case r.Lacked[name] != "" && r.client == r.Version: // otherwise the installation may have the definitions of its own version
+			r.fail(cure+". With Helm: helm show crds CHART | kubectl apply --server-side --force-conflicts -f -",
+				"custom resource definition %s lacks %s: the API server removes such values without an error", name, r.Lacked[name])
 		}
 	}
 	r.healthy("%d custom resource definitions, all established", len(r.Wanted))

@@ -94,6 +94,11 @@ func TestStatesAndCures(t *testing.T) {
 		// heal does what the cure says. It is nil if there is nothing to cure.
 		heal func(c *Cluster)
 	}{
+		"a definition of an earlier release": {
+			func(c *Cluster) { c.Lacked = map[string]string{c.Wanted[0]: "field spec.x of version v1beta1"} },
+			"fail rome, definitions: custom resource definition tenants.authentication.liqo.io lacks field spec.x of version v1beta1: the API server removes such values without an error\n",
+			"liqoctl upgrade brings the definitions", func(c *Cluster) { c.Lacked = nil },
+		},
 		"two Tenants of one cluster": {
 			func(c *Cluster) { another(c, "other", "milan", "milan") },
 			"fail rome, tenants: Tenant milan in namespace other of cluster milan is refused: " +

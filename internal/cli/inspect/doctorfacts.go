@@ -56,7 +56,7 @@ const (
 // DoctorFacts collects all facts about a cluster that requests of this depth find.
 func DoctorFacts(ctx context.Context, c *session.Cluster, of Depth) *doctor.Cluster {
 	p := &collector{cluster: c, ctx: ctx, depth: of, Cluster: &doctor.Cluster{
-		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Backends: map[string]int{}, Told: map[string][]string{},
+		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Lacked: map[string]string{}, Backends: map[string]int{}, Told: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
 	}}
 	p.installation()
@@ -138,16 +138,16 @@ func (p *collector) unchecked(format string, args ...any) {
 
 // installation reads the custom resource definitions, webhooks and endpoints that the chart installs.
 func (p *collector) installation() {
+	var crds []*apiextensionsv1.CustomResourceDefinition
 	if chart, err := installer.Chart(""); err == nil { // the chart embedded in liqoctl
-		crds, err := installer.CRDs(chart)
-		if err != nil {
+		if crds, err = installer.CRDs(chart); err != nil {
 			p.Unread = append(p.Unread, err.Error())
 		}
 		for _, crd := range crds {
 			p.Wanted = append(p.Wanted, crd.Name)
 		}
 	}
-	p.definitions()
+	p.definitions(crds)
 	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
 	p.read("MutatingWebhookConfigurations", &webhooks, client.MatchingLabels{"liqo.io/webhook": api.True})
 	p.Webhooks = webhooks.Items
@@ -173,7 +173,7 @@ func (p *collector) installation() {
 
 // definitions reads the wanted custom resource definitions by name: a cluster with thousands of others has more of them than fit into a limited response. One
 // line is enough if the user may not read them.
-func (p *collector) definitions() {
+func (p *collector) definitions(wanted []*apiextensionsv1.CustomResourceDefinition) {
 	var reads sync.WaitGroup
 	errs := make([]error, len(p.Wanted))
 	for i, name := range p.Wanted {
@@ -183,6 +183,9 @@ func (p *collector) definitions() {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				p.Defined[name] = workload.CRDEstablished(&crd).Done
+				if lacked := installer.Lacks(&crd, wanted[i]); lacked != "" {
+					p.Lacked[name] = lacked
+				}
 			}
 		})
 	}

@@ -56,6 +56,9 @@ func TestDoctorReadsItsDefinitionsOnly(t *testing.T) {
 		},
 	})
 	facts := DoctorFacts(t.Context(), c, ReadOnly)
+	if facts.Lacked[tenants] != "version v1beta1" {
+		t.Errorf("a definition without versions lacks %q", facts.Lacked[tenants])
+	}
 	if established, exists := facts.Defined[tenants]; !exists || !established || len(facts.Defined) != 1 || len(facts.Wanted) < 20 {
 		t.Errorf("of %d definitions, these are established: %v", len(facts.Wanted), facts.Defined)
 	}

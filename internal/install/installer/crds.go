@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -80,6 +82,53 @@ func applyCRD(ctx context.Context, c client.Client, wanted *apiextensionsv1.Cust
 		return fmt.Errorf("applying CustomResourceDefinition %s: %w", wanted.Name, err)
 	}
 	return nil
+}
+
+// Lacks describes the first field, or version, that a definition lacks of the wanted one. It is empty if it has all of them. The API server removes fields that the
+// definition lacks from objects, without an error.
+func Lacks(have, wanted *apiextensionsv1.CustomResourceDefinition) string {
+	for i := range wanted.Spec.Versions {
+		version := &wanted.Spec.Versions[i]
+		at := slices.IndexFunc(have.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version.Name })
+		if at < 0 {
+			return "version " + version.Name
+		}
+		if version.Schema == nil || have.Spec.Versions[at].Schema == nil {
+			continue
+		}
+		if field := lackedField(have.Spec.Versions[at].Schema.OpenAPIV3Schema, version.Schema.OpenAPIV3Schema); field != "" {
+			return fmt.Sprintf("field %s of version %s", strings.TrimPrefix(field, "."), version.Name)
+		}
+	}
+	return ""
+}
+
+// lackedField returns the path of the first field that a schema lacks of the wanted one.
+func lackedField(have, wanted *apiextensionsv1.JSONSchemaProps) string {
+	if have == nil || wanted == nil || have.XPreserveUnknownFields != nil && *have.XPreserveUnknownFields {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted.Properties)) {
+		field, exists := have.Properties[name]
+		if !exists {
+			return "." + name
+		}
+		below := wanted.Properties[name]
+		if path := lackedField(&field, &below); path != "" {
+			return "." + name + path
+		}
+	}
+	if have.Items != nil && wanted.Items != nil {
+		if path := lackedField(have.Items.Schema, wanted.Items.Schema); path != "" {
+			return "[]" + path
+		}
+	}
+	if have.AdditionalProperties != nil && wanted.AdditionalProperties != nil {
+		if path := lackedField(have.AdditionalProperties.Schema, wanted.AdditionalProperties.Schema); path != "" {
+			return "[]" + path
+		}
+	}
+	return ""
 }
 
 func merged(layers ...map[string]string) map[string]string {
