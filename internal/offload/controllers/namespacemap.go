@@ -136,6 +136,13 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 			plan.Report(pair)
 		}
 	}
+	// The consumer keeps its rights in retained namespaces, which it gets by a request anyway, so their limits hold too.
+	for _, pair := range plan.Retained {
+		err := errors.Join(r.ensureQuota(ctx, m, pair, consumer), r.ensureLimits(ctx, m, pair, consumer))
+		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			failed = errors.Join(failed, err)
+		}
+	}
 	r.warnRetained(m, plan.Retained, consumer)
 	m.Status.CurrentMapping = plan.Status
 	if len(plan.Status) == 0 {

@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -40,6 +42,30 @@ func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
 	limit := quota.Status.Hard[ours]
 	if !known || used.Value() != 1 || limit.Value() != 5 || len(quota.Status.Used) != 1 || len(quota.Status.Hard) != 1 {
 		t.Errorf("the status is %+v, want one of five ShadowPods and nothing else", quota.Status)
+	}
+}
+
+// TestRetainedNamespacesKeepTheirLimits: a namespace that its consumer has not released keeps the configured quota and limits, because its pods may still run and the
+// consumer still has its rights there.
+func TestRetainedNamespacesKeepTheirLimits(t *testing.T) {
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-rome", Name: "milan", UID: "1", Labels: map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: "rome"},
+	}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}
+	offload.MarkNamespace(&namespace.ObjectMeta, m, "rome", offload.NamespacePair{Local: "shop", Remote: "shop-rome"})
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(namespace, claim).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
+	r := &namespaceMaps{Client: c, events: events.NewFakeRecorder(10), Options: Options{
+		Live: c, LiqoNamespace: "liqo", NamespaceQuota: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")},
+		DefaultLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+	}}
+	if _, err := r.enforce(t.Context(), m, "rome"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []client.Object{&corev1.ResourceQuota{}, &corev1.LimitRange{}} {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}, want); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
