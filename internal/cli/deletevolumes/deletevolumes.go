@@ -74,8 +74,8 @@ func CheckUnreleased(ctx context.Context, provider *session.Cluster, consumer, t
 	if err != nil || len(lines) == 0 {
 		return err
 	}
-	return fmt.Errorf("cluster %[1]s has data of cluster %[2]s that cluster %[2]s does not use, and would keep the peering until it is deleted:\n  - %[3]s\n"+
-		"Nothing was changed. Offload these namespaces again in cluster %[2]s (liqoctl offload namespace NAME), then decide about their data there. Or copy the data and delete "+
+	return fmt.Errorf("cluster %[1]s has data of cluster %[2]s that cluster %[2]s does not release, and would keep the Tenant until it is deleted:\n  - %[3]s\n"+
+		"Nothing was changed. Offload these namespaces in cluster %[2]s, if they are not (liqoctl offload namespace NAME), then decide about their data there. Or copy the data and delete "+
 		"the claims in cluster %[1]s, or abandon the data with --delete-volumes", provider.ID, consumer, strings.Join(lines, "\n  - "))
 }
 
