@@ -11,6 +11,7 @@ import (
 	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/undo"
 )
 
 func authenticateCommand(a *session.Session) *cobra.Command {
@@ -77,7 +78,7 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := checkUnpeer(ctx, p.Local, p.Remote.ID, namespace); err != nil {
+		if err := undo.Check(ctx, p.Local, p.Remote.ID, namespace); err != nil {
 			return err
 		}
 		if err := halfDone(p, endAuthentication(ctx, p, wait)); err != nil {

@@ -15,6 +15,7 @@ import (
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/cli/undo"
 )
 
 func deleteCommand(a *session.Session) *cobra.Command {
@@ -59,7 +60,7 @@ func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 				}
 			}
 			if provider != "" { // the deletion drains the virtual node as an unpeer does, so the same check applies
-				if err := checkUnpeer(ctx, local, provider, object.GetNamespace()); err != nil {
+				if err := undo.Check(ctx, local, provider, object.GetNamespace()); err != nil {
 					return err
 				}
 				node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}

@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
+	"liqo.io/liqo/internal/cli/undo"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 )
@@ -95,7 +96,7 @@ func runUnpeer(ctx context.Context, p *session.Pair, wait, deleteNamespaces bool
 			return err
 		}
 	}
-	if err := checkUnpeerOfBoth(ctx, p, namespace); err != nil {
+	if err := undo.CheckBoth(ctx, p, namespace); err != nil {
 		return err
 	}
 	if namespace != "" {

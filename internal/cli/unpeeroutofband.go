@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
+	"liqo.io/liqo/internal/cli/undo"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 )
@@ -106,7 +107,7 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := checkUnpeerOfBoth(ctx, direction, namespace); err != nil {
+				if err := undo.CheckBoth(ctx, direction, namespace); err != nil {
 					return err
 				}
 			}
@@ -159,7 +160,7 @@ func leaveProvider(a *session.Session, cmd *cobra.Command, name string, o *leave
 			return err
 		}
 	}
-	if err := checkUnpeer(ctx, c, provider, namespace); err != nil {
+	if err := undo.Check(ctx, c, provider, namespace); err != nil {
 		return err
 	}
 	return explainHalfDone(c, provider, returnResources(ctx, c, provider, namespace, used, o, withNamespaces(cmd, []string{name})))

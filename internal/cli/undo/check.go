@@ -1,31 +1,29 @@
-package cli
+// Package undo checks before the end of a peering that the provider can stop the pods of the consumer, and that no data is lost. Every command that
+// ends a peering, or a virtual node of it, runs the same check.
+package undo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 )
 
-// checkUnpeer fails, before any change is made, if the local control plane does not reach the provider, or if this is unknown because the control
+// Check fails, before any change is made, if the local control plane does not reach the provider, or if this is unknown because the control
 // plane does not run. The pods in the provider could not be stopped, and would run at the same time as their local replacements. The check passes
-// for a peering without resources or an identity of the provider. checkUnpeer also fails if data in the provider would be lost.
-func checkUnpeer(ctx context.Context, c *session.Cluster, provider, namespace string) error {
+// for a peering without resources or an identity of the provider. Check also fails if data in the provider would be lost.
+func Check(ctx context.Context, c *session.Cluster, provider, namespace string) error {
 	if namespace == "" {
 		return nil
 	}
@@ -79,10 +77,10 @@ func checkUnpeer(ctx context.Context, c *session.Cluster, provider, namespace st
 		c.ID, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
 }
 
-// checkUnpeerOfBoth is checkUnpeer for a command with access to the provider. It also fails if the provider has data in namespaces that the consumer does not release:
+// CheckBoth is Check for a command with access to the provider. It also fails if the provider has data in namespaces that the consumer does not release:
 // their claims would hold the Tenant, when the consumer has no access any more. A Tenant that is being deleted shows them itself.
-func checkUnpeerOfBoth(ctx context.Context, p *session.Pair, namespace string) error {
-	if err := checkUnpeer(ctx, p.Local, p.Remote.ID, namespace); err != nil {
+func CheckBoth(ctx context.Context, p *session.Pair, namespace string) error {
+	if err := Check(ctx, p.Local, p.Remote.ID, namespace); err != nil {
 		return err
 	}
 	there, err := session.FindTenantNamespace(ctx, p.Remote, p.Local.ID)
@@ -133,70 +131,4 @@ func usesOf(ctx context.Context, c *session.Cluster, provider, namespace string)
 // unknown.
 func refusesIdentity(lost *corev1beta1.Condition) bool {
 	return strings.Contains(lost.Message, fmt.Sprintf("%d %s", http.StatusUnauthorized, http.StatusText(http.StatusUnauthorized)))
-}
-
-// explainHalfDone extends the error of a failed wait of an unpeer by the reason why the provider may be unreachable, and by the command that ends the
-// peering without the provider.
-func explainHalfDone(c *session.Cluster, provider string, err error) error {
-	if waiting := (*session.WaitError)(nil); !errors.As(err, &waiting) {
-		return err
-	}
-	return fmt.Errorf("%w\nIf cluster %s is gone for good: liqoctl force unpeer %s", session.ExplainUnreached(c, provider, err), provider, provider)
-}
-
-// describeLeft describes the remaining objects of a peering: the tenant namespace and its network objects. It is empty if there are none. If they
-// cannot be read, it only warns, because nothing depends on the result.
-func describeLeft(ctx context.Context, c *session.Cluster, peer string) string {
-	namespace, err := session.FindTenantNamespace(ctx, c, peer)
-	if err != nil {
-		c.Warn("Reading the remaining objects of the peering with %s failed: %v", peer, err)
-		return ""
-	}
-	if namespace == "" {
-		return ""
-	}
-	text := "namespace " + namespace
-	network, err := tunnel.RemainsOf(ctx, c, peer, false)
-	if err != nil {
-		c.Warn("Reading the remaining objects of the network with %s failed: %v", peer, err)
-		return text
-	}
-	var names []string
-	for _, object := range network.InOrder() {
-		name, _, _ := strings.Cut(c.Name(object), " in namespace ")
-		names = append(names, name)
-	}
-	if len(names) > 0 {
-		text += " with " + strings.Join(names, ", ")
-	}
-	return text
-}
-
-// halfDone calls explainHalfDone for the local cluster.
-func halfDone(p *session.Pair, err error) error { return explainHalfDone(p.Local, p.Remote.ID, err) }
-
-// tellLeft prints what an unpeer leaves in both clusters, and the command that removes it. It prints nothing if the remote cluster is a
-// consumer too, because that peering needs the objects.
-func tellLeft(ctx context.Context, p *session.Pair, command string) error {
-	if shared, err := hasBothWays(ctx, p); err != nil || shared {
-		return err
-	}
-	var all []string
-	for _, side := range []struct {
-		c    *session.Cluster
-		peer string
-	}{{p.Local, p.Remote.ID}, {p.Remote, p.Local.ID}} {
-		if left := describeLeft(ctx, side.c, side.peer); left != "" {
-			all = append(all, left+" (cluster "+side.c.ID+")")
-		}
-	}
-	if len(all) > 0 {
-		p.Local.Info("Kept: %s. To delete it, run: %s", strings.Join(all, ", "), command)
-	}
-	return nil
-}
-
-// withNamespaces returns the command line with its arguments, the flags that select the clusters, and --delete-namespaces.
-func withNamespaces(command *cobra.Command, args []string) string {
-	return strings.Join(append(cmdline.SameClusters(command, args), "--delete-namespaces"), " ")
 }
