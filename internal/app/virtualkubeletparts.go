@@ -138,6 +138,10 @@ func (v *virtualKubelet) newVolumes() *volumes {
 		func(namespace string) []client.Object {
 			return v.engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
 		},
+		func(namespace string) bool {
+			_, mapped := v.engine.RemoteNamespace(namespace)
+			return mapped
+		},
 		func(key types.NamespacedName) { v.engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { v.engine.Resync(reflection.PersistentVolumeClaimKind) },
 		storagecontrollers.RefusalOptions{
 			Client: v.local, Log: v.log, Warn: v.recorder.Warn, Record: v.recorder.Record,

@@ -47,9 +47,10 @@ type volumes struct {
 }
 
 // newVolumes returns the volumes of a virtual kubelet. After a change that concerns a single claim they call enqueue, after a change that concerns
-// every claim they call all. offered returns the classes that the provider offers, backing the claims in the remote namespace of a namespace. newVolumes sets the remaining fields of refusals.
+// every claim they call all. offered returns the classes that the provider offers, backing the claims in the remote namespace of a namespace, and mapped reports whether it has
+// one. newVolumes sets the remaining fields of refusals.
 func newVolumes(
-	opts *virtualKubeletOptions, there *provider.State, offered func() []authv1beta1.StorageType, backing func(namespace string) []client.Object,
+	opts *virtualKubeletOptions, there *provider.State, offered func() []authv1beta1.StorageType, backing func(namespace string) []client.Object, mapped func(namespace string) bool,
 	enqueue func(types.NamespacedName), all func(), refusals storagecontrollers.RefusalOptions,
 ) *volumes {
 	v := &volumes{opts: opts, there: there}
@@ -78,7 +79,7 @@ func newVolumes(
 	v.classes = reflection.NewView(reflection.Resource{Object: &storagev1.StorageClass{}}, all)
 	v.claims = storagecontrollers.NewRemoteClaims(storagecontrollers.RemoteOptions{
 		Origin: opts.clusterID, Cluster: opts.foreignClusterID, Tenant: opts.tenantNamespace,
-		Virtual: v.virtual, Classes: v.classes, HasNode: there.HasNode, Offered: offered, Backing: backing, Enqueue: enqueue, Refusals: v.refusals,
+		Virtual: v.virtual, Classes: v.classes, HasNode: there.HasNode, Offered: offered, Backing: backing, Mapped: mapped, Enqueue: enqueue, Refusals: v.refusals,
 	})
 	return v
 }

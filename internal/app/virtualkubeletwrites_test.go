@@ -96,6 +96,7 @@ func TestWritesOfAClaimInAProviderOnAPIServer(t *testing.T) {
 		func(namespace string) []client.Object {
 			return engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
 		},
+		func(string) bool { return true },
 		func(key types.NamespacedName) { engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflection.PersistentVolumeClaimKind) },
 		storagecontrollers.RefusalOptions{Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return nil }, Client: here, Log: slog.New(slog.DiscardHandler)})
 	engine = reflection.New(reflection.Options{

@@ -196,6 +196,7 @@ func TestARecoveredVolumeIsDeletedOnlyOnceItsDataIsGone(t *testing.T) {
 		"the claims are not read, which is known":      func(s *State) { s.Place.Waiting = "unreachable" },
 		"another remote namespace":                     func(s *State) { s.Place.Namespace = "shop-2" },
 		"it is the source of an unfinished move":       func(s *State) { annotate(&s.Volume.ObjectMeta, AnnotationMove, `{"node":"n1"}`) },
+		"it was created a moment ago":                  func(s *State) { s.Fresh = true },
 		"a decision about another claim of the volume": func(s *State) { s.Key.Name = "other" },
 		"a person in the provider removed a label": func(s *State) {
 			known, _ := forgotten(t)

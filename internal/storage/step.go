@@ -68,6 +68,8 @@ type State struct {
 	Recovered []*corev1.PersistentVolume
 	// Hidden means that the remote namespace has data of other claims that waits for its volume; see Waits. It is set only for a recovered volume in deletion.
 	Hidden bool
+	// Fresh means that Volume was created a few minutes ago. It is set only for a provider.
+	Fresh bool
 	// Listed means that the claims at Place are read, so that a nil Backing does not exist. It is set only for a provider.
 	Listed bool
 	// Volumes are all volumes of this cluster. The caller needs to read them only if NeedsVolumes.
@@ -309,6 +311,8 @@ func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 		unmarked := s.Backing.DeepCopy()
 		annotate(&unmarked.ObjectMeta, AnnotationRetained, "")
 		return Step{Action: PatchBacking, Object: unmarked, Old: s.Backing, Why: "its virtual volume decides about it", Confirm: true}
+	case !deleting && s.dataGone(volume) && s.Fresh: // so a provider that creates and deletes claims causes no more than the limit of volumes in that time
+		return Step{Why: "the data is gone, and the volume was created a few minutes ago", Retry: true}
 	case !deleting && s.dataGone(volume):
 		return Step{Action: DeleteVolume, Object: volume, Why: "it was created again for data that is gone", Confirm: true}
 	case !deleting:

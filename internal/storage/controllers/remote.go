@@ -48,11 +48,16 @@ type RemoteOptions struct {
 	Offered func() []authv1beta1.StorageType
 	// Backing returns the backing claims in the remote namespace of a namespace, from a cache. They are all there if the facts about a claim of the namespace are Complete.
 	Backing func(namespace string) []client.Object
+	// Mapped reports whether a namespace has a remote namespace.
+	Mapped func(namespace string) bool
 	// Enqueue enqueues a claim of this cluster, so that Next is called for it.
 	Enqueue func(types.NamespacedName)
 	// Refusals reports why claims get no volume.
 	Refusals *Refusals
 }
+
+// freshness is the minimum age of a recovered volume that is deleted because its data is gone.
+const freshness = 10 * time.Minute
 
 // RemoteClaims decides about the claims whose data is, or could be, in one provider. It uses package storage.
 type RemoteClaims struct {
@@ -157,6 +162,11 @@ func (r *RemoteClaims) with(value string) []*corev1.PersistentVolume {
 	return volumes
 }
 
+// recovered returns the recovered volumes whose namespaces have a remote namespace. The data of others is gone, or nothing can be known about it.
+func (r *RemoteClaims) recovered() []*corev1.PersistentVolume {
+	return slices.DeleteFunc(r.with(storage.IndexRecovered), func(v *corev1.PersistentVolume) bool { return !r.opts.Mapped(storage.DataOf(v).Namespace) })
+}
+
 // moveState returns the state of the claim in the facts as storage.Vouch and storage.Trial need it, and the virtual volumes of its name.
 func (r *RemoteClaims) moveState(f *RemoteFacts) (storage.State, []*corev1.PersistentVolume) {
 	volumes := r.reserved(f.Key)
@@ -215,7 +225,7 @@ func (r *RemoteClaims) Wrote(obj client.Object) {
 	r.opts.Virtual.Wrote(obj)
 	volume, is := obj.(*corev1.PersistentVolume)
 	if is && (volume.Status.Phase == "" || volume.Status.Phase == corev1.VolumePending) && storage.IsRecovered(volume) {
-		full := storage.RecoveredFull(r.with(storage.IndexRecovered), r.opts.Cluster)
+		full := storage.RecoveredFull(r.recovered(), r.opts.Cluster)
 		r.opts.Refusals.Recovered(volume, storage.Recovered(volume, full))
 	}
 }
@@ -345,12 +355,13 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
 	}}
 	s.Classes, s.ByName, s.Key, s.Reserved = r.classes(), r.isByName(f), f.Key, r.reserved(f.Key)
-	s.Listed, s.Recovered = f.Complete, r.with(storage.IndexRecovered)
+	s.Listed, s.Recovered = f.Complete, r.recovered()
 	if f.Claim != nil {
 		s.Moving = storage.Moving(s.Reserved, f.Claim)
 	}
 	owner := false
 	if volume, ok := r.opts.Virtual.Get("", storage.VolumeName(uid)).(*corev1.PersistentVolume); ok {
+		s.Fresh = time.Since(volume.CreationTimestamp.Time) < freshness
 		s.Volume = volume // the UID in its claimRef is that of the claim
 		owner = f.Claim != nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == f.Claim.UID
 	} else if f.Claim != nil {
