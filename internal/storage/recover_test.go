@@ -89,7 +89,7 @@ func TestAClaimOfABackupGetsItsDataAgain(t *testing.T) {
 		s.Node = node(selected)
 		for i := range RecoveredLimit {
 			v := lost.DeepCopy()
-			v.Name = fmt.Sprintf("pvc-other-%d", i)
+			v.Name, v.Spec.PersistentVolumeReclaimPolicy = fmt.Sprintf("pvc-other-%d", i), corev1.PersistentVolumeReclaimRetain
 			annotate(&v.ObjectMeta, annotationRecovered, "shop-rome/other")
 			s.Recovered = append(s.Recovered, v)
 		}

@@ -55,7 +55,7 @@ func newStoring(t *testing.T) *storing {
 		Classes: fixedView{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}},
 		HasNode: func(name string) bool { return slices.Contains([]string{"milan-a", "milan-b"}, name) },
 		Offered: func() []authv1beta1.StorageType { return s.offered }, Enqueue: func(key types.NamespacedName) { s.enqueued = append(s.enqueued, key) },
-		Refusals: NewRefusals(RefusalOptions{}),
+		Refusals: NewRefusals(RefusalOptions{}), Mapped: func(string) bool { return true }, Backing: func(string) []client.Object { return nil },
 	})
 	return s
 }
