@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/metrics"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
+	"liqo.io/liqo/internal/peering/accounts"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/peering/sharing"
@@ -147,7 +148,7 @@ func setupPeering(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		Namespace: opts.LiqoNamespace,
 		Algorithm: opts.algorithm(),
 		APIServer: peeringcontrollers.APIServer{Address: opts.APIServerAddress, CA: opts.APIServerCA, TrustedCA: opts.TrustedCA},
-		Tokens:    peeringcontrollers.Tokens{Enabled: opts.Identity == IdentityToken, Life: opts.TokenLifetime},
+		Tokens:    accounts.Tokens{Enabled: opts.Identity == IdentityToken, Life: opts.TokenLifetime},
 		Offer: sharing.Offer{
 			Enabled: opts.DefaultClassEnabled, NodeLabels: opts.ClusterLabels,
 			IngressClasses: opts.IngressClasses, LoadBalancerClasses: opts.LoadBalancerClasses,

@@ -90,7 +90,7 @@ var layers = []struct {
 	{"internal/kube", 2}, {"internal/remote", 2},
 	{"internal/dataplane/kernel", 2},
 	{"internal/ipam/controllers", 3}, {"internal/network/controllers", 3}, {"internal/network/facts", 3}, {"internal/dataplane/agent", 3}, {"internal/gateway", 3}, {"internal/proxy", 3},
-	{"internal/peering/controllers", 3}, {"internal/peering/enrollment", 3},
+	{"internal/peering/accounts", 3}, {"internal/peering/controllers", 3}, {"internal/peering/enrollment", 3},
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
 	{"internal/storage/move", 1}, {"internal/storage/mover", 3},
 	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflection", 3}, {"internal/offload/provider", 3}, {"internal/offload/node", 3},

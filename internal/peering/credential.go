@@ -119,7 +119,7 @@ func Adopt(into, from *authv1beta1.AuthParams) {
 // time. Otherwise the error says why it can't be used.
 func CheckCredential(params *authv1beta1.AuthParams, request []byte, subject Subject, now time.Time) error {
 	if params == nil || params.Token == nil {
-		return CheckCertificate(certificateIn(params), request, subject, now)
+		return CheckCertificate(CertificateIn(params), request, subject, now)
 	}
 	if err := CheckIssuedToken(params.Token, request, subject); err != nil {
 		return err
@@ -134,7 +134,8 @@ func CheckCredential(params *authv1beta1.AuthParams, request []byte, subject Sub
 	return nil
 }
 
-func certificateIn(params *authv1beta1.AuthParams) []byte {
+// CertificateIn returns the certificate in AuthParams; nil when params is nil.
+func CertificateIn(params *authv1beta1.AuthParams) []byte {
 	if params == nil {
 		return nil
 	}

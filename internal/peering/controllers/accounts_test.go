@@ -26,6 +26,7 @@ import (
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/test/apitest"
 )
@@ -33,7 +34,7 @@ import (
 // withTokens makes a cluster issue tokens, with what the chart adds for that, and the policy of Tenants.
 func (c *cluster) withTokens(t *testing.T, life time.Duration) {
 	t.Helper()
-	c.tokens = Tokens{Enabled: true, Life: life}
+	c.tokens = accounts.Tokens{Enabled: true, Life: life}
 	role := chartObjectsWith(t, c.id, "consumer-tokens.yaml", "ClusterRole", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} },
 		map[string]any{"identity": "token"})[0]
 	c.create(t, role)

@@ -22,6 +22,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
@@ -38,7 +39,7 @@ type Options struct {
 	// APIServer is how consumers reach the API server of this cluster.
 	APIServer APIServer
 	// Tokens configures the tokens that consumers get instead of certificates; with the zero value they get certificates.
-	Tokens Tokens
+	Tokens accounts.Tokens
 	// Offer holds the classes and labels that ResourceSlices of the default class get, apart from their share of resources.
 	Offer sharing.Offer
 	// StorageClasses returns the storage classes of the Offer, which change with the StorageClasses of this cluster. Nil means that none are offered.
@@ -84,14 +85,6 @@ type APIServer struct {
 	TrustedCA bool
 }
 
-// Tokens configures the tokens of consumers.
-type Tokens struct {
-	// Enabled means that consumers get tokens of ServiceAccounts, because this cluster signs no certificates for users.
-	Enabled bool
-	// Life is the lifetime of a token.
-	Life time.Duration
-}
-
 // Setup adds all controllers of peerings to the manager.
 func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Now == nil {
@@ -114,8 +107,8 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	}
 	c := kube.Stamping{Client: mgr.GetClient(), Labels: opts.Labels, Annotations: opts.Annotations}
 	keys := &keys{client: c, reader: mgr.GetAPIReader(), namespace: opts.Namespace, algorithm: opts.Algorithm, random: opts.Random}
-	accounts := &accounts{client: c, reader: mgr.GetAPIReader(), now: opts.Now, tokens: opts.Tokens}
-	signing := &signing{client: c, now: opts.Now, accounts: accounts}
+	issuer := &accounts.Issuer{Client: c, Reader: mgr.GetAPIReader(), Now: opts.Now, Tokens: opts.Tokens}
+	signing := &signing{client: c, now: opts.Now, accounts: issuer}
 	address := &address{reader: mgr.GetAPIReader(), namespace: opts.Namespace, given: opts.APIServer}
 	links := newLinks(opts, mgr.GetScheme(), mgr.GetLogger().WithName("links"))
 	if err := registerMetrics(mgr, opts, links); err != nil {
@@ -126,7 +119,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	provider := providerSide{client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, signing: signing, accounts: accounts, address: address, now: opts.Now}
+	provider := providerSide{client: c, reader: mgr.GetAPIReader(), events: events, own: opts.ClusterID, signing: signing, accounts: issuer, address: address, now: opts.Now}
 	consumer := consumerSide{client: c, events: events, own: opts.ClusterID, keys: keys, now: opts.Now, random: opts.Random}
 
 	for _, part := range []struct {

@@ -18,6 +18,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/enrollment"
 )
 
@@ -49,7 +50,7 @@ func TestRevokedConsumersAreDisconnected(t *testing.T) {
 				builder = builder.WithObjects(&networkingv1beta1.NetworkRequest{ObjectMeta: meta("ours", map[string]string{api.LabelReplication: api.True, api.LabelRemoteID: "rome"})})
 			}
 			c := builder.Build()
-			r := &tenants{providerSide: providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}}}
+			r := &tenants{providerSide: providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}}}
 			if err := r.revoke(t.Context(), tenant); !kube.IsWait(err) {
 				t.Fatalf("while copies are there: %v", err)
 			}
@@ -94,7 +95,7 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: used}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(admitted, duplicate, secret).WithObjects(stay...).Build()
 	r := &tenants{
-		providerSide: providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}},
+		providerSide: providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}},
 		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	if err := r.end(t.Context(), duplicate); err != nil {
@@ -126,7 +127,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: usedTokens}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, secret).Build()
 	r := &tenants{
-		providerSide: providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}},
+		providerSide: providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}},
 		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: c, Reader: c, Now: func() time.Time { return now }},
 	}
 	tenant.DeletionTimestamp = &metav1.Time{Time: now}

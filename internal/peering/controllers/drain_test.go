@@ -22,6 +22,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/enrollment"
 )
 
@@ -69,7 +70,7 @@ func newProviderOfRome(condition authv1beta1.TenantCondition) *providerOfRome {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: "rome"}}},
 	).WithObjects(p.ends...).WithObjects(p.data...).Build()
 	p.tenants = &tenants{
-		providerSide: providerSide{client: p.Client, reader: p.Client, own: "milan", accounts: &accounts{client: p.Client, reader: p.Client}},
+		providerSide: providerSide{client: p.Client, reader: p.Client, own: "milan", accounts: &accounts.Issuer{Client: p.Client, Reader: p.Client}},
 		enrollment:   enrollment.Options{Namespace: api.Namespace, Client: p.Client, Reader: p.Client, Now: time.Now},
 	}
 	return p

@@ -19,6 +19,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -186,8 +187,8 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 	if peering.Granted(holder) {
 		if peering.CheckCredential(holder, renew.Spec.CSR, subject, r.now()) == nil {
 			renew.Status.AuthParams = holder.DeepCopy()
-			if len(signed(holder)) > 0 && renew.Spec.IdentityType == authv1beta1.IdentityControlPlane {
-				return r.accounts.supersede(ctx, renew.Namespace)
+			if len(peering.CertificateIn(holder)) > 0 && renew.Spec.IdentityType == authv1beta1.IdentityControlPlane {
+				return r.accounts.Supersede(ctx, renew.Namespace)
 			}
 		}
 		return nil
@@ -199,16 +200,16 @@ func (r *remoteRenewals) sync(ctx context.Context, renew *authv1beta1.Renew) err
 		renew.Status.AuthParams = nil
 		return nil
 	}
-	credential, err := r.signing.credential(ctx, credentialRequest{
-		owner: renew, consumer: tenant.Spec.ClusterID, request: renew.Spec.CSR, subject: subject,
-		secret:  peering.CertificateSecretName("renew-" + renew.Name),
-		present: renew.Status.AuthParams, account: account,
+	credential, err := r.signing.credential(ctx, accounts.Request{
+		Owner: renew, Consumer: tenant.Spec.ClusterID, Request: renew.Spec.CSR, Subject: subject,
+		Secret:  peering.CertificateSecretName("renew-" + renew.Name),
+		Present: renew.Status.AuthParams, Account: account,
 	})
 	if err != nil {
 		return err
 	}
 	if renew.Status.AuthParams, err = r.address.params(ctx, credential, tenant.Spec.ProxyURL); err == nil && len(credential.SignedCRT) > 0 {
-		err = r.accounts.supersede(ctx, renew.Namespace)
+		err = r.accounts.Supersede(ctx, renew.Namespace)
 	}
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/pki"
 	"liqo.io/liqo/test/apitest"
 )
@@ -61,7 +62,7 @@ func renews(t *testing.T, rome, milan *cluster) {
 	// One certificate for each identity: what the provider shows is what the consumer has.
 	identity := &authv1beta1.Identity{ObjectMeta: rome.meta(milan, names[0])}
 	eventually(t, milan, &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}, "with the certificate of the Identity", func(tenant *authv1beta1.Tenant) bool {
-		return rome.Get(t.Context(), keyOf(identity), identity) == nil && bytes.Equal(signed(tenant.Status.AuthParams), identity.Spec.AuthParams.SignedCRT)
+		return rome.Get(t.Context(), keyOf(identity), identity) == nil && bytes.Equal(peering.CertificateIn(tenant.Status.AuthParams), identity.Spec.AuthParams.SignedCRT)
 	})
 	rome.gone(t, &authv1beta1.Renew{ObjectMeta: rome.meta(milan, names[0])})
 	milan.gone(t, &authv1beta1.Renew{ObjectMeta: milan.meta(rome, names[0])})
@@ -167,7 +168,7 @@ func TestEachIdentityHasOneCertificate(t *testing.T) {
 		}
 		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant.DeepCopy(), renew).Build()
 		now := func() time.Time { return began.Add(row.passed) }
-		r := &remoteRenewals{providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}, own: "milan", signing: &signing{client: c, now: now}, now: now}}
+		r := &remoteRenewals{providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}, own: "milan", signing: &signing{client: c, now: now}, now: now}}
 		err := r.sync(t.Context(), renew)
 		var got []byte
 		if renew.Status.AuthParams != nil {
@@ -219,7 +220,7 @@ func TestRenewsGrantNothingNew(t *testing.T) {
 			renew.Spec.IdentityType, renew.Spec.CSR, renew.Spec.ResourceSliceRef = authv1beta1.IdentityResourceSlice, ofSlice, &corev1.LocalObjectReference{Name: "gold"}
 		}
 		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, slice, renew.DeepCopy()).Build()
-		r := &remoteRenewals{providerSide{client: c, reader: c, accounts: &accounts{client: c, reader: c}, own: "milan", signing: &signing{client: c, now: time.Now}, now: time.Now}}
+		r := &remoteRenewals{providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}, own: "milan", signing: &signing{client: c, now: time.Now}, now: time.Now}}
 		err := r.sync(t.Context(), renew)
 		var requests certificatesv1.CertificateSigningRequestList
 		if listing := c.List(t.Context(), &requests); listing != nil || kube.IsWait(err) != row.asked || !row.asked && (err != nil || renew.Status.AuthParams != nil) || (len(requests.Items) == 1) != row.asked {
@@ -236,4 +237,12 @@ func fresher(a, b []byte) bool {
 	}
 	second, err := pki.First(b)
 	return err != nil || first.NotAfter.After(second.NotAfter)
+}
+
+// renewBy returns a copy of a Renew of rome's control plane in milan, with a certificate request.
+func renewBy(request []byte) *authv1beta1.Renew {
+	return &authv1beta1.Renew{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "controlplane-milan", Labels: map[string]string{api.LabelReplicated: api.True, api.LabelOriginID: "rome"}},
+		Spec:       authv1beta1.RenewSpec{ConsumerClusterID: "rome", IdentityType: authv1beta1.IdentityControlPlane, CSR: request},
+	}
 }

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -30,37 +31,18 @@ type signing struct {
 	client client.Client
 	now    func() time.Time
 	// accounts issues tokens instead of certificates; nil if that is not enabled.
-	accounts *accounts
-}
-
-// credentialRequest is a request for one certificate or token.
-type credentialRequest struct {
-	// owner is the object that the certificate is for. It also owns the Secret that keeps the certificate, so that both are deleted
-	// together.
-	owner client.Object
-	// consumer is the cluster ID of the holder of the key.
-	consumer string
-	// secret is the name of the Secret that keeps the certificate, in the owner's namespace.
-	secret string
-	// request is the PEM certificate request. The caller has checked it.
-	request []byte
-	// subject is the subject of the request.
-	subject peering.Subject
-	// present holds the AuthParams in the owner's status, if any.
-	present *authv1beta1.AuthParams
-	// account is the object that owns the ServiceAccount for the consumer: the Tenant or the ResourceSlice.
-	account client.Object
+	accounts *accounts.Issuer
 }
 
 // credential returns the requested certificate, or a token if this cluster issues tokens. If there is none yet, it returns a kube.Wait, as
 // certificate does.
-func (s *signing) credential(ctx context.Context, o credentialRequest) (*authv1beta1.AuthParams, error) {
-	if s.accounts.enabled() {
+func (s *signing) credential(ctx context.Context, o accounts.Request) (*authv1beta1.AuthParams, error) {
+	if s.accounts.Enabled() {
 		// A certificate that was signed before stays until its renewal is due.
-		if present := signed(o.present); len(present) > 0 && peering.CheckCertificate(present, o.request, o.subject, s.now()) == nil {
+		if present := peering.CertificateIn(o.Present); len(present) > 0 && peering.CheckCertificate(present, o.Request, o.Subject, s.now()) == nil {
 			return &authv1beta1.AuthParams{SignedCRT: present}, nil
 		}
-		token, err := s.accounts.token(ctx, o)
+		token, err := s.accounts.Token(ctx, o)
 		return &authv1beta1.AuthParams{Token: token}, err
 	}
 	certificate, err := s.certificate(ctx, o)
@@ -68,21 +50,21 @@ func (s *signing) credential(ctx context.Context, o credentialRequest) (*authv1b
 }
 
 // kept returns the stored certificate for the request if it needs no renewal yet; nil otherwise.
-func (s *signing) kept(ctx context.Context, o credentialRequest) ([]byte, error) {
-	if present := signed(o.present); len(present) > 0 && peering.CheckCertificate(present, o.request, o.subject, s.now()) == nil {
+func (s *signing) kept(ctx context.Context, o accounts.Request) ([]byte, error) {
+	if present := peering.CertificateIn(o.Present); len(present) > 0 && peering.CheckCertificate(present, o.Request, o.Subject, s.now()) == nil {
 		return present, nil // the cache of Secrets may be older than that of the owner
 	}
 	secret := &corev1.Secret{}
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.owner.GetNamespace(), Name: o.secret}, secret)
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.Owner.GetNamespace(), Name: o.Secret}, secret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", o.owner.GetNamespace(), o.secret, err)
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", o.Owner.GetNamespace(), o.Secret, err)
 	}
 	certificate := secret.Data[peering.CertificateKey]
-	if !metav1.IsControlledBy(secret, o.owner) || !bytes.Equal(secret.Data[peering.CertificateRequestKey], o.request) ||
-		peering.CheckCertificate(certificate, o.request, o.subject, s.now()) != nil {
+	if !metav1.IsControlledBy(secret, o.Owner) || !bytes.Equal(secret.Data[peering.CertificateRequestKey], o.Request) ||
+		peering.CheckCertificate(certificate, o.Request, o.Subject, s.now()) != nil {
 		return nil, nil
 	}
 	return certificate, nil
@@ -90,27 +72,27 @@ func (s *signing) kept(ctx context.Context, o credentialRequest) ([]byte, error)
 
 // issued reports whether a certificate or a token was issued before for this very request, expired or not. If so, the consumer has already proved
 // that it holds the key.
-func (s *signing) issued(ctx context.Context, o credentialRequest) (bool, error) {
-	if present := signed(o.present); len(present) > 0 && peering.CheckIssued(present, o.request, o.subject) == nil {
+func (s *signing) issued(ctx context.Context, o accounts.Request) (bool, error) {
+	if present := peering.CertificateIn(o.Present); len(present) > 0 && peering.CheckIssued(present, o.Request, o.Subject) == nil {
 		return true, nil
 	}
-	if o.present != nil && o.present.Token != nil && peering.CheckIssuedToken(o.present.Token, o.request, o.subject) == nil {
+	if o.Present != nil && o.Present.Token != nil && peering.CheckIssuedToken(o.Present.Token, o.Request, o.Subject) == nil {
 		return true, nil
 	}
 	secret := &corev1.Secret{}
-	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.owner.GetNamespace(), Name: o.secret}, secret)
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: o.Owner.GetNamespace(), Name: o.Secret}, secret)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading Secret %s/%s: %w", o.owner.GetNamespace(), o.secret, err)
+		return false, fmt.Errorf("reading Secret %s/%s: %w", o.Owner.GetNamespace(), o.Secret, err)
 	}
-	return err == nil && metav1.IsControlledBy(secret, o.owner) && bytes.Equal(secret.Data[peering.CertificateRequestKey], o.request) &&
-		peering.CheckIssued(secret.Data[peering.CertificateKey], o.request, o.subject) == nil, nil
+	return err == nil && metav1.IsControlledBy(secret, o.Owner) && bytes.Equal(secret.Data[peering.CertificateRequestKey], o.Request) &&
+		peering.CheckIssued(secret.Data[peering.CertificateKey], o.Request, o.Subject) == nil, nil
 }
 
 // certificate returns the certificate for the request. If there is none yet, it creates a CertificateSigningRequest and returns a kube.Wait. The
 // caller must watch CertificateSigningRequests with requestedFor.
-func (s *signing) certificate(ctx context.Context, o credentialRequest) ([]byte, error) {
+func (s *signing) certificate(ctx context.Context, o accounts.Request) ([]byte, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
-	csr.Name = peering.RequestName(string(o.owner.GetUID()), o.request)
+	csr.Name = peering.RequestName(string(o.Owner.GetUID()), o.Request)
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading CertificateSigningRequest %s: %w", csr.Name, err)
@@ -125,7 +107,7 @@ func (s *signing) certificate(ctx context.Context, o credentialRequest) ([]byte,
 	waiting := kube.Wait(reasons.WaitingForSignature,
 		"waiting for signer %s to sign CertificateSigningRequest %s (if the cluster signs no client certificates, like EKS: liqoctl upgrade --set authentication.identity=token)",
 		certificatesv1.KubeAPIServerClientSignerName, csr.Name)
-	if found && !asks(csr, o.request) {
+	if found && !asks(csr, o.Request) {
 		// Any user who may create CertificateSigningRequests can take this name. Approving another user's request would issue a certificate
 		// that was never checked.
 		if err := kube.Delete(ctx, s.client, csr); err != nil {
@@ -154,7 +136,7 @@ func (s *signing) certificate(ctx context.Context, o credentialRequest) ([]byte,
 		return nil, waiting
 	}
 	certificate := csr.Status.Certificate
-	if err := peering.CheckCertificate(certificate, o.request, o.subject, s.now()); err != nil {
+	if err := peering.CheckCertificate(certificate, o.Request, o.Subject, s.now()); err != nil {
 		// The certificate is outdated, so request another one. The deletion of this CertificateSigningRequest requeues the owner.
 		if err := kube.Delete(ctx, s.client, csr); err != nil {
 			return nil, err
@@ -184,8 +166,8 @@ func asks(csr *certificatesv1.CertificateSigningRequest, request []byte) bool {
 		csr.Spec.ExpirationSeconds != nil && *csr.Spec.ExpirationSeconds <= lifetime
 }
 
-func (s *signing) ask(ctx context.Context, o credentialRequest, name string) (*certificatesv1.CertificateSigningRequest, error) {
-	gvk, err := apiutil.GVKForObject(o.owner, s.client.Scheme())
+func (s *signing) ask(ctx context.Context, o accounts.Request, name string) (*certificatesv1.CertificateSigningRequest, error) {
+	gvk, err := apiutil.GVKForObject(o.Owner, s.client.Scheme())
 	if err != nil {
 		return nil, err
 	}
@@ -194,14 +176,14 @@ func (s *signing) ask(ctx context.Context, o credentialRequest, name string) (*c
 			Name: name,
 			Labels: map[string]string{
 				peering.LabelRemoteTenantCSR: api.True,
-				api.LabelRemoteClusterID:     o.consumer,
+				api.LabelRemoteClusterID:     o.Consumer,
 			},
 			Annotations: map[string]string{
-				peering.AnnotationRequestedFor: gvk.Kind + "/" + o.owner.GetNamespace() + "/" + o.owner.GetName(),
+				peering.AnnotationRequestedFor: gvk.Kind + "/" + o.Owner.GetNamespace() + "/" + o.Owner.GetName(),
 			},
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    o.request,
+			Request:    o.Request,
 			SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: new(lifetime),
 			Usages: []certificatesv1.KeyUsage{
 				certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
@@ -244,16 +226,16 @@ func verdict(csr *certificatesv1.CertificateSigningRequest) (approved bool, refu
 	return approved, ""
 }
 
-func (s *signing) keep(ctx context.Context, o credentialRequest, certificate []byte) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.owner.GetNamespace(), Name: o.secret}}
+func (s *signing) keep(ctx context.Context, o accounts.Request, certificate []byte) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(), Name: o.Secret}}
 	_, err := kube.Ensure(ctx, s.client, secret, func() error {
 		if secret.Labels == nil {
 			secret.Labels = map[string]string{}
 		}
-		secret.Labels[api.LabelRemoteClusterID] = o.consumer
+		secret.Labels[api.LabelRemoteClusterID] = o.Consumer
 		secret.Labels[peering.LabelManagedBy] = peering.ManagedBy
-		secret.Data = map[string][]byte{peering.CertificateRequestKey: o.request, peering.CertificateKey: certificate}
-		return controllerutil.SetControllerReference(o.owner, secret, s.client.Scheme())
+		secret.Data = map[string][]byte{peering.CertificateRequestKey: o.Request, peering.CertificateKey: certificate}
+		return controllerutil.SetControllerReference(o.Owner, secret, s.client.Scheme())
 	})
 	return err
 }

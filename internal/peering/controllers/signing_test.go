@@ -14,6 +14,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 )
 
 // TestCertificatesHaveAShortLifetime: a certificate cannot be revoked, so it is requested for a short time.
@@ -26,7 +27,7 @@ func TestCertificatesHaveAShortLifetime(t *testing.T) {
 	}
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}}
 	s := &signing{client: fake.NewClientBuilder().WithScheme(kube.NewScheme()).Build(), now: time.Now}
-	csr, err := s.ask(t.Context(), credentialRequest{owner: tenant, consumer: "rome", secret: "s", request: request, subject: subject}, "csr")
+	csr, err := s.ask(t.Context(), accounts.Request{Owner: tenant, Consumer: "rome", Secret: "s", Request: request, Subject: subject}, "csr")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestVouchedTenantsTakeNoNameWithPermissions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := r.verify(t.Context(), tenant, credentialRequest{owner: tenant, consumer: test.id, secret: "certificate"}); kube.IsInvalid(err) != test.refused {
+			if err := r.verify(t.Context(), tenant, accounts.Request{Owner: tenant, Consumer: test.id, Secret: "certificate"}); kube.IsInvalid(err) != test.refused {
 				t.Errorf("%v, want a refusal %t", err, test.refused)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 )
 
 // TestOnlyOurRequestsAreApproved: a CertificateSigningRequest of another user under our name, for another subject, signer or usage, is deleted and
@@ -20,7 +21,7 @@ import (
 func TestOnlyOurRequestsAreApproved(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	request := []byte("rome's")
-	o := credentialRequest{owner: tenant, consumer: "rome", request: request, secret: "certificate"}
+	o := accounts.Request{Owner: tenant, Consumer: "rome", Request: request, Secret: "certificate"}
 	ours := certificatesv1.CertificateSigningRequestSpec{
 		Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
 		Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},

@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/reasons"
 )
@@ -48,7 +49,7 @@ func (r *remoteSlices) setup(mgr ctrl.Manager) error {
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all)).
 		Watches(&certificatesv1.CertificateSigningRequest{}, requestedFor("ResourceSlice")).
 		WatchesRawSource(r.sharing.moved.source()).
-		Complete(r.accounts.retiring(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.ResourceSlice]{
+		Complete(r.accounts.Retiring(renewed(r.client, r.now, &kube.Reconciler[*authv1beta1.ResourceSlice]{
 			Name: "remote resource slice", Client: r.client, Sync: r.sync,
 			Wanted: func(slice *authv1beta1.ResourceSlice) bool { return copies(slice) },
 		}, func(slice *authv1beta1.ResourceSlice) *authv1beta1.AuthParams { return slice.Status.AuthParams })))
@@ -91,16 +92,16 @@ func (r *remoteSlices) decide(ctx context.Context, slice *authv1beta1.ResourceSl
 		sharing.DecideResources(slice, grants, r.offer, share, now)
 		return nil // its rights are revoked; the controller of Tenants deletes this copy
 	}
-	credential, err := r.signing.credential(ctx, credentialRequest{
-		owner: slice, account: slice, consumer: tenant.Spec.ClusterID, request: slice.Spec.CSR,
-		secret:  peering.CertificateSecretName(slice.Name),
-		subject: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID),
-		present: slice.Status.AuthParams,
+	credential, err := r.signing.credential(ctx, accounts.Request{
+		Owner: slice, Account: slice, Consumer: tenant.Spec.ClusterID, Request: slice.Spec.CSR,
+		Secret:  peering.CertificateSecretName(slice.Name),
+		Subject: peering.ResourceSliceSubject(slice.Name, tenant.Spec.ClusterID),
+		Present: slice.Status.AuthParams,
 	})
 	if err != nil {
 		return err
 	}
-	if err := r.accounts.retireOf(ctx, tenant, slice); err != nil {
+	if err := r.accounts.RetireOf(ctx, tenant, slice); err != nil {
 		return err
 	}
 	params, err := r.address.params(ctx, credential, tenant.Spec.ProxyURL)

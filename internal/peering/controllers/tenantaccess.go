@@ -151,7 +151,7 @@ func label(o client.Object, remoteClusterID string) {
 // so the Tenant is reconciled whenever such a binding appears.
 func (r *tenants) suspend(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	// The rights end also if the report fails.
-	if err := errors.Join(r.reportDrain(ctx, tenant), r.unbind(ctx, tenant), r.unbindRemoteNamespaces(ctx, tenant), r.accounts.end(ctx, tenant)); err != nil {
+	if err := errors.Join(r.reportDrain(ctx, tenant), r.unbind(ctx, tenant), r.unbindRemoteNamespaces(ctx, tenant), r.accounts.End(ctx, tenant)); err != nil {
 		return err
 	}
 	pods, err := r.endPods(ctx, tenant)
@@ -355,7 +355,7 @@ func (r *tenants) unbind(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	if err := r.unbindLocal(ctx, tenant); err != nil {
 		return err
 	}
-	if err := r.accounts.unbind(ctx, tenant); err != nil {
+	if err := r.accounts.Unbind(ctx, tenant); err != nil {
 		return err
 	}
 	_, wide := bindings(tenant)

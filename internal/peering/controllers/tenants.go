@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/reasons"
 )
@@ -42,7 +43,7 @@ type providerSide struct {
 	own     string
 	signing *signing
 	// accounts are the ServiceAccounts of consumers that authenticate with tokens.
-	accounts *accounts
+	accounts *accounts.Issuer
 	address  *address
 	now      func() time.Time
 }
@@ -90,7 +91,7 @@ func (r *tenants) setup(mgr ctrl.Manager) error {
 			namespace, _, _ := strings.Cut(o.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 			return kube.Requests(ctx, r.client, all(), client.InNamespace(namespace))
 		}), matching(func(o client.Object) bool { return inRemoteNamespace(o, "") })).
-		Complete(r.accounts.retiring(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
+		Complete(r.accounts.Retiring(renewed(mgr.GetClient(), r.now, &kube.Reconciler[*authv1beta1.Tenant]{
 			Name: "tenant", Client: r.client, Finalizer: peering.FinalizerTenant,
 			Sync: r.sync, Finalize: r.end,
 			Conditions: func(t *authv1beta1.Tenant) *[]metav1.Condition { return &t.Status.Conditions },
@@ -105,11 +106,11 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if !peering.GrantsOf(tenant).Access {
 		return r.suspend(ctx, tenant)
 	}
-	o := credentialRequest{
-		owner: tenant, account: tenant, consumer: tenant.Spec.ClusterID, request: tenant.Spec.CSR,
-		secret:  peering.CertificateSecretName(""),
-		subject: peering.ControlPlaneSubject(tenant.Spec.ClusterID),
-		present: tenant.Status.AuthParams,
+	o := accounts.Request{
+		Owner: tenant, Account: tenant, Consumer: tenant.Spec.ClusterID, Request: tenant.Spec.CSR,
+		Secret:  peering.CertificateSecretName(""),
+		Subject: peering.ControlPlaneSubject(tenant.Spec.ClusterID),
+		Present: tenant.Status.AuthParams,
 	}
 	if err := r.verify(ctx, tenant, o); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (r *tenants) sync(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.bind(ctx, tenant); err != nil {
 		return err
 	}
-	if err := errors.Join(r.endReport(ctx, tenant), r.accounts.tidy(ctx, tenant), r.accounts.retire(ctx, tenant)); err != nil {
+	if err := errors.Join(r.endReport(ctx, tenant), r.accounts.Tidy(ctx, tenant), r.accounts.Retire(ctx, tenant)); err != nil {
 		return err
 	}
 	if len(tenant.Spec.CSR) == 0 {
@@ -221,7 +222,7 @@ func (r *tenants) elder(ctx context.Context, tenant *authv1beta1.Tenant) (*authv
 	return nil, nil
 }
 
-func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o credentialRequest) error {
+func (r *tenants) verify(ctx context.Context, tenant *authv1beta1.Tenant, o accounts.Request) error {
 	admitted, err := r.signing.issued(ctx, o)
 	if err != nil {
 		return err
@@ -289,12 +290,4 @@ func (r *tenants) free(ctx context.Context, consumer string) error {
 		return kube.Invalid(reasons.NameTaken, "%v", err)
 	}
 	return nil
-}
-
-// signed returns the certificate in AuthParams; nil when params is nil.
-func signed(params *authv1beta1.AuthParams) []byte {
-	if params == nil {
-		return nil
-	}
-	return params.SignedCRT
 }

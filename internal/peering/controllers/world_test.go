@@ -36,6 +36,7 @@ import (
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/test/apitest"
@@ -51,7 +52,7 @@ type cluster struct {
 	authority *apitest.Authority
 	link      *cable
 	// tokens is how consumers of this cluster get tokens.
-	tokens Tokens
+	tokens accounts.Tokens
 	// ahead is how far this cluster's clock is ahead of the machine's.
 	ahead atomic.Int64
 }
