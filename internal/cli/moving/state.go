@@ -57,11 +57,11 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 			return nil, err
 		}
 	}
+	if err := v.readParts(ctx, s); err != nil {
+		return nil, err
+	}
 	for i := range s.Volumes {
-		if s.Volumes[i].Annotations[storage.AnnotationMove] != "" { // a move that has started needs its own objects, and no check for obstacles
-			if err := v.readParts(ctx, s); err != nil {
-				return nil, err
-			}
+		if s.Volumes[i].Annotations[storage.AnnotationMove] != "" { // a move that has started needs no check for obstacles
 			return s, v.unchanged(ctx, claim)
 		}
 	}

@@ -272,11 +272,3 @@ func (m *move) checked(target *corev1.Node) (step Step, due bool) {
 	}
 	return Step{}, false
 }
-
-// withoutChecks deletes the checks. due is false once there are none.
-func (m *move) withoutChecks() (step Step, due bool) {
-	for _, pod := range m.begunChecks(nil) {
-		return Step{Action: Delete, Object: pod, Phase: Finishing, Why: "removing " + pod.GetName()}, true
-	}
-	return Step{}, false
-}

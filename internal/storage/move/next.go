@@ -76,6 +76,12 @@ func (s *State) next() Step {
 func (m *move) forward(target *corev1.Node) Step {
 	claim := m.Claim
 	waits := claim != nil && claim.Annotations[storage.AnnotationMove] == m.source.Name
+	old := claim != nil && (claim.UID == m.record.Claim || claim.Spec.VolumeName == m.source.Name) // the second case: an unfinished cancellation recreated the claim with the old volume
+	if old && claim.DeletionTimestamp == nil && m.record.Live == nil {
+		if step, due := m.prepareFirst(target); due {
+			return step
+		}
+	}
 	if step, due := m.reserveName(Preparing); due {
 		return step
 	}
@@ -91,7 +97,7 @@ func (m *move) forward(target *corev1.Node) Step {
 		return step
 	}
 	switch {
-	case claim != nil && (claim.UID == m.record.Claim || claim.Spec.VolumeName == m.source.Name): // the second case: an unfinished cancellation recreated the claim with the old volume
+	case old:
 		return m.withdraw(target)
 	case m.source.Spec.ClaimRef != nil && m.source.Spec.ClaimRef.UID == "":
 		// If the claimRef has no UID, Kubernetes would bind the new claim to the old volume.
@@ -173,22 +179,11 @@ func (m *move) misfits(claim *corev1.PersistentVolumeClaim) (out []string) {
 
 // withdraw deletes the old claim. Kubernetes keeps it as long as a pod mounts it.
 func (m *move) withdraw(target *corev1.Node) Step {
-	users := strings.Join(m.users(anywhere), ", ")
-	switch {
-	case m.Claim.DeletionTimestamp != nil:
+	if m.Claim.DeletionTimestamp != nil {
 		return m.ending(Preparing)
-	case users != "":
-		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: delete them, and run the command again", m.Name, m.Namespace, users)
-	}
-	// The virtual kubelets may have confirmed everything before their clusters became unreachable.
-	if problems := m.unreachable(target); len(problems) > 0 {
-		return wait(Preparing, "the nodes of the move, because without them the data can't be copied once the claim is replaced: %v", errors.Join(problems...))
 	}
 	// A move that can't succeed ends here, before anything of the application is changed.
-	if step, due := m.taken(target, !m.ahead()); due {
-		return step
-	}
-	if step, due := m.sourceUnproven(); due && !m.ahead() { // for the pods of a live move, this was confirmed when they were created
+	if step, due := m.hindered(target); due {
 		return step
 	}
 	if step, due := m.awaitRefusal(Preparing); due {
@@ -198,6 +193,38 @@ func (m *move) withdraw(target *corev1.Node) Step {
 		return step
 	}
 	return m.remove(Preparing, "replacing the claim")
+}
+
+// hindered returns the step of a move that must not replace the claim now. due is false if it may.
+func (m *move) hindered(target *corev1.Node) (step Step, due bool) {
+	if users := strings.Join(m.users(anywhere), ", "); users != "" {
+		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: delete them, and run the command again", m.Name, m.Namespace, users), true
+	}
+	// The virtual kubelets may have confirmed everything before their clusters became unreachable.
+	if problems := m.unreachable(target); len(problems) > 0 {
+		return wait(Preparing, "the nodes of the move, because without them the data can't be copied once the claim is replaced: %v", errors.Join(problems...)), true
+	}
+	if step, due := m.taken(target, !m.ahead()); due {
+		return step, true
+	}
+	if m.ahead() { // for its pods, this was confirmed when they were created
+		return Step{}, false
+	}
+	return m.sourceUnproven()
+}
+
+// prepareFirst prepares the store while the claim has its old volume, as a live move does. The volume of the encrypted copy exists then, so it has room, and a provider
+// that is asked about the new claim after that counts both in its quotas. It is asked every few seconds, and the protection of the name takes about as long.
+func (m *move) prepareFirst(target *corev1.Node) (step Step, due bool) {
+	if step, due := m.hindered(target); due {
+		return step, true
+	}
+	from, ok := m.sourceEnd()
+	if !ok {
+		return m.noSourceNode(), true
+	}
+	_, step, due = m.prepare(from, m.targetEnd(target))
+	return step, due
 }
 
 // ending waits until a claim is deleted. Each scheduled pod that mounts the claim delays that, even if the pod has ended. So ending deletes the pods of the
@@ -315,9 +342,18 @@ func (m *move) prepare(from, to end) (repository types.UID, step Step, due bool)
 	case have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts:
 		return "", m.renew(have, Preparing), true
 	case !slices.ContainsFunc(have.Status.Conditions, isReady):
-		return "", wait(Preparing, "pod %s to be ready: %s", have.Name, trouble(have)), true
+		return "", wait(Preparing, "pod %s to be ready: %s%s", have.Name, trouble(have), m.unbound(&m.Claims[i])), true
 	}
 	return m.Claims[i].UID, Step{}, false
+}
+
+// unbound describes the claim of the store for messages while it has no volume, because only its Events name the cause then.
+func (m *move) unbound(repository *corev1.PersistentVolumeClaim) string {
+	if repository.Spec.VolumeName != "" {
+		return ""
+	}
+	size := repository.Spec.Resources.Requests[corev1.ResourceStorage]
+	return fmt.Sprintf(". PersistentVolumeClaim %s, of %s for an encrypted copy, has no volume yet: kubectl describe pvc %[1]s --namespace %[3]s", repository.Name, size.String(), repository.Namespace)
 }
 
 func creating(obj storage.Object, why string) Step {

@@ -2,6 +2,7 @@ package move
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,9 +100,14 @@ func (m *move) occupied(problem string) Step {
 
 // denied returns the error about a provider that would deny the new claim.
 func (m *move) denied(provider, problem string) Step {
-	return m.rejected(problem, fmt.Errorf("--target-node %s: cluster %s denies a claim of %s for the data of PersistentVolumeClaim %s in namespace %s: %s. The claim still has its volume. "+
+	addition := ""
+	if slices.ContainsFunc(m.Claims, func(c corev1.PersistentVolumeClaim) bool { return m.ours(&c) }) {
+		size := m.repository().Spec.Resources.Requests[corev1.ResourceStorage]
+		addition = fmt.Sprintf(", in addition to one of %s for an encrypted copy", size.String())
+	}
+	return m.rejected(problem, fmt.Errorf("--target-node %s: cluster %s denies a claim of %s for the data of PersistentVolumeClaim %s in namespace %s%s: %s. The claim still has its volume. "+
 		"Run the command again once the cause is removed, which may need the administrator of %[2]s, or cancel the move by moving the claim to the node that has the data",
-		m.record.Node, provider, m.capacity(), m.Name, m.Namespace, problem))
+		m.record.Node, provider, m.capacity(), m.Name, m.Namespace, addition, problem))
 }
 
 // taken reports whether the provider of the target denies the new claim, or already has another claim of that name. In either case, the move must not replace the claim. With confirmed,

@@ -121,6 +121,9 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 		s.Volumes[0] = *source
 		s.Volumes[0].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		s.protect()
+		if !live {
+			s.stored()
+		}
 		return s
 	}
 	s := begun(false)
@@ -159,7 +162,7 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 		if step.Action != Nothing || step.Err != nil || step.Within != recheckTime {
 			t.Errorf("live %t: %+v", live, step)
 		}
-		says(t, "denied", step.Late, "--target-node milan: cluster milan denies a claim of 1Gi for the data of PersistentVolumeClaim data in namespace shop: exceeded quota: full",
+		says(t, "denied", step.Late, "--target-node milan: cluster milan denies a claim of 1Gi for the data of PersistentVolumeClaim data in namespace shop", ": exceeded quota: full",
 			"The claim still has its volume", "Run the command again", "cancel the move")
 	}
 	for _, live := range []bool{false, true} {

@@ -10,8 +10,8 @@ import (
 )
 
 // overQuota returns one error for each limit of a ResourceQuota in the storage namespace that the two backing claims of a move to this cluster would exceed
-// together. A dry run can't find that, because Liqo creates these claims, and because the API server checks each object on its own. Quotas in a provider are
-// unknown here.
+// together. A dry run can't find that, because Liqo creates these claims, and because the API server checks each object on its own. A
+// provider counts both in its quotas, because it is asked about one of them after the other exists, see prepareFirst.
 func (m *move) overQuota(target *corev1.Node) (out []error) {
 	if storage.ProviderOf(target) != "" || len(m.Quotas) == 0 {
 		return nil

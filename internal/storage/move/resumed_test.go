@@ -21,6 +21,7 @@ func TestAResumedCommandWaitsForItsNodes(t *testing.T) {
 		s.Volumes[0] = *source
 		s.Volumes[0].Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		s.protect()
+		s.stored()
 		vouch(&s, "milan", nil)
 		return s
 	}

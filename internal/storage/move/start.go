@@ -24,7 +24,7 @@ func (s *State) start() Step {
 	node := s.node(s.Node)
 	m := s.begun()
 	if admits(m.source, node) {
-		if step, due := m.withoutChecks(); due { // an earlier command ended before the move began
+		if step, due := m.tidy(Finishing); due { // another command created it before a move began, or after one was cancelled
 			return step
 		}
 		return s.arrived()
