@@ -180,6 +180,10 @@ func TestRefusals(t *testing.T) {
 	for command, want := range map[string]string{
 		"frobnicate":                            `unknown command "frobnicate"`,
 		"unper":                                 "Did you mean unpeer?",
+		"pear":                                  "unknown command \"pear\" for \"liqoctl\" (liqoctl --help lists the commands)\n       Did you mean peer?",
+		"pear --remote-kubeconfig milan":        "Did you mean peer?",
+		"move volumes data":                     "unknown command \"volumes\" for \"liqoctl move\" (liqoctl move --help lists the commands)\n       Did you mean volume?",
+		"move volumes data --target-node milan": "unknown command \"volumes\" for \"liqoctl move\" (liqoctl move --help lists the commands)\n       Did you mean volume?",
 		"delete peer":                           "Did you mean liqoctl unpeer?",
 		"create resourceslce":                   "Did you mean resourceslice?",
 		"install --cluster-di rome":             "Did you mean --cluster-id?",

@@ -78,7 +78,8 @@ var wanted = map[string]string{
 	"bool": "true or false", "duration": "a duration, for example 30s or 5m", "int": "a whole number", "int32": "a whole number", "uint16": "a whole number, 0 to 65535",
 }
 
-// FlagError says which values of a flag are valid in the error about an invalid one, and appends similar flags of the command to the error about an unknown flag.
+// FlagError says which values of a flag are valid in the error about an invalid one, and appends similar flags of the command to the error about an unknown flag. A
+// misspelt command leaves its flags to the group that it is in, which does not know them. Then the error is about the command.
 func FlagError(cmd *cobra.Command, err error) error {
 	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
 		want, known := wanted[invalid.GetFlag().Value.Type()]
@@ -93,6 +94,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return err
+	}
+	if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() && cmd.ValidateArgs(args[:1]) != nil {
+		return UnknownCommand(cmd, args)
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
