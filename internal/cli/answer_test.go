@@ -54,7 +54,7 @@ clusters: [{name: c, cluster: {server: "%s", certificate-authority-data: %s}}], 
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := workload.ReadAll(t.Context(), clients.CoreV1().Pods("team").ProxyGet("http", "web", "80", "/metrics", nil), maxMetrics)
+	metrics, err := workload.ReadAll(t.Context(), clients.CoreV1().Pods("team").ProxyGet("http", "web", "80", "/metrics", nil), 1<<20)
 	at, problem := url.Parse(server.URL)
 	if problem != nil {
 		t.Fatal(problem)

@@ -199,14 +199,3 @@ func TestDashboardWithoutAPeer(t *testing.T) {
 		t.Errorf("it says %s", said.String())
 	}
 }
-
-// TestUsageOfNodes: the usage of virtual nodes is read from the response of a metrics server.
-func TestUsageOfNodes(t *testing.T) {
-	got, err := usageOf([]byte(`{"kind":"NodeMetricsList","items":[{"metadata":{"name":"milan"},"usage":{"cpu":"250m","memory":"1Gi"}}]}`))
-	if cpu := got["milan"]["cpu"]; err != nil || len(got) != 1 || cpu.String() != "250m" {
-		t.Errorf("%v, %v; want 250m of cpu on milan", got, err)
-	}
-	if _, err := usageOf([]byte("no metrics")); err == nil {
-		t.Error("a response that is no list of metrics is accepted")
-	}
-}

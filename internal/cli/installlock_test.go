@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,17 +12,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/cli/workload"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/test/apitest"
 	"liqo.io/liqo/test/clitest"
@@ -135,37 +129,5 @@ func TestWaitComparesUIDs(t *testing.T) {
 	defer cancel()
 	if err := c.WaitGone(ctx, nil, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "first"}}); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestLogsAndMetricsOfPodsAreBounded: a pod whose last line has no end, or that serves metrics without one, does not fill the memory of the
-// administrator's machine.
-func TestLogsAndMetricsOfPodsAreBounded(t *testing.T) {
-	most := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for n, err := 0, error(nil); n < most && err == nil; n += 1 << 10 {
-			_, err = w.Write(bytes.Repeat([]byte("x"), min(1<<10, most-n)))
-		}
-	}))
-	defer server.Close()
-	kinds := session.Scheme()
-	c := &session.Cluster{ID: "milan", WithWatch: fake.NewClientBuilder().WithScheme(kinds).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(kinds)).Build(), Config: &rest.Config{Host: server.URL}}
-	watched, err := watchedCluster(c, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, read := range map[string]struct {
-		limit int
-		read  func() ([]byte, error)
-	}{
-		"the last line": {workload.MaxLine, func() ([]byte, error) { return workload.LastLine(t.Context(), c, "ns", "pod", "sender") }},
-		"metrics":       {maxMetrics, func() ([]byte, error) { return watched.Metrics(t.Context(), "ns", "pod", 80) }},
-	} {
-		for _, row := range []struct{ sent, want int }{{read.limit, read.limit}, {read.limit + 1, 0}, {10 * read.limit, 0}} {
-			most = row.sent
-			if text, err := read.read(); len(text) != row.want || (err == nil) != (row.want > 0) {
-				t.Errorf("%s: of %d bytes: %d, %v", what, row.sent, len(text), err)
-			}
-		}
 	}
 }

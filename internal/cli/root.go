@@ -16,9 +16,11 @@ import (
 
 	"liqo.io/liqo/internal/cli/admission"
 	"liqo.io/liqo/internal/cli/cmdline"
+	"liqo.io/liqo/internal/cli/dashboard"
 	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/moving"
 	"liqo.io/liqo/internal/cli/nettest"
+	"liqo.io/liqo/internal/cli/networking"
 	"liqo.io/liqo/internal/cli/offloading"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/setup"
@@ -112,9 +114,9 @@ func newRoot(a *session.Session) *cobra.Command {
 		}
 	}
 	add(groupInstall, setup.InstallCommand(a), setup.UninstallCommand(a), setup.VersionCommand(a), inspect.InfoCommand(a), inspect.StatusCommand(a), inspect.DoctorCommand(a),
-		dashboardCommand(a),
+		dashboard.Command(a),
 		nettest.Command(a))
-	add(groupPeer, peerCommand(a), unpeerCommand(a), networkCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),
+	add(groupPeer, peerCommand(a), unpeerCommand(a), networking.Command(a, askForNetwork), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a),
 		discoverCommand(a))
 	add(groupOffload, offloading.Command(a), offloading.UnoffloadCommand(a), moving.Command(a))
 	add(groupAdmission, admission.CordonCommand(a), admission.UncordonCommand(a), admission.DrainCommand(a), admission.ActivateCommand(a))

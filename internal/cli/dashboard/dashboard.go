@@ -1,4 +1,5 @@
-package cli
+// Package dashboard has the command that serves a page of the state of several clusters.
+package dashboard
 
 import (
 	"context"
@@ -35,7 +36,8 @@ const (
 	diagnosisTimeout = time.Minute
 )
 
-func dashboardCommand(a *session.Session) *cobra.Command {
+// Command returns the command.
+func Command(a *session.Session) *cobra.Command {
 	var remotes []string
 	var port uint16
 	command := &cobra.Command{
@@ -59,13 +61,13 @@ func dashboardCommand(a *session.Session) *cobra.Command {
 	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
 	flags.Uint16Var(&port, "port", 0, "Port of the page on this machine (0: any free one)")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		return runDashboard(cmd.Context(), a, remotes, port)
+		return run(cmd.Context(), a, remotes, port)
 	}
 	return command
 }
 
-// runDashboard serves the page until the context ends.
-func runDashboard(ctx context.Context, a *session.Session, remotes []string, port uint16) error {
+// run serves the page until the context ends.
+func run(ctx context.Context, a *session.Session, remotes []string, port uint16) error {
 	all, err := session.LocalAndRemotes(ctx, a, remotes, func(err error) bool {
 		if inspect.Unreachable(err) {
 			a.Console().Warn("%v: the page shows what the other clusters report about it", err)

@@ -1,4 +1,5 @@
-package cli
+// Package networking has the command that connects the networks of two clusters: network connect, disconnect, reset, rotate-keys and explain.
+package networking
 
 import (
 	"context"
@@ -16,20 +17,22 @@ import (
 	"liqo.io/liqo/internal/cli/tunnel"
 )
 
-// networkCommonFlags holds the flags of all network commands.
-type networkCommonFlags struct {
+// commonFlags holds the flags of all network commands.
+type commonFlags struct {
 	timeout              time.Duration
 	wait, skipValidation bool
 }
 
-func (f *networkCommonFlags) add(flags *pflag.FlagSet) {
+func (f *commonFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", tunnel.GatewayTimeout, "Maximum time for the whole command")
 	flags.BoolVar(&f.wait, "wait", false, "Wait until the tunnel is connected, or everything is deleted")
 	flags.BoolVar(&f.skipValidation, "skip-validation", false, "Skip the check whether both clusters can be connected")
 }
 
-func networkCommand(a *session.Session) *cobra.Command {
-	var common networkCommonFlags
+// Command returns the command. ask lets the control planes of two clusters that have peered connect their networks, for users who may not create gateways
+// in the remote cluster. With wait, it waits until the tunnel is connected.
+func Command(a *session.Session, ask func(ctx context.Context, p *session.Pair, wait bool) error) *cobra.Command {
+	var common commonFlags
 	command := cmdline.Group(&cobra.Command{
 		Use:   "network",
 		Short: "Connect the networks of two clusters",
@@ -38,13 +41,13 @@ func networkCommand(a *session.Session) *cobra.Command {
 		Example: cmdline.Example(`
 			# Pods of this cluster and of the one of milan.yaml reach each other; milan has no load balancers
 			%[1]s network connect --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait`),
-	}, networkConnectCommand(a, &common), networkDisconnectCommand(a, &common), networkResetCommand(a, &common), networkRotateKeysCommand(a, &common),
+	}, connectCommand(a, ask, &common), disconnectCommand(a, &common), resetCommand(a, &common), rotateKeysCommand(a, &common),
 		explain.Command(a, &common.timeout))
 	common.add(command.PersistentFlags())
 	return command
 }
 
-func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
+func connectCommand(a *session.Session, ask func(ctx context.Context, p *session.Pair, wait bool) error, common *commonFlags) *cobra.Command {
 	var o tunnel.Options
 	command := &cobra.Command{
 		Use:   "connect",
@@ -82,7 +85,7 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 		}
 		if session.IsPeeringUser(p) {
 			tunnel.WarnWithoutEffect(p, &o, "gw-server-service-location")
-			return askForNetwork(ctx, p, common.wait)
+			return ask(ctx, p, common.wait)
 		}
 		if err := tunnel.Check(ctx, p, o.SkipValidation); err != nil {
 			return err
@@ -103,8 +106,8 @@ func networkConnectCommand(a *session.Session, common *networkCommonFlags) *cobr
 	return command
 }
 
-func networkDisconnectCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
-	return networkRemovalCommand(a, common, &cobra.Command{
+func disconnectCommand(a *session.Session, common *commonFlags) *cobra.Command {
+	return removalCommand(a, common, &cobra.Command{
 		Use:   "disconnect",
 		Short: "Delete the tunnel between two clusters",
 		Long: "Delete the tunnel between the local and the remote cluster: its gateways and their keys, in both clusters. The address ranges and\n" +
@@ -114,8 +117,8 @@ func networkDisconnectCommand(a *session.Session, common *networkCommonFlags) *c
 	}, "Take the tunnel between %s and %s down? Their pods will not reach each other any more", false)
 }
 
-func networkResetCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
-	return networkRemovalCommand(a, common, &cobra.Command{
+func resetCommand(a *session.Session, common *commonFlags) *cobra.Command {
+	return removalCommand(a, common, &cobra.Command{
 		Use:   "reset",
 		Short: "Remove the network between two clusters",
 		Long: "Delete the network between the local and the remote cluster: the tunnel, and the address ranges that each cluster stores about the\n" +
@@ -125,7 +128,7 @@ func networkResetCommand(a *session.Session, common *networkCommonFlags) *cobra.
 	}, "Remove the network between %s and %s? Their pods will not reach each other any more", true)
 }
 
-func networkRemovalCommand(a *session.Session, common *networkCommonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
+func removalCommand(a *session.Session, common *commonFlags, command *cobra.Command, question string, configurations bool) *cobra.Command {
 	remote := session.RemoteFlags(command.Flags())
 	a.AddDryRun(command.Flags())
 	command.Args = cobra.NoArgs
@@ -152,7 +155,7 @@ func networkRemovalCommand(a *session.Session, common *networkCommonFlags, comma
 	return command
 }
 
-func networkRotateKeysCommand(a *session.Session, common *networkCommonFlags) *cobra.Command {
+func rotateKeysCommand(a *session.Session, common *commonFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rotate-keys",
 		Short: "Replace the keys of this cluster's side of a tunnel",
