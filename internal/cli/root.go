@@ -21,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/cli/moving"
 	"liqo.io/liqo/internal/cli/nettest"
 	"liqo.io/liqo/internal/cli/networking"
+	"liqo.io/liqo/internal/cli/object"
 	"liqo.io/liqo/internal/cli/offloading"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/setup"
@@ -120,7 +121,7 @@ func newRoot(a *session.Session) *cobra.Command {
 		discoverCommand(a))
 	add(groupOffload, offloading.Command(a), offloading.UnoffloadCommand(a), moving.Command(a))
 	add(groupAdmission, admission.CordonCommand(a), admission.UncordonCommand(a), admission.DrainCommand(a), admission.ActivateCommand(a))
-	root.AddCommand(createCommand(a), generateCommand(a), getCommand(a), deleteCommand(a), docsCommand(), optionsCommand(a))
+	root.AddCommand(object.CreateCommand(a), object.GenerateCommand(a), object.GetCommand(a), object.DeleteCommand(a), docsCommand(), optionsCommand(a))
 	completeFlags(a, root)
 	root.SetFlagErrorFunc(cmdline.FlagError)
 	root.SetUsageTemplate(usage)

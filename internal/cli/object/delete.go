@@ -1,4 +1,4 @@
-package cli
+package object
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"liqo.io/liqo/internal/cli/undo"
 )
 
-func deleteCommand(a *session.Session) *cobra.Command {
+// DeleteCommand returns the command that deletes single objects of a peering.
+func DeleteCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "delete",
 		Short: "Delete individual resources",

@@ -1,4 +1,4 @@
-package cli
+package object
 
 import (
 	"strings"
@@ -20,7 +20,8 @@ func gatewayKind(name string) (session.Kind, error) {
 	return session.Kind{}, cmdline.OneOf("gateway-type", name, "server", "client")
 }
 
-func generateCommand(a *session.Session) *cobra.Command {
+// GenerateCommand returns the command that prints manifests for the administrator of a peer.
+func GenerateCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "generate",
 		Short: "Generate manifests to apply on the peer",

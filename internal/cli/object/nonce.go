@@ -1,4 +1,4 @@
-package cli
+package object
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 )
 
-func createCommand(a *session.Session) *cobra.Command {
+// CreateCommand returns the command that creates single objects of a peering.
+func CreateCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "create",
 		Short: "Create individual resources",
@@ -31,7 +32,8 @@ func createCommand(a *session.Session) *cobra.Command {
 		createVirtualNodeCommand(a))
 }
 
-func getCommand(a *session.Session) *cobra.Command {
+// GetCommand returns the command that prints single values.
+func GetCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "get",
 		Short: "Print individual values",
