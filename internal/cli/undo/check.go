@@ -87,23 +87,32 @@ func CheckBoth(ctx context.Context, p *session.Pair, namespace string) error {
 	if err != nil || there == "" {
 		return err
 	}
-	tenant := &authv1beta1.Tenant{}
-	if err := p.Remote.Get(ctx, client.ObjectKey{Namespace: there, Name: p.Local.ID}, tenant); err != nil || !tenant.DeletionTimestamp.IsZero() {
-		return p.Remote.Err(client.IgnoreNotFound(err))
-	}
 	m := &offloadingv1beta1.NamespaceMap{}
 	if namespace != "" {
 		if err := p.Local.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.Remote.ID}, m); client.IgnoreNotFound(err) != nil {
 			return p.Local.Err(fmt.Errorf("reading NamespaceMap %s in namespace %s: %w", p.Remote.ID, namespace, err))
 		}
 	}
-	err = deletevolumes.CheckUnreleased(ctx, p.Remote, p.Local.ID, there, m)
+	err = unreleased(ctx, p, there, m)
 	if apierrors.IsForbidden(err) { // for example a peering user
 		p.Remote.Info("Only the volumes of cluster %s were checked. If cluster %s has other data of it, Tenant %s in namespace %s names the claims and stays until its administrator decides about them",
-			p.Local.ID, p.Remote.ID, tenant.Name, there)
+			p.Local.ID, p.Remote.ID, p.Local.ID, there)
 		return nil
 	}
 	return p.Remote.Err(err)
+}
+
+// unreleased fails if the provider has data in namespaces that the map of the consumer does not release. there is the tenant namespace in the provider.
+func unreleased(ctx context.Context, p *session.Pair, there string, m *offloadingv1beta1.NamespaceMap) error {
+	tenant := &authv1beta1.Tenant{}
+	err := p.Remote.Get(ctx, client.ObjectKey{Namespace: there, Name: p.Local.ID}, tenant)
+	if apierrors.IsNotFound(err) || err == nil && !tenant.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Tenant %s in namespace %s: %w", p.Local.ID, there, err)
+	}
+	return deletevolumes.CheckUnreleased(ctx, p.Remote, p.Local.ID, there, m)
 }
 
 // usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun is the name of the first of them
