@@ -50,6 +50,7 @@ type cluster struct {
 	client.Client
 	config *rest.Config
 	stop   func()
+	cached client.Reader // what the running controllers see, which is older than what Client reads; nil while none run
 
 	mu     sync.Mutex
 	writes []string
@@ -154,8 +155,9 @@ func (c *cluster) start(t *testing.T) {
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("the manager: %v", err)
 		}
-		c.stop = func() {}
+		c.stop, c.cached = func() {}, nil
 	}
+	c.cached = mgr.GetClient()
 	t.Cleanup(func() { c.stop() })
 }
 
@@ -207,14 +209,20 @@ func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok 
 	return o
 }
 
+// gone waits until the object is gone from the API server and from the cache of the controllers. Without the second, a controller could still decide by the object
+// after the test went on.
 func (c *cluster) gone(t *testing.T, o client.Object) {
 	t.Helper()
 	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", o, client.ObjectKeyFromObject(o)), func() error {
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
-			return nil
+		for reader, name := range map[client.Reader]string{c.Client: "API server", c.cached: "cache of the controllers"} {
+			if reader == nil {
+				continue
+			}
+			if err := reader.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the %s has it (%v)", name, err)
+			}
 		}
-		return fmt.Errorf("it is there: %w", err)
+		return nil
 	})
 }
 
