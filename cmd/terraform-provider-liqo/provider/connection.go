@@ -116,8 +116,15 @@ func (c *connection) installation(ctx context.Context) (id, namespace string, er
 	return id, found, nil
 }
 
-// errTimeout means that what a resource waits for was not reached in time.
-var errTimeout = errors.New("not finished")
+var (
+	// errTimeout means that what a resource waits for was not reached in time.
+	errTimeout = errors.New("not finished")
+	// errInterrupted means that the user ended the command while a resource waited, for example with Ctrl-C.
+	errInterrupted = errors.New("interrupted")
+)
+
+// unfinished reports whether a wait ended without a failure: what the resource requests is written, and the controllers go on.
+func unfinished(err error) bool { return errors.Is(err, errTimeout) || errors.Is(err, errInterrupted) }
 
 // passes reports whether a request may succeed when it is sent again: no API server responded, or one that is busy or starting.
 func passes(err error) bool {
@@ -147,7 +154,7 @@ func (c *connection) wait(ctx context.Context, timeout time.Duration, check func
 		select {
 		case <-within.Done():
 			if ctx.Err() != nil {
-				return fmt.Errorf("interrupted while waiting: %s", last)
+				return fmt.Errorf("%w while waiting: %s", errInterrupted, last)
 			}
 			return fmt.Errorf("%w within %s: %s", errTimeout, timeout, last)
 		case <-time.After(c.interval):

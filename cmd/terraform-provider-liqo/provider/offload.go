@@ -3,7 +3,6 @@ package provider
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -244,7 +243,7 @@ func (r *offloadResource) settle(ctx context.Context, m *offloadModel, d *diag.D
 		return fmt.Sprintf("NamespaceOffloading %s/%s is in phase %s%s", object.Namespace, object.Name, phase, offload.NotReady(object)), nil
 	})
 	switch {
-	case errors.Is(err, errTimeout): // an error would taint a new resource, and the next apply would delete its remote namespaces
+	case unfinished(err): // an error would taint a new resource, and the next apply would delete its remote namespaces
 		d.AddWarning("Offloading namespace "+object.Namespace+" is not finished", err.Error()+"\nThe controllers go on")
 	case err != nil:
 		d.AddError("Offloading namespace "+object.Namespace+" is not finished", err.Error())

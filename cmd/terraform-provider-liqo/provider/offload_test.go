@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,6 +178,31 @@ func TestWaitsSayForWhat(t *testing.T) {
 	tf.control = offloading(t, offloadingv1beta1.PhaseNoClusterSelected)
 	_, problems = tf.apply("liqo_offload", nil, attributes{"namespace": "shop"})
 	contains(t, problems, "WARNING", "No virtual node matches")
+}
+
+// TestAnInterruptedWaitReplacesNothing: Ctrl-C while a resource waits leaves it in the state with a warning. An error would taint it: the next apply would end the peering,
+// or delete the remote namespaces, and create them again.
+func TestAnInterruptedWaitReplacesNothing(t *testing.T) {
+	for kind, config := range map[string]attributes{"liqo_offload": {"namespace": "shop"}, "liqo_peer": toMilan(t)} {
+		tf := configured(t)
+		interrupted := false
+		tf.control = func(c client.Client, _ client.Object) {
+			for _, requested := range []client.Object{shop(), milan()} {
+				if interrupted || c.Get(t.Context(), client.ObjectKeyFromObject(requested), requested) != nil {
+					continue
+				}
+				interrupted = true
+				if _, err := tf.server.StopProvider(t.Context(), &tfprotov6.StopProviderRequest{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		state, problems := tf.apply(kind, nil, config)
+		contains(t, problems, "WARNING", "interrupted while waiting", "has not reconciled")
+		if state == nil || !interrupted || strings.Contains(problems, "ERROR") {
+			t.Errorf("%s: interrupted %t, in the state %t: %s", kind, interrupted, state != nil, problems)
+		}
+	}
 }
 
 // TestFailedRequestsDoNotEndAWait: an API server that restarts ends no wait, and a forbidden request does.

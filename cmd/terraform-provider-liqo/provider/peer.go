@@ -233,7 +233,7 @@ func (r *peerResource) established(ctx context.Context, m *peerModel, d *diag.Di
 		return condition.Message, nil
 	})
 	switch {
-	case errors.Is(err, errTimeout): // an error would taint a new resource, and the next apply would end the peering and need another token
+	case unfinished(err): // an error would taint a new resource, and the next apply would end the peering and need another token
 		d.AddAttributeWarning(path.Root("cluster_id"), "Peering with cluster "+m.id()+" is not finished", err.Error()+"\nThe controllers go on")
 	case err != nil:
 		d.AddAttributeError(path.Root("cluster_id"), "Peering with cluster "+m.id()+" failed", err.Error()+
