@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -204,6 +205,70 @@ func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	response.Body = &limitedBody{ReadCloser: response.Body, left: r.bytes, ctx: ctx, end: cancel}
 	return response, nil
+}
+
+// LimitPages limits the size of the lists over cfg that are read in pages: of the latest list of each path and selector, together. A limit of each response does
+// not suffice for them, because a server can always announce another page.
+func LimitPages(cfg *rest.Config, bytes int64) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &limitedPages{next: next, bytes: bytes, read: map[string]int64{}}
+	})
+}
+
+type limitedPages struct {
+	next  http.RoundTripper
+	bytes int64
+
+	mu sync.Mutex
+	// read are the bytes of the pages of each list, total is their sum.
+	read  map[string]int64
+	total int64
+}
+
+// WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
+func (r *limitedPages) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+// RoundTrip implements http.RoundTripper. The first page of a list replaces the list that was read before.
+func (r *limitedPages) RoundTrip(req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	response, err := r.next.RoundTrip(req)
+	if err != nil || !query.Has("limit") || query.Get("watch") != "" {
+		return response, err
+	}
+	list := req.URL.Path + " " + query.Get("labelSelector") + " " + query.Get("fieldSelector")
+	if query.Get("continue") == "" {
+		r.mu.Lock()
+		r.total -= r.read[list]
+		delete(r.read, list)
+		r.mu.Unlock()
+	}
+	response.Body = &page{response.Body, r, list, req.URL.Path}
+	return response, nil
+}
+
+// count adds bytes of a list, and reports whether all lists are within the limit.
+func (r *limitedPages) count(list string, bytes int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total += int64(bytes)
+	r.read[list] += int64(bytes)
+	return r.total <= r.bytes
+}
+
+// page is the body of a page of a list.
+type page struct {
+	io.ReadCloser
+	of         *limitedPages
+	list, path string
+}
+
+// Read implements io.Reader.
+func (p *page) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	if !p.of.count(p.list, n) {
+		return 0, fmt.Errorf("%w: with the last one, %s, its lists have more than %s together", errTooLarge, p.path, resource.NewQuantity(p.of.bytes, resource.BinarySI))
+	}
+	return n, err
 }
 
 // IsExec reports whether a path is that of a command in a pod. Its response is a stream without an end.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,50 @@ func TestResponsesOfPeersAreLimited(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v; want %v", path, n, err, want)
 		}
 		response.Body.Close()
+	}
+}
+
+// TestListsOfPeersAreLimited: a list whose pages never end is cut off, also if it uses the limit together with others. A list that is read again counts once, and
+// a watch is no list.
+func TestListsOfPeersAreLimited(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(make([]byte, 1000)) }))
+	defer server.Close()
+	for name, row := range map[string]struct {
+		requests []string // %d is the number of the round
+		rounds   int      // the round that fails, 0 if none of 100 does
+	}{
+		"endless pages":          {[]string{"/api/v1/pods?limit=500&continue=%d"}, 51},
+		"two kinds":              {[]string{"/api/v1/pods?limit=500&continue=%d", "/api/v1/nodes?limit=500&continue=%d"}, 26},
+		"two selectors":          {[]string{"/api/v1/pods?limit=500&continue=%d", "/api/v1/pods?limit=500&labelSelector=a", "/api/v1/pods?limit=500&labelSelector=b"}, 49},
+		"the same list again":    {[]string{"/api/v1/pods?limit=500&resourceVersion=%d", "/api/v1/pods?limit=500&continue=%d"}, 0},
+		"watches and one object": {[]string{"/api/v1/pods?watch=1&limit=500&resourceVersion=%d", "/api/v1/nodes/%d"}, 0},
+	} {
+		cfg := &rest.Config{Host: server.URL}
+		LimitPages(cfg, 50_000)
+		c, err := rest.HTTPClientFor(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := 0
+		for round := 1; round <= 100 && failed == 0; round++ {
+			for _, request := range row.requests {
+				response, err := c.Get(server.URL + strings.ReplaceAll(request, "%d", strconv.Itoa(round)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				if err != nil && failed == 0 {
+					failed = round
+					if text := err.Error(); !errors.Is(err, errTooLarge) || !strings.Contains(text, "/api/v1/") || !strings.Contains(text, "more than 50000 together") {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		}
+		if failed != row.rounds {
+			t.Errorf("%s: round %d failed, want %d", name, failed, row.rounds)
+		}
 	}
 }
 

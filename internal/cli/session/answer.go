@@ -15,18 +15,21 @@ import (
 // responds must not block a command forever.
 const answerWait = time.Minute
 
-// Limits of the memory and the time that a response of another administrator's cluster uses. A list of 10,000 pods has some 100 MiB.
+// Limits of the memory and the time that a response of another administrator's cluster uses, and of the memory of all its lists that are read in pages. A list of
+// 10,000 pods has some 100 MiB, and Kubernetes supports 150,000 pods.
 const (
 	foreignBytes = 128 << 20
+	foreignLists = 2 << 30
 	foreignTime  = 10 * time.Minute
 )
 
 // bounding adds a timeout to every request that uses config (see bounded.RoundTrip), and makes redirects errors (see remote.RefuseRedirects). It limits the
-// responses of a foreign cluster, which could otherwise fill the memory of this machine.
+// responses and the lists of a foreign cluster, which could otherwise fill the memory of this machine.
 func bounding(config *rest.Config, foreign bool) *rest.Config {
 	remote.RefuseRedirects(config)
 	if foreign {
 		remote.LimitResponses(config, foreignBytes, foreignTime)
+		remote.LimitPages(config, foreignLists)
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config

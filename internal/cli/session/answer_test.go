@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // TestResponsesOfRemoteClustersAreLimited: the API server of a remote cluster sends a response without end. liqoctl stops reading, and the error names the reason. A
@@ -52,6 +54,47 @@ clusters: [{name: c, cluster: {server: "%s"}}]}`, server.URL), 0o600); err != ni
 		err = clients.Discovery().RESTClient().Get().AbsPath("/version").Do(t.Context()).Error()
 		if refused := err != nil && strings.Contains(err.Error(), "too large"); refused != (scope == "remote") {
 			t.Errorf("%s cluster: after %d MiB: %v", scope, sent.Load()>>20, err)
+		}
+	}
+}
+
+// zeros is a transport whose responses never end.
+type zeros struct{}
+
+func (zeros) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{})}, nil
+}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestListsOfRemoteClustersAreLimited: the API server of a remote cluster announces one more page without end, each within the limit of a response. liqoctl stops
+// reading, and the error names the list and the limit. A list of the user's own cluster is not limited.
+func TestListsOfRemoteClustersAreLimited(t *testing.T) {
+	for _, foreign := range []bool{true, false} {
+		connection, err := rest.HTTPWrappersForConfig(bounding(&rest.Config{}, foreign), zeros{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read int64
+		for read <= 2*foreignLists && err == nil {
+			var response *http.Response
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://peer.example/api/v1/pods?limit=500&continue=more", nil)
+			if response, err = connection.RoundTrip(request); err != nil {
+				t.Fatal(err)
+			}
+			var n int64
+			n, err = io.CopyN(io.Discard, response.Body, foreignBytes)
+			read += n
+			response.Body.Close()
+		}
+		if !foreign {
+			if err != nil {
+				t.Errorf("the user's own cluster: after %d MiB: %v", read>>20, err)
+			}
+			continue
+		}
+		if err == nil || read > foreignLists || !strings.Contains(err.Error(), "/api/v1/pods, its lists have more than 2Gi together") {
+			t.Errorf("after %d MiB: %v", read>>20, err)
 		}
 	}
 }
