@@ -12,6 +12,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/fieldtest"
 )
 
 var sliceOptions = EndpointSliceOptions{
@@ -55,7 +56,7 @@ func TestEveryFieldOfAnEndpointHasARule(t *testing.T) {
 				t.Fatal("a field without a rule: decide whether it travels")
 			}
 			e := discoveryv1.Endpoint{Addresses: []string{"10.0.0.5"}}
-			fill(reflect.ValueOf(&e).Elem().FieldByName(field.Name), 0)
+			fieldtest.Fill(reflect.ValueOf(&e).Elem().FieldByName(field.Name))
 			if field.Name == "Conditions" {
 				e.Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
 			}

@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/fieldtest"
 )
 
 var (
@@ -45,7 +46,7 @@ func TestEveryFieldOfAnEventHasARule(t *testing.T) {
 			continue
 		}
 		in := remoteEvent(nil)
-		fill(reflect.ValueOf(in).Elem().FieldByName(field.Name), 0)
+		fieldtest.Fill(reflect.ValueOf(in).Elem().FieldByName(field.Name))
 		out, why := Event(in, eventPod, eventShadow, plainOptions)
 		if out == nil {
 			t.Fatal(why)

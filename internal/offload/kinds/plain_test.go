@@ -7,48 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/fieldtest"
 )
 
 var plainOptions = CopyOptions{Origin: "rome", Destination: "milan"}
-
-// fill sets v to a value that is not its zero value, recursively, but not into types that it has already entered.
-func fill(v reflect.Value, depth int) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), depth)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0), depth)
-	case reflect.Map:
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key, depth)
-		fill(value, depth)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(key, value)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(7)
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[resource.Quantity]() {
-			v.Set(reflect.ValueOf(resource.MustParse("1")))
-			return
-		}
-		for i := range v.NumField() {
-			if f := v.Field(i); f.CanSet() && depth < 2 && f.Type() != reflect.TypeFor[[]corev1.ResourceClaim]() && f.Kind() != reflect.Map && f.Kind() != reflect.Slice && f.Kind() != reflect.Pointer {
-				fill(f, depth+1)
-			}
-		}
-	}
-}
 
 // everyField sets each field of a struct alone, including fields of later Kubernetes releases. For each field, copied determines whether the result
 // of forward must contain it. The result must contain no other field.
@@ -65,7 +31,7 @@ func everyField[T any](t *testing.T, copied map[string]bool, forward func(*T) *T
 		}
 		delete(copied, field.Name)
 		in := new(T)
-		fill(reflect.ValueOf(in).Elem().FieldByName(field.Name), 0)
+		fieldtest.Fill(reflect.ValueOf(in).Elem().FieldByName(field.Name))
 		value := reflect.ValueOf(in).Elem().FieldByName(field.Name)
 		out := reflect.ValueOf(forward(in)).Elem().FieldByName(field.Name)
 		switch {

@@ -13,6 +13,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/fieldtest"
 )
 
 var serviceOptions = ServiceOptions{CopyOptions: CopyOptions{Origin: "rome", Destination: "milan"}}
@@ -52,7 +53,7 @@ func TestEveryFieldOfAServiceHasARule(t *testing.T) {
 			}
 			in := service(func(s *corev1.Service) {
 				s.Spec = corev1.ServiceSpec{}
-				fill(reflect.ValueOf(&s.Spec).Elem().FieldByName(field.Name), 0)
+				fieldtest.Fill(reflect.ValueOf(&s.Spec).Elem().FieldByName(field.Name))
 			})
 			before := in.DeepCopy()
 			got, why := Service(in, "shop-rome", serviceOptions)

@@ -8,12 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
+	"liqo.io/liqo/test/fieldtest"
 )
 
 var options = Options{Origin: "rome", Destination: "milan", Node: "milan-node", HostIP: "10.0.0.1", RuntimeClass: "elsewhere"}
@@ -56,7 +56,7 @@ func TestEveryFieldOfASpecHasARule(t *testing.T) {
 			}
 			in := pod(func(p *corev1.Pod) {
 				p.Spec = corev1.PodSpec{}
-				fill(reflect.ValueOf(&p.Spec).Elem().FieldByName(field.Name), 0)
+				fieldtest.Fill(reflect.ValueOf(&p.Spec).Elem().FieldByName(field.Name))
 			})
 			before := in.DeepCopy()
 			out := reflect.ValueOf(ShadowPod(in, "shop-rome", options).Spec.Pod).FieldByName(field.Name)
@@ -83,40 +83,6 @@ func TestEveryFieldOfASpecHasARule(t *testing.T) {
 	}
 	for name := range maps.Keys(rules) {
 		t.Errorf("rule for %s, which no PodSpec has", name)
-	}
-}
-
-// fill sets v to a value that is not its zero value, recursively, but not into types that it has already entered.
-func fill(v reflect.Value, depth int) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), depth)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0), depth)
-	case reflect.Map:
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key, depth)
-		fill(value, depth)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(key, value)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(7)
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[resource.Quantity]() {
-			v.Set(reflect.ValueOf(resource.MustParse("1")))
-			return
-		}
-		for i := range v.NumField() {
-			if f := v.Field(i); f.CanSet() && depth < 2 && f.Type() != reflect.TypeFor[[]corev1.ResourceClaim]() && f.Kind() != reflect.Map && f.Kind() != reflect.Slice && f.Kind() != reflect.Pointer {
-				fill(f, depth+1)
-			}
-		}
 	}
 }
 

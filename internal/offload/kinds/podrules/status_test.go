@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/test/fieldtest"
 )
 
 // TestEveryFieldOfAStatusHasARule checks all fields of a PodStatus: each is copied from the provider, kept from the local Pod, or computed.
@@ -31,7 +32,7 @@ func TestEveryFieldOfAStatusHasARule(t *testing.T) {
 			if field.Name == "Conditions" { // the observed generations in the conditions become the local generation
 				ours.Generation = 7
 			}
-			fill(reflect.ValueOf(&theirs.Status).Elem().FieldByName(field.Name), 0)
+			fieldtest.Fill(reflect.ValueOf(&theirs.Status).Elem().FieldByName(field.Name))
 			out := reflect.ValueOf(PodStatus(ours, theirs, options).Status).FieldByName(field.Name)
 			want := reflect.ValueOf(theirs.Status).FieldByName(field.Name)
 			switch rules[field.Name] {
