@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,6 +39,8 @@ type bench struct {
 	rome, milan *playground.Cluster
 	// processes are the pods of Liqo's processes, by their name in the report.
 	processes map[string]*corev1.Pod
+	// installation are all pods of Liqo in rome: those of its namespace, and virtual kubelets and gateways of its peers.
+	installation []corev1.Pod
 }
 
 // run runs the whole benchmark. It deletes the clusters before it returns.
@@ -164,6 +167,14 @@ func (b *bench) find(ctx context.Context) error {
 			return fmt.Errorf("finding the %s: there are %d pods, want one", want.name, len(pods.Items))
 		}
 		b.processes[want.name] = &pods.Items[0]
+	}
+	b.installation = nil
+	for _, namespace := range []string{api.Namespace, api.TenantNamespace("milan")} {
+		var pods corev1.PodList
+		if err := b.rome.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("finding the pods of Liqo in namespace %s of rome: %w", namespace, err)
+		}
+		b.installation = append(b.installation, slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning })...)
 	}
 	return nil
 }

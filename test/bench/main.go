@@ -37,9 +37,11 @@ func command() int {
 	var m moveBench
 	var v claimBench
 	s := scaleBench{sizes: []int{100, objects, 5 * objects}}
-	check := flag.Bool("check", false, "exit with 1 when a target is missed")
+	check := flag.Bool("check", false, "exit with 1 when a target is missed, or a ratio is worse than before")
 	file := flag.String("json", "", "write the result to this file instead of printing it after the tables")
 	only := flag.String("only", "", "measure only this: pods, scale, network, move or claim")
+	history := flag.String("history", "test/bench/ratios.jsonl", "the ratios of earlier runs, one on each line: a run that is worse than the last three by a tenth says so")
+	commit := flag.String("record", "", "append the ratios of this run to the history, as those of this commit")
 	flag.IntVar(&b.pods, "pods", 50, "pods in the Deployment")
 	flag.IntVar(&b.runs, "runs", 3, "runs of each kind, of which the median counts")
 	flag.DurationVar(&b.patience, "patience", 2*time.Minute, "how long a run waits for a quiet machine")
@@ -61,13 +63,7 @@ func command() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	var result struct {
-		Pods    *Result        `json:"pods,omitempty"`
-		Scale   *ScaleResult   `json:"scale,omitempty"`
-		Network *NetworkResult `json:"network,omitempty"`
-		Move    *MoveResult    `json:"move,omitempty"`
-		Claim   *ClaimResult   `json:"claim,omitempty"`
-	}
+	var result results
 	reached := true
 	var err error
 	if *only == "" || *only == "pods" {
@@ -112,6 +108,9 @@ func command() int {
 		err = errors.Join(err, result.Claim.print(os.Stdout))
 		reached = reached && result.Claim.Reached
 	}
+	unchanged, comparing := result.compare(*history, *commit)
+	err = errors.Join(err, comparing)
+	reached = reached && unchanged
 	data, encoding := json.Marshal(result)
 	if err = errors.Join(err, encoding); err == nil && *file != "" {
 		err = os.WriteFile(*file, append(data, '\n'), 0o644)

@@ -60,6 +60,10 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 	if err != nil {
 		return run, err
 	}
+	footprint, err := b.footprint()
+	if err != nil {
+		return run, err
+	}
 	busy, _, err := machine()
 	if err != nil {
 		return run, err
@@ -93,6 +97,10 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 		now.CPU -= before.CPU
 		run.Usage[name] = now
 	}
+	if run.Footprint, err = b.footprint(); err != nil {
+		return run, err
+	}
+	run.Footprint.CPU -= footprint.CPU
 
 	if run.ClusterCPU, err = b.clusterCPU(); err != nil {
 		return run, err
@@ -197,6 +205,19 @@ func (b *bench) usage() (map[string]playground.Usage, error) {
 		all[name] = used
 	}
 	return all, nil
+}
+
+// footprint measures the current resource usage of all pods of Liqo in rome together.
+func (b *bench) footprint() (total playground.Usage, err error) {
+	for i := range b.installation {
+		used, err := playground.Measure(&b.installation[i])
+		if err != nil {
+			return total, err
+		}
+		total.CPU += used.CPU
+		total.Resident += used.Resident
+	}
+	return total, nil
 }
 
 // clusterCPU measures the CPU time that the programs of both clusters have used so far.

@@ -59,9 +59,11 @@ type Run struct {
 	// ClusterCPU is the CPU time that the programs of the two clusters used until a moment later, by cluster and program.
 	ClusterCPU map[string]float64 `json:"clusterCPUSeconds"`
 	// Usage is the usage of Liqo's processes: the CPU time from the creation until shortly after the last pod was Ready, and the memory at that time.
-	Usage    map[string]playground.Usage `json:"usage"`
-	Provider Writes                      `json:"providerWrites"`
-	Consumer Writes                      `json:"consumerWrites"`
+	Usage map[string]playground.Usage `json:"usage"`
+	// Footprint is the same for all pods of Liqo in rome together.
+	Footprint playground.Usage `json:"footprint"`
+	Provider  Writes           `json:"providerWrites"`
+	Consumer  Writes           `json:"consumerWrites"`
 	// Bytes is the traffic between the clusters outside the tunnel, in both directions, until shortly after the last pod was Ready; 0 if it was not
 	// counted.
 	Bytes uint64 `json:"bytes,omitempty"`

@@ -20,6 +20,15 @@ const (
 	controlPlaneTarget  = 100.0
 )
 
+// The limits for the whole installation of a consumer with one peer and 100 offloaded pods: cores and Mbit/s to the other API server, on average from the creation of
+// the pods until all are Ready, and MiB (200 MB) of memory.
+const (
+	footprintPods   = 100
+	coresTarget     = 0.5
+	footprintTarget = 200e6 / (1 << 20)
+	bandwidthTarget = 5.0
+)
+
 // kubeletTargets are the limits for the memory of a virtual kubelet in MiB, by the number of pods.
 var kubeletTargets = map[int]float64{1000: 90, 5000: 200}
 
@@ -114,10 +123,14 @@ func (r *ScaleResult) conclude() {
 			}
 			add(memory, target, "%d pods: MiB, %s", pods, process)
 		}
-		if pods == 100 {
+		if pods == footprintPods {
+			burst := func(number func(Run) float64) float64 { return r.of(Offloaded, pods, number) }
+			add(burst(func(run Run) float64 { return run.Footprint.CPU / run.Seconds }), coresTarget, "%d pods: cores until Ready, all of Liqo in rome", pods)
+			add(burst(func(run Run) float64 { return mebibytes(run.Footprint.Resident) }), footprintTarget, "%d pods: MiB, all of Liqo in rome", pods)
+			add(burst(func(run Run) float64 { return float64(run.Bytes) * 8 / 1e6 / run.Seconds }), bandwidthTarget, "%d pods: Mbit/s until Ready, to the other API server", pods)
 			add(r.of(Offloaded, pods, func(run Run) float64 {
 				return mebibytes(run.Usage[virtualKubelet].Resident + run.Usage[consumerManager].Resident)
-			}), controlPlaneTarget, "%d pods: MiB, the control plane of rome", pods)
+			}), controlPlaneTarget, "%d pods: MiB, controller manager and virtual kubelet of rome", pods)
 		}
 	}
 	for _, l := range r.Latencies {
