@@ -351,11 +351,15 @@ func (r *RemoteClaims) uids(f *RemoteFacts) []types.UID {
 
 // state returns everything that the decision about the claim with a UID depends on.
 func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
-	s := storage.State{UID: uid, Place: storage.Place{
+	return r.stateOf(storage.State{Classes: r.classes(), Recovered: r.recovered(), Place: storage.Place{
 		Cluster: r.opts.Cluster, Tenant: r.opts.Tenant, Origin: r.opts.Origin, Namespace: f.Namespace, Offered: r.opts.Offered(),
-	}}
-	s.Classes, s.ByName, s.Key, s.Reserved = r.classes(), r.isByName(f), f.Key, r.reserved(f.Key)
-	s.Listed, s.Recovered = f.Complete, r.recovered()
+	}}, f, uid)
+}
+
+// stateOf adds what is about one claim to s, which has what all claims of its namespace share.
+func (r *RemoteClaims) stateOf(s storage.State, f *RemoteFacts, uid types.UID) storage.State {
+	shared := s
+	s.UID, s.ByName, s.Key, s.Reserved, s.Listed = uid, r.isByName(f), f.Key, r.reserved(f.Key), f.Complete
 	if f.Claim != nil {
 		s.Moving = storage.Moving(s.Reserved, f.Claim)
 	}
@@ -376,7 +380,7 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	case f.Complete:
 		s.Backing = f.Backing
 		s.Mounted = r.isMounted(f.Key)
-		s.Hidden = s.Volume != nil && s.Volume.DeletionTimestamp != nil && storage.IsRecovered(s.Volume) && r.hidden(f)
+		s.Hidden = s.Volume != nil && s.Volume.DeletionTimestamp != nil && storage.IsRecovered(s.Volume) && r.hidden(shared, f)
 	case s.Volume == nil && s.Claim != nil && s.Node != nil && len(s.Place.Offered) == 0:
 		s.Place.Problem = s.Place.NoOffer()
 	default:
@@ -385,16 +389,16 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	return s
 }
 
-// hidden reports whether the remote namespace has data of other claims that waits for its volume.
-func (r *RemoteClaims) hidden(f *RemoteFacts) bool {
+// hidden reports whether the remote namespace has data of other claims that waits for its volume. shared is what all claims of the namespace share.
+func (r *RemoteClaims) hidden(shared storage.State, f *RemoteFacts) bool {
 	return slices.ContainsFunc(r.opts.Backing(f.Key.Namespace), func(obj client.Object) bool {
 		backing, ok := obj.(*corev1.PersistentVolumeClaim)
-		if !ok || backing.Name == f.Key.Name || r.opts.Virtual.Get("", storage.VolumeName(storage.BackingUID(backing))) != nil {
+		if !ok || backing.Name == f.Key.Name || backing.Spec.VolumeName == "" || r.opts.Virtual.Get("", storage.VolumeName(storage.BackingUID(backing))) != nil {
 			return false
 		}
 		other := *f
 		other.Key.Name, other.Claim, other.Backing = backing.Name, nil, backing
-		s := r.state(&other, storage.BackingUID(backing))
+		s := r.stateOf(shared, &other, storage.BackingUID(backing))
 		return s.Waits()
 	})
 }

@@ -3,9 +3,11 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -361,6 +363,70 @@ func TestTheOwnerOfAClaimIsRead(t *testing.T) {
 		}
 		if step := s.Next(f); step.Action != test.want {
 			t.Errorf("%s: %s, want %s", name, step.Action, test.want)
+		}
+	}
+}
+
+// countedView is a fixedView of volumes of claim data in namespace shop. It counts the reads of recovered volumes.
+type countedView struct {
+	fixedView
+	reads int
+}
+
+func (v *countedView) With(value string) []client.Object {
+	switch value {
+	case storage.IndexRecovered:
+		v.reads++
+		return v.fixedView
+	case "shop/data":
+		return v.fixedView
+	}
+	return nil
+}
+
+// TestRecoveredVolumesAreReadOncePerDecision: a recovered volume in deletion depends on all claims of its remote namespace. The recovered volumes are read once, and not
+// again for each of these claims.
+func TestRecoveredVolumesAreReadOncePerDecision(t *testing.T) {
+	backingOf := func(name, volume string, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+		s, claim := newStoring(t), classClaim("milan-a")
+		claim.Name, claim.UID = name, types.UID(name)
+		f := remoteFacts(claim, nil, true)
+		f.Key.Name = name
+		backing, is := s.Next(f).Object.(*corev1.PersistentVolumeClaim)
+		if !is {
+			t.Fatalf("no backing claim of %s", name)
+		}
+		backing.Spec.VolumeName, backing.Status.Phase = volume, phase
+		return backing
+	}
+	s := newStoring(t)
+	volume, is := s.Next(remoteFacts(nil, backingOf("data", "disk", corev1.ClaimBound), true)).Object.(*corev1.PersistentVolume)
+	if !is {
+		t.Fatal("the data gets no volume")
+	}
+	volume.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	volume.Spec.PersistentVolumeReclaimPolicy, volume.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
+	for name, row := range map[string]struct {
+		volume string
+		phase  corev1.PersistentVolumeClaimPhase
+		held   bool
+	}{
+		"not bound":         {"", corev1.ClaimPending, false},
+		"lost":              {"disk", corev1.ClaimLost, false},
+		"waits for its own": {"disk", corev1.ClaimBound, true},
+	} {
+		var others []client.Object
+		for i := range 50 {
+			others = append(others, backingOf(fmt.Sprintf("other-%d", i), row.volume, row.phase))
+		}
+		view := &countedView{fixedView: fixedView{volume}}
+		s.opts.Virtual, s.opts.Backing = view, func(string) []client.Object { return others }
+		step := s.Next(remoteFacts(nil, nil, true))
+		if held := step.Retry; held != row.held || !held && step.Action != storage.PatchVolume {
+			t.Errorf("%s: %+v", name, step)
+		}
+		if view.reads != 1 {
+			t.Errorf("%s: the recovered volumes are read %d times", name, view.reads)
 		}
 	}
 }
