@@ -114,18 +114,25 @@ func namespaces(r *report) {
 
 // retained names the volumes that keep the data of deleted claims in a provider. They hold the remote namespace, and without a claim nothing reminds users of them.
 func retained(r *report) {
-	var all []*corev1.PersistentVolume
+	offloaded := map[string]bool{}
+	for i := range r.Offloadings {
+		offloaded[r.Offloadings[i].Namespace] = true
+	}
+	var counted []*corev1.PersistentVolume // a virtual kubelet counts only volumes whose namespace has a remote namespace
 	for i := range r.Retained {
-		all = append(all, &r.Retained[i])
+		if offloaded[storage.DataOf(&r.Retained[i]).Namespace] {
+			counted = append(counted, &r.Retained[i])
+		}
 	}
 	full := map[string]bool{}
-	for _, volume := range all {
+	for i := range r.Retained {
+		volume := &r.Retained[i]
 		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.DataOf(volume)
 		r.about(partRetained, provider)
 		if storage.IsRecovered(volume) {
 			r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has the data, %s, and no claim here uses it",
 				volume.Name, claim.Name, claim.Namespace, provider, volume.Spec.Capacity.Storage())
-			full[provider] = full[provider] || storage.RecoveredFull(all, provider)
+			full[provider] = full[provider] || storage.RecoveredFull(counted, provider)
 			continue
 		}
 		node := provider
