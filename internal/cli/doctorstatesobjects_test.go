@@ -152,7 +152,7 @@ func objectStates(w *doctorWorld) []brokenState {
 				mapped.ResourceVersion, mapped.UID = "", ""
 				clitest.Create(w.t, w.client, mapped)
 			},
-			first: "PersistentVolume pvc-3 of claim db in namespace shop was recovered: cluster turin has the data, 1Gi, and no claim here uses it",
+			first: "PersistentVolume pvc-3 of claim db in namespace shop was recovered: cluster turin has 1Gi of data that no claim here uses",
 			cure: `reserve the volume for PersistentVolumeClaim db in namespace shop: kubectl patch pv pvc-3 --type merge --patch ` +
 				`'{"spec":{"claimRef":{"namespace":"shop","name":"db","uid":null,"resourceVersion":null}}}'`,
 			cured: func() { // Kubernetes binds the claim to the volume, and no controller of Kubernetes runs here

@@ -130,7 +130,7 @@ func retained(r *report) {
 		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.DataOf(volume)
 		r.about(partRetained, provider)
 		if storage.IsRecovered(volume) {
-			r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has the data, %s, and no claim here uses it",
+			r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has %s of data that no claim here uses",
 				volume.Name, claim.Name, claim.Namespace, provider, volume.Spec.Capacity.Storage())
 			full[provider] = full[provider] || storage.RecoveredFull(counted, provider)
 			continue

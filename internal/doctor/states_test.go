@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
@@ -206,7 +207,7 @@ func TestStatesAndCures(t *testing.T) {
 		},
 		"data that was recovered": {
 			func(c *Cluster) { c.Retained = []corev1.PersistentVolume{recovered(1)} },
-			"warn rome, retained volumes: PersistentVolume pvc-1 of claim data in namespace shop was recovered: cluster milan has the data, 0, and no claim here uses it\n",
+			"warn rome, retained volumes: PersistentVolume pvc-1 of claim data in namespace shop was recovered: cluster milan has 32Mi of data that no claim here uses\n",
 			"reserve the volume for PersistentVolumeClaim data in namespace shop: kubectl patch pv pvc-1 --type merge --patch " +
 				`'{"spec":{"claimRef":{"namespace":"shop","name":"data","uid":null,"resourceVersion":null}}}'. A claim of this name with storageClassName liqo`,
 			func(c *Cluster) { c.Retained = nil },
@@ -540,6 +541,7 @@ func recovered(i int) corev1.PersistentVolume {
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}, NodeAffinity: storage.NodesOf("milan"), StorageClassName: "liqo",
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("32Mi")},
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
