@@ -3,6 +3,8 @@ package network
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/test/playground"
@@ -159,4 +163,92 @@ func without(s *story.Story) {
 			}
 		}
 	})
+}
+
+// noAddresses: with networking.reflectIPs=false, pods in the provider are ready without an address in rome, and each cluster's Services lead to its own pods only.
+func noAddresses(s *story.Story) {
+	rome, naples := s.Rome, s.Naples
+	s.Step("rome shows no addresses of its providers", func() {
+		setInRome(s, "--set", "networking.reflectIPs=false")
+	})
+	p := gather(s, "home", "naples")
+	s.Step("pods of naples are ready in rome, and have no address there", func() {
+		for _, pod := range s.Pods(rome, p.ns, client.MatchingLabels{"app": "naples"}) {
+			if !story.Ready(pod) || pod.Status.PodIP != "" || len(pod.Status.PodIPs) > 0 {
+				s.Errorf("rome shows pod %s with address %q, ready %t", pod.Name, pod.Status.PodIP, story.Ready(pod))
+			}
+		}
+	})
+	s.Step("each cluster's Services lead to its own pods", func() {
+		p.seen(rome, "home")
+		p.seen(naples, "naples")
+		for _, other := range []struct {
+			in      *playground.Cluster
+			service string
+		}{{rome, "naples"}, {naples, "home"}} {
+			if addresses := addressesOf(p, other.in, other.service); len(addresses) > 0 {
+				s.Errorf("Service %s leads to %v in %s", other.service, addresses, other.in.ID)
+			}
+		}
+		for group, c := range map[string]*playground.Cluster{"home": rome, "naples": naples} {
+			var service corev1.Service
+			s.Must(c.Get(s.Context(), client.ObjectKey{Namespace: p.namespace(c), Name: group}, &service))
+			onlyAnswer(p, p.inside(group, 0), net.JoinHostPort(service.Spec.ClusterIP, webPort), group)
+		}
+	})
+	disperse(s)
+	s.Step("rome shows addresses again", func() {
+		setInRome(s, "--set", "networking.reflectIPs=true")
+	})
+}
+
+// onlyAnswer waits until each pod of a group answers at the address of a Service, which kube-proxy learns a moment after the endpoints are written. No other pod may answer.
+func onlyAnswer(p *people, from playground.Inside, authority, group string) {
+	p.Helper()
+	pods := story.Names(p.pods(group))
+	seen := map[string]bool{}
+	p.Eventually(soon, fmt.Sprintf("each pod of %s to answer %s at %s", group, from.Name, authority), func(context.Context) error {
+		for _, answer := range p.asks(from, slices.Repeat([]string{authority}, 12)...) {
+			seen[answer.Pod] = true
+		}
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, pods) {
+			return fmt.Errorf("pods %v answer, want %v", got, pods)
+		}
+		return nil
+	})
+}
+
+// addressesOf returns all addresses to which a Service leads in a cluster.
+func addressesOf(p *people, c *playground.Cluster, service string) (addresses []string) {
+	p.Helper()
+	var list discoveryv1.EndpointSliceList
+	p.Must(c.List(p.Context(), &list, client.InNamespace(p.namespace(c)), client.MatchingLabels{discoveryv1.LabelServiceName: service}))
+	for _, slice := range list.Items {
+		for _, endpoint := range slice.Endpoints {
+			addresses = append(addresses, endpoint.Addresses...)
+		}
+	}
+	return addresses
+}
+
+// setInRome installs Liqo in rome again, with the flags of the plan and these, and waits until every virtual kubelet was replaced. Values that no flag names stay.
+func setInRome(s *story.Story, flags ...string) {
+	s.Helper()
+	former := map[string]*corev1.Pod{}
+	for _, provider := range []*playground.Cluster{s.Milan, s.Naples} {
+		former[provider.ID] = s.Only(s.Rome, api.TenantNamespace(provider.ID), client.MatchingLabels{api.LabelVirtualNode: provider.ID})
+	}
+	s.Must(s.Machine.Install(s.Context(), s.Rome, slices.Concat(s.Plan.Install[s.Rome.ID], flags)...))
+	for provider, kubelet := range former {
+		s.Others(" " + kubelet.Namespace + "/vk-" + provider) // its Deployment counts its revisions
+		s.Gone(s.Rome, kubelet, time.Minute)
+		s.Eventually(start, "the new virtual kubelet of "+provider+" to be ready", func(context.Context) error {
+			pods := s.Pods(s.Rome, kubelet.Namespace, client.MatchingLabels{api.LabelVirtualNode: provider})
+			if len(pods) != 1 || !story.Ready(pods[0]) {
+				return fmt.Errorf("there are %v", story.Names(pods))
+			}
+			return nil
+		})
+		s.NodeReady(provider, true, time.Minute)
+	}
 }
