@@ -133,6 +133,11 @@ bin/release/release:
 bin/helm:
 	@go build -ldflags '-s -w' -o $(BIN)/ helm.sh/helm/v4/cmd/helm
 
+# OpenTofu, for the story about the Terraform provider.
+.PHONY: bin/tofu
+bin/tofu:
+	@cd tools/tofu && go build -ldflags '-s -w' -o $(BIN)/ github.com/opentofu/opentofu/cmd/tofu
+
 # A registry in memory, for the story about a release.
 .PHONY: bin/registry
 bin/registry:
@@ -294,7 +299,7 @@ moves: build bin/helm ## Level 4: volumes that move between nodes and clusters.
 	$(call timed,level 4 of moves,go test ./test/scenario/network -count=1 -timeout 60m -v -run '$(MOVES)')
 
 .PHONY: doors
-doors: build bin/helm bin/registry bin/release/release ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last, and a release.
+doors: build bin/helm bin/registry bin/release/release bin/tofu terraform-provider ## Level 4: the ways in which two clusters come to know each other, each told from the first word to the last, and a release.
 	$(call timed,level 4 of the doors,go test ./test/scenario/doors -count=1 -timeout 50m -v)
 
 .PHONY: examples

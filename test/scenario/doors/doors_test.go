@@ -8,7 +8,7 @@ import (
 )
 
 // budget is the limit for the whole suite, including the creation of the clusters, on two cores.
-const budget = 10 * time.Minute
+const budget = 13 * time.Minute
 
 // TestStories runs all stories on one World. Each of them leaves it in the same state. To run one of them: -run TestStories/outofband.
 func TestStories(t *testing.T) {
@@ -26,4 +26,5 @@ func TestStories(t *testing.T) {
 	w.Tell(t, "router", behindRouter)
 	w.Tell(t, "consumers", twoConsumers)
 	w.Tell(t, "tokens", tokens)
+	w.Tell(t, "terraform", terraform)
 }
