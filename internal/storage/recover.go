@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/excerpt"
 )
 
 // RecoveredLimit is the maximum number of recovered volumes without a claim of each provider, apart from the first one of each namespace: a provider can make up any
@@ -140,24 +141,37 @@ func Recovered(volume *corev1.PersistentVolume, full bool) string {
 	if full {
 		more = " " + RecoveredMore(ClusterOf(volume))
 	}
-	return fmt.Sprintf("PersistentVolumeClaim %s of cluster %s has data, and this cluster had no volume for it: PersistentVolume %s was created again, with policy Retain.%s "+
-		"A claim that still names this volume gets it. %s", volume.Annotations[annotationRecovered], ClusterOf(volume), volume.Name, more, reuse(volume))
+	return fmt.Sprintf("PersistentVolumeClaim %s of cluster %s has data, and this cluster had no volume for it: PersistentVolume %s was created again, with policy Retain. "+
+		"%s A claim that still names this volume gets it.%s", shown(volume.Annotations[annotationRecovered]), ClusterOf(volume), volume.Name, reuse(volume), more)
 }
+
+// shown returns a name, cut if it is so long that the rest of a message would not fit into an Event.
+func shown(name string) string { return excerpt.Line(name, 63) }
 
 // RecoveredMore says that a provider may have more data than its recovered volumes show.
 func RecoveredMore(cluster string) string {
 	return fmt.Sprintf("Cluster %s may have more such data: %d recovered volumes are the limit, and others follow as claims use them.", cluster, RecoveredLimit)
 }
 
-// reuse says how to use the data of a retained volume in a provider, and how to delete it.
+// reuse says how to use the data of a retained volume in a provider, and how to delete it. The commands come first and have each name once, because an Event cuts its end.
 func reuse(volume *corev1.PersistentVolume) string {
-	return "To use the data, " + Reuse(volume) + ". To delete the data: " + Discard(volume)
+	return fmt.Sprintf("To use the data, reserve the volume: %s. To delete the data: %s. %s.", reserve(volume), Discard(volume), fits(volume))
 }
 
 // Reuse says how to use the data of a retained volume in a provider.
 func Reuse(volume *corev1.PersistentVolume) string {
 	data := DataOf(volume)
-	return fmt.Sprintf(`reserve the volume for PersistentVolumeClaim %[1]s in namespace %[2]s: kubectl patch pv %[3]s --type merge --patch `+
-		`'{"spec":{"claimRef":{"namespace":"%[2]s","name":"%[1]s","uid":null,"resourceVersion":null}}}'. A claim of this name with storageClassName %[4]s, the accessModes `+
-		`of the volume and at most its size gets it then`, data.Name, data.Namespace, volume.Name, volume.Spec.StorageClassName)
+	return fmt.Sprintf("reserve the volume for PersistentVolumeClaim %s in namespace %s: %s. %s", data.Name, data.Namespace, reserve(volume), fits(volume))
+}
+
+// reserve returns the command that reserves a retained volume for the claim of its data.
+func reserve(volume *corev1.PersistentVolume) string {
+	data := DataOf(volume)
+	return fmt.Sprintf(`kubectl patch pv %s --type merge --patch '{"spec":{"claimRef":{"namespace":"%s","name":"%s","uid":null,"resourceVersion":null}}}'`,
+		volume.Name, data.Namespace, data.Name)
+}
+
+// fits says which claim gets a reserved volume.
+func fits(volume *corev1.PersistentVolume) string {
+	return fmt.Sprintf("A claim of this name with storageClassName %s, the accessModes of the volume and at most its size gets the reserved volume", volume.Spec.StorageClassName)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/excerpt"
 )
 
 // forgotten returns the state about data in milan whose claim and volume this cluster has lost, and the lost volume.
@@ -217,6 +218,45 @@ func TestARecoveredVolumeIsDeletedOnlyOnceItsDataIsGone(t *testing.T) {
 		}
 		if change(&s); Next(s).Action != Nothing {
 			t.Errorf("%s: %s: %s", name, Next(s).Action, Next(s).Why)
+		}
+	}
+}
+
+// TestMessagesAboutRecoveredDataFitIntoAnEvent: an Event has 1,024 bytes. With names as long as Kubernetes permits, the message still says what was found, and has
+// both commands. With usual names, it has everything.
+func TestMessagesAboutRecoveredDataFitIntoAnEvent(t *testing.T) {
+	for length, complete := range map[int]bool{253: false, 30: true} {
+		name, label := strings.Repeat("n", length), strings.Repeat("m", min(length, 63))
+		s, _ := forgotten(t)
+		volume, ok := Next(s).Object.(*corev1.PersistentVolume)
+		if !ok {
+			t.Fatal("no volume")
+		}
+		volume.Name, volume.Spec.StorageClassName = VolumeName("10bcbe2f-3df8-4a04-a5ff-6b5f4e5ddff3"), strings.Repeat("c", length)
+		volume.Spec.NodeAffinity, volume.Spec.ClaimRef.Name, volume.Spec.ClaimRef.Namespace = NodesOf(label), name, label
+		annotate(&volume.ObjectMeta, annotationDataOf, label+"/"+name)
+		annotate(&volume.ObjectMeta, annotationRecovered, label+"/"+name)
+		released := volume.DeepCopy()
+		released.Status.Phase = corev1.VolumeReleased
+		s.UID, s.Claim, s.Node, s.Reserved = "u2", claim("milan"), node("milan"), []*corev1.PersistentVolume{released}
+		s.Claim.UID, s.Claim.Name, s.Key.Name, s.Place.Cluster, s.Place.Namespace = "u2", name, name, label, label
+		annotate(&s.Backing.ObjectMeta, AnnotationClaimUID, string(VolumeUID(volume)))
+		for of, message := range map[string]string{
+			"Event of the volume": Recovered(volume, true), "refused claim": s.foreignBacking().Refused,
+		} {
+			said := excerpt.Of(message, 1024)
+			if complete && said != message {
+				t.Errorf("%s: %d bytes: %s", of, len(message), message)
+			}
+			for _, part := range []string{
+				label, " data", "PersistentVolume " + volume.Name,
+				"kubectl patch pv " + volume.Name + ` --type merge --patch '{"spec":{"claimRef":{"namespace":"` + label + `","name":"` + name + `","uid":null,"resourceVersion":null}}}'`,
+				Discard(volume),
+			} {
+				if !strings.Contains(said, part) {
+					t.Errorf("%s: no %q in: %s", of, part, said)
+				}
+			}
 		}
 	}
 }

@@ -444,7 +444,7 @@ func (s *State) foreignBacking() Step {
 	}
 	for _, v := range s.Reserved {
 		if VolumeUID(v) == BackingUID(s.Backing) && ClusterOf(v) == s.Place.Cluster && Unclaimed(v) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
-			return refuse("PersistentVolumeClaim %s in %s has the data of an earlier claim, and PersistentVolume %s is its volume. %s", s.backingName(), s.where(), v.Name, reuse(v))
+			return refuse("PersistentVolumeClaim %s in %s has the data of an earlier claim, and PersistentVolume %s is its volume. %s", shown(s.backingName()), s.where(), v.Name, reuse(v))
 		}
 	}
 	return refuse("PersistentVolumeClaim %s exists in %s (UID %s) and %s: it may have data that is needed, so it stays as it is. Use a claim with another name. If this claim is to "+
