@@ -225,6 +225,9 @@ func TestSick(t *testing.T) {
 		},
 			"fail rome, definitions: custom resource definition tenants.authentication.liqo.io lacks field spec.x of version v1beta1: the API server removes such values without an error\n",
 			"liqoctl upgrade"},
+		"an older definition, and a newer liqoctl": {func(c *Cluster, f *Facts) {
+			c.Lacked, f.Client, f.Remote = map[string]string{c.Wanted[0]: "field spec.x of version v1beta1"}, "v2", nil
+		}, "warn rome, versions: liqoctl is v2, the installation v1\n", "use liqoctl v1, or upgrade the cluster"},
 		"a webhook without CA": {func(c *Cluster, _ *Facts) { c.Webhooks[0].Webhooks[0].ClientConfig.CABundle = nil },
 			"fail rome, webhooks: webhook pod.mutate.liqo.io: its CA bundle can not be used: reading the certificate: it is not a PEM certificate\n", "rollout restart"},
 		"a webhook whose CA ended": {func(c *Cluster, _ *Facts) {
