@@ -165,8 +165,8 @@ func without(s *story.Story) {
 	})
 }
 
-// noAddresses: with networking.reflectIPs=false, pods in the provider are ready without an address in rome, and each cluster's Services lead to its own pods only.
-func noAddresses(s *story.Story) {
+// addressless: with networking.reflectIPs=false, pods in the provider are ready without an address in rome, and each cluster's Services lead to its own pods only.
+func addressless(s *story.Story) {
 	rome, naples := s.Rome, s.Naples
 	s.Step("rome shows no addresses of its providers", func() {
 		setInRome(s, "--set", "networking.reflectIPs=false")

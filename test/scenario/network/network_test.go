@@ -50,5 +50,5 @@ func TestStories(t *testing.T) {
 	disabled := []string{"--set", "networking.enabled=false"}
 	w.Plan.Install, w.Plan.Peer = map[string][]string{"rome": disabled, "milan": disabled, "naples": disabled}, nil
 	w.Tell(t, "without", without)
-	w.Tell(t, "no-addresses", noAddresses)
+	w.Tell(t, "addressless", addressless)
 }
