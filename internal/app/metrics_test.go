@@ -44,6 +44,7 @@ import (
 	"liqo.io/liqo/internal/metrics"
 	networkcontrollers "liqo.io/liqo/internal/network/controllers"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
+	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/reflection"
 	peeringcontrollers "liqo.io/liqo/internal/peering/controllers"
 	"liqo.io/liqo/internal/remote"
@@ -69,23 +70,23 @@ func programMetrics(t *testing.T) map[string]*prometheus.Registry {
 			Implementation: gateway.Kernel, PingStats: gateway.PingStats{RTT: 3 * time.Millisecond, Pings: 10, Pongs: 9},
 		}
 	})
-	m := newReflectionMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(report func(string, string, int)) { report("Pod", "shop", 3) })
-	m.fail("Pod", "shop")
-	m.took("Pod", true, 300*time.Millisecond)
-	requestObserver(all[metrics.VirtualKubelet], "milan")(http.MethodGet, time.Second)
-	node := nodeMetrics{
-		cluster: "milan", name: "pool", now: func() time.Time { return scraped },
-		certificate: func() *x509.Certificate {
+	m := reflection.NewMetrics(all[metrics.VirtualKubelet], "milan", "pool", func(report func(string, string, int)) { report("Pod", "shop", 3) })
+	m.Fail("Pod", "shop")
+	m.Took("Pod", true, 300*time.Millisecond)
+	remote.RequestMetrics(all[metrics.VirtualKubelet], "milan")(http.MethodGet, time.Second)
+	virtual := node.Metrics{
+		Cluster: "milan", Name: "pool", Now: func() time.Time { return scraped },
+		Certificate: func() *x509.Certificate {
 			return &x509.Certificate{NotBefore: scraped.Add(-time.Hour), NotAfter: scraped.Add(time.Hour)}
 		},
-		state: func() remote.State { return remote.State{Known: true, Up: true} },
-		pods: func() []client.Object {
+		State: func() remote.State { return remote.State{Known: true, Up: true} },
+		Pods: func() []client.Object {
 			return []client.Object{
 				&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}},
 			}
 		},
 	}
-	all[metrics.VirtualKubelet].MustRegister(metrics.Computed(node.measure))
+	all[metrics.VirtualKubelet].MustRegister(metrics.Computed(virtual.Measure))
 
 	cached := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(measured(t)...).Build()
 	used := func(creator string) corev1.ResourceList {
@@ -223,7 +224,7 @@ func TestSeriesAreAsManyAsTheTableSays(t *testing.T) {
 	most := map[*metrics.Definition]int{
 		metrics.PeerCondition: conditions, metrics.PeerAPIServerRequests: methods * perHistogram(metrics.PeerAPIServerRequests),
 		metrics.ReflectedItems: reflected, metrics.ReflectedTotal: reflected, metrics.ReflectionErrors: reflected,
-		metrics.ReflectionDuration: len(reflection.Kinds()) * len([]string{outgoing, incoming}) * perHistogram(metrics.ReflectionDuration),
+		metrics.ReflectionDuration: len(reflection.Kinds()) * len([]string{reflection.Outgoing, reflection.Incoming}) * perHistogram(metrics.ReflectionDuration),
 	}
 	number := regexp.MustCompile(`^(up to )?(\d+) per `)
 	for _, d := range metrics.All() {

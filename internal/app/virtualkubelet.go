@@ -98,7 +98,7 @@ func runVirtualKubelet(
 		if err != nil {
 			return err
 		}
-		measured.certificate = certificate.Leaf
+		measured.Certificate = certificate.Leaf
 		checks = append(checks, server.Ready)
 		authorizer := node.NewAuthorizer(v.local, opts.nodeName, clock.RealClock{})
 		run(v.virtual.RunLease)
@@ -106,7 +106,7 @@ func runVirtualKubelet(
 		run(func(ctx context.Context) error { return server.Serve(ctx, opts.listen, authorizer, certificate) })
 	}
 	state.activate(checks...)
-	registry.MustRegister(metrics.Computed(measured.measure))
+	registry.MustRegister(metrics.Computed(measured.Measure))
 	log.Info("Started the virtual kubelet", "node", opts.nodeName, "clusterID", opts.foreignClusterID, "server", v.remoteConfig.Host)
 	err = group.Wait()
 	if errors.Is(err, remote.ErrNewAddress) {

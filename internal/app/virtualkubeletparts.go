@@ -63,7 +63,7 @@ func newVirtualKubelet(
 	}
 	v.origin = reflection.NewOriginServer(opts.originServer(v.there.Translated, func() { v.engine.Resync(reflection.PodKind) }))
 	v.stored = v.newVolumes()
-	measured := newReflectionMetrics(registry, opts.foreignClusterID, opts.nodeName, func(report func(string, string, int)) { v.engine.Reflected(report) })
+	measured := reflection.NewMetrics(registry, opts.foreignClusterID, opts.nodeName, func(report func(string, string, int)) { v.engine.Reflected(report) })
 	v.engine = reflection.New(reflection.Options{
 		Local: v.local, Remote: v.far, Health: v.health, Log: log,
 		Namespace: opts.tenantNamespace, Map: opts.foreignClusterID,
@@ -76,9 +76,9 @@ func newVirtualKubelet(
 			v.recorder.Warn(ctx, obj, message)
 		},
 		Announce:  v.recorder.Announce,
-		Reflected: measured.did,
-		Failed:    measured.fail,
-		Took:      measured.took,
+		Reflected: measured.Did,
+		Failed:    measured.Fail,
+		Took:      measured.Took,
 		Stale:     v.virtual.Lost,
 
 		AccessChanged: v.virtual.Check,
@@ -101,7 +101,7 @@ func (v *virtualKubelet) connect(localConfig *rest.Config, registry prometheus.R
 	if v.remoteConfig, err = v.credentials.Config(); err != nil {
 		return err
 	}
-	remote.Observe(v.remoteConfig, requestObserver(registry, v.opts.foreignClusterID))
+	remote.Observe(v.remoteConfig, remote.RequestMetrics(registry, v.opts.foreignClusterID))
 	if v.far, err = newClient(v.remoteConfig); err != nil {
 		return fmt.Errorf("creating a client for cluster %s: %w", v.opts.foreignClusterID, err)
 	}
@@ -215,10 +215,10 @@ func (v *virtualKubelet) reflect(ctx context.Context) error {
 	return v.engine.Run(ctx)
 }
 
-func (v *virtualKubelet) nodeMetrics() *nodeMetrics {
-	return &nodeMetrics{
-		cluster: v.opts.foreignClusterID, name: v.opts.nodeName, now: time.Now,
-		state: v.health.State, pods: func() []client.Object { return v.engine.Local(reflection.PodKind) },
+func (v *virtualKubelet) nodeMetrics() *node.Metrics {
+	return &node.Metrics{
+		Cluster: v.opts.foreignClusterID, Name: v.opts.nodeName, Now: time.Now,
+		State: v.health.State, Pods: func() []client.Object { return v.engine.Local(reflection.PodKind) },
 	}
 }
 

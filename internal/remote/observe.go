@@ -4,7 +4,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+
+	"liqo.io/liqo/internal/metrics"
 )
 
 // Observe makes each request with cfg call observe with the HTTP method and the time until the response began, or until the request failed.
@@ -27,4 +30,13 @@ func (o *observer) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := o.next.RoundTrip(req)
 	o.observe(req.Method, time.Since(began))
 	return resp, err
+}
+
+// RequestMetrics registers the metric of requests to a provider, and returns the function that records one, for Observe.
+func RequestMetrics(registry prometheus.Registerer, cluster string) func(method string, took time.Duration) {
+	requests := metrics.PeerAPIServerRequests.NewHistogram()
+	registry.MustRegister(requests)
+	return func(method string, took time.Duration) {
+		requests.WithLabelValues(cluster, method).Observe(took.Seconds())
+	}
 }

@@ -1,4 +1,4 @@
-package app
+package reflection
 
 import (
 	"fmt"
@@ -13,15 +13,15 @@ import (
 func TestMetricsOfReflection(t *testing.T) {
 	pods := 3
 	registry := prometheus.NewPedanticRegistry()
-	m := newReflectionMetrics(registry, "milan", "pool", func(report func(string, string, int)) { report("Pod", "shop", pods) })
-	m.fail("Service", "shop")
+	m := NewMetrics(registry, "milan", "pool", func(report func(string, string, int)) { report("Pod", "shop", pods) })
+	m.Fail("Service", "shop")
 	// Failures are 0 before the first one, so that dashboards show 0 and count the first failure as an increase. Reflected objects are a counter: it
 	// does not decrease when the provider has fewer objects, and it is 0 if another virtual kubelet reflected them. Events count as all other kinds.
 	for done, now := range []int{3, 1, 0} {
 		pods = now
 		if done > 0 {
-			m.did("Pod", "shop")
-			m.did("Event", "shop")
+			m.Did("Pod", "shop")
+			m.Did("Event", "shop")
 		}
 		event := ""
 		if done > 0 {
