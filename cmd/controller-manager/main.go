@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"liqo.io/liqo/internal/app"
+	"liqo.io/liqo/internal/install/definitions"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/version"
 )
@@ -45,7 +46,7 @@ func run() error {
 	}
 	remote.RefuseRedirects(cfg)
 	if *applyCRDs {
-		return app.ApplyDefinitions(ctrl.SetupSignalHandler(), cfg)
+		return definitions.Apply(ctrl.SetupSignalHandler(), cfg)
 	}
 	if discovery.Enabled {
 		return app.Discovery(ctrl.SetupSignalHandler(), cfg, &opts, &discovery)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	charts "liqo.io/liqo/charts/liqo"
+	"liqo.io/liqo/internal/install/definitions"
 	"liqo.io/liqo/internal/install/installer"
 	"liqo.io/liqo/test/apitest"
 )
@@ -143,7 +144,7 @@ func testDefinitions(t *testing.T, c client.Client, config *rest.Config) {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, time.Minute, "the definitions to be of this version", func() error {
-		if err := ApplyDefinitions(t.Context(), config); err != nil {
+		if err := definitions.Apply(t.Context(), config); err != nil {
 			return err
 		}
 		return errors.Join(c.Get(t.Context(), key, &quotas), c.Get(t.Context(), lost, &renews))

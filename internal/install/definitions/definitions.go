@@ -1,4 +1,5 @@
-package app
+// Package definitions creates and updates the CRDs of this version in a cluster.
+package definitions
 
 import (
 	"context"
@@ -17,9 +18,9 @@ import (
 	"liqo.io/liqo/internal/kube"
 )
 
-// ApplyDefinitions creates the CRDs of this version in a cluster, or updates them. It replaces only their spec, so that other fields, such
+// Apply creates the CRDs of this version in a cluster, or updates them. It replaces only their spec, so that other fields, such
 // as labels set by users, stay. It continues after a failure, and its error names all failures.
-func ApplyDefinitions(ctx context.Context, cfg *rest.Config) error {
+func Apply(ctx context.Context, cfg *rest.Config) error {
 	c, err := client.New(cfg, client.Options{Scheme: kube.NewScheme()})
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
@@ -30,12 +31,12 @@ func ApplyDefinitions(ctx context.Context, cfg *rest.Config) error {
 	}
 	var problems []error
 	for _, file := range files {
-		problems = append(problems, applyDefinition(ctx, c, path.Join(charts.CRDs, file.Name())))
+		problems = append(problems, apply(ctx, c, path.Join(charts.CRDs, file.Name())))
 	}
 	return errors.Join(problems...)
 }
 
-func applyDefinition(ctx context.Context, c client.Client, file string) error {
+func apply(ctx context.Context, c client.Client, file string) error {
 	text, err := fs.ReadFile(charts.Files, file)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
