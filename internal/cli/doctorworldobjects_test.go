@@ -44,6 +44,7 @@ func newDoctorWorld(t *testing.T) *doctorWorld {
 	w.putNetwork()
 	w.putPeering()
 	w.putOffloading()
+	w.rightsAre(true)
 	return w
 }
 

@@ -142,6 +142,7 @@ func TestPeeringUserIsEnoughOnAPIServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	user.Clusters["rome"].Server, user.Clusters["rome"].CertificateAuthorityData = "https://"+strings.TrimPrefix(config.Host, "https://"), config.CAData
+	apitest.InForce(t, milan)
 	userConfig := filepath.Join(t.TempDir(), "user")
 	if err := clientcmd.WriteToFile(*user, userConfig); err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ func TestNamespaceAdministratorOffloadsOnAPIServer(t *testing.T) {
 			})
 		}
 	}
+	apitest.InForce(t, c)
 	as := map[string]string{}
 	for role := range parts {
 		as[role] = impersonating(t, kubeconfig, role)

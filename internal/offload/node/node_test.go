@@ -295,6 +295,7 @@ func whoMayAsk(t *testing.T, authority *apitest.Authority, c client.Client, addr
 			t.Fatal(err)
 		}
 	}
+	apitest.InForce(t, c)
 	ask := func(method, path string, certificate *tls.Certificate) (int, string) {
 		tlsConfig := &tls.Config{InsecureSkipVerify: true}
 		if certificate != nil {

@@ -272,25 +272,7 @@ func (w *world) letWork() {
 		UserName: "system:serviceaccount:" + w.tenant + ":" + w.nodeName, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + w.tenant, "system:authenticated"},
 	}
 	w.farUser = rest.ImpersonationConfig{UserName: "pool-0a1b2c3d4e5f", Groups: []string{consumerID, "system:authenticated"}}
-	w.untilRefused()
-}
-
-// untilRefused waits until the provider's policies are in force. An API server accepts all objects for a moment after it starts.
-func (w *world) untilRefused() {
-	w.t.Helper()
-	config := rest.CopyConfig(w.farConfig)
-	config.Impersonate = w.farUser
-	consumer := apitest.Client(w.t, config)
-	apitest.Eventually(w.t, 30*time.Second, "a ShadowPod in the host's network to be refused", func() error {
-		greedy := &offloadingv1beta1.ShadowPod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.twinNS, Name: "greedy", Labels: map[string]string{api.LabelOrigin: consumerID}},
-			Spec:       offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "main", Image: "main:1"}}}},
-		}
-		if err := consumer.Create(w.t.Context(), greedy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "hostNetwork") {
-			return fmt.Errorf("the answer is %w", err)
-		}
-		return nil
-	})
+	apitest.Both(w.t, func() { apitest.InForce(w.t, w.near) }, func() { apitest.InForce(w.t, w.far) })
 }
 
 // TestEveryKindSurvivesOnAPIServers changes objects of every kind, with only the permissions of the chart, while watches break, the engine is killed,

@@ -88,18 +88,7 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 			}}}},
 		}
 	}
-	apitest.Eventually(t, within, "the policies to be in force", func() error {
-		for _, obj := range []client.Object{
-			service(func(s *corev1.Service) { s.Labels = nil }), service(func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.1"} }),
-			service(func(s *corev1.Service) { s.Labels["argocd.argoproj.io/instance"] = "x" }), service(func(s *corev1.Service) { s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1"} }),
-			slice(func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Labels = nil }),
-		} {
-			if err := rome.Create(t.Context(), obj); err == nil {
-				return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), obj))
-			}
-		}
-		return nil
-	})
+	apitest.InForce(t, admin)
 	for what, row := range map[string]struct {
 		obj  client.Object
 		says string

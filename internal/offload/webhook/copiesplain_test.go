@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -98,14 +97,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 	token := func(s *corev1.Secret) {
 		s.Type, s.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{corev1.ServiceAccountNameKey: "default"}
 	}
-	apitest.Eventually(t, within, "the policies to be in force", func() error {
-		for _, obj := range []client.Object{configMap(func(c *corev1.ConfigMap) { c.Labels = nil }), secret(token), ingress(func(i *networkingv1.Ingress) { i.Spec.Rules[0].Host = "bank.example" }), service("theirs")} {
-			if err := rome.Create(t.Context(), obj); err == nil {
-				return errors.Join(errors.New("not yet"), admin.Delete(t.Context(), obj))
-			}
-		}
-		return nil
-	})
+	apitest.InForce(t, admin)
 	for what, row := range map[string]struct {
 		obj  client.Object
 		says string

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -178,18 +177,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		"a finalizer":         {func(sp *offloadingv1beta1.ShadowPod) { sp.Finalizers = []string{"example.org/never"} }, "finalizers are refused"},
 		"a namespace of ours": {func(sp *offloadingv1beta1.ShadowPod) { sp.Namespace = "local" }, "belongs to cluster ''"},
 	}
-	// The API server takes a moment to put policies in force.
-	apitest.Eventually(t, within, "the policies to be in force", func() error {
-		sp := shadow(refused["host network"].change)
-		if err := c.Create(t.Context(), sp); err == nil {
-			return errors.Join(errors.New("not yet"), c.Delete(t.Context(), sp))
-		}
-		sp = shadow(refused["no origin"].change)
-		if err := c.Create(t.Context(), sp); err == nil {
-			return errors.Join(errors.New("not yet"), c.Delete(t.Context(), sp))
-		}
-		return nil
-	})
+	apitest.InForce(t, admin)
 	for name, r := range refused {
 		t.Run(name, func(t *testing.T) {
 			err := c.Create(t.Context(), shadow(r.change))
@@ -297,9 +285,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 			}
 		}
 		still := map[string]bool{"priority": true, "a node of its own": true, "another's origin": true, "no origin": true, "a namespace of ours": true, "a finalizer": true, "a scheduler": true, "an end that never comes": true}
-		apitest.Eventually(t, within, "the policies to be in force", func() error {
-			return c.Create(t.Context(), shadow(refused["host network"].change))
-		})
+		apitest.InForce(t, admin)
 		for name, r := range refused {
 			if err := c.Create(t.Context(), shadow(r.change)); (err != nil) != still[name] {
 				t.Errorf("%s: %v", name, err)

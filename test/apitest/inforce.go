@@ -1,0 +1,72 @@
+package apitest
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// InForce waits until the API server applies all policies and rights that exist now. It needs the client of an administrator.
+//
+// An API server reads ValidatingAdmissionPolicies, their bindings and the objects of RBAC from caches, and compiles policies at most once a second. So for a moment
+// it may apply the first objects of an installation without the last ones. Each cache gets its objects in the order in which they were written. So InForce writes one
+// more object of each kind, and waits until these apply.
+func InForce(t testing.TB, admin client.Client) {
+	t.Helper()
+	name := "in-force-" + strings.ToLower(rand.Text())
+	everywhere, here := metav1.ObjectMeta{Name: name}, metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}
+	probe := &corev1.ConfigMap{ObjectMeta: here}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name}, Verbs: []string{"get"}}}
+	user := func(of string) []rbacv1.Subject {
+		return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name + "-" + of}}
+	}
+	objects := []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: everywhere, Rules: rules},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere, Subjects: user("everywhere"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}},
+		&rbacv1.Role{ObjectMeta: here, Rules: rules},
+		&rbacv1.RoleBinding{ObjectMeta: here, Subjects: user("here"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: everywhere, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.name != '" + name + "'"}},
+		}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: everywhere, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}},
+	}
+	for _, object := range objects {
+		must(t, admin.Create(t.Context(), object))
+	}
+	Eventually(t, time.Minute, "the policies and rights to be in force", func() error {
+		for _, of := range []string{"everywhere", "here"} {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               name + "-" + of,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: here.Namespace, Verb: "get", Resource: "configmaps", Name: name},
+			}}
+			if err := admin.Create(t.Context(), review); err != nil || !review.Status.Allowed {
+				return errors.Join(err, fmt.Errorf("the user %s has no rights yet", review.Spec.User))
+			}
+		}
+		if err := admin.Create(t.Context(), probe.DeepCopy(), client.DryRunAll); err == nil || !strings.Contains(err.Error(), name+"' with binding") {
+			return errors.Join(errors.New("the policy is not in force yet"), err)
+		}
+		return nil
+	})
+	for _, object := range objects {
+		must(t, admin.Delete(t.Context(), object))
+	}
+}
