@@ -41,14 +41,18 @@ func TestNetworkOfAForeignClusterOnAPIServer(t *testing.T) {
 	rome.create(t, gateway)
 	rome.create(t, connection)
 	eventually(t, rome, fc, "connecting", network(corev1beta1.NetworkConnectionStatus, corev1beta1.StatusPending))
-	// The last word of a gateway, 88 of the 90 seconds ago.
-	connection.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: &networkingv1beta1.ConnectionLatency{
-		Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-88 * time.Second)),
-	}}
-	if err := rome.Status().Update(t.Context(), connection); err != nil {
-		t.Fatal(err)
+	measured := func(ago time.Duration) {
+		t.Helper()
+		connection.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: &networkingv1beta1.ConnectionLatency{
+			Value: "1ms", Timestamp: metav1.NewTime(time.Now().Add(-ago)),
+		}}
+		if err := rome.Status().Update(t.Context(), connection); err != nil {
+			t.Fatal(err)
+		}
 	}
+	measured(0)
 	eventually(t, rome, fc, "connected", network(corev1beta1.NetworkConnectionStatus, corev1beta1.StatusEstablished))
+	measured(88 * time.Second) // the last word of the gateway, which counts for 90 seconds
 	eventually(t, rome, fc, "lost", network(corev1beta1.NetworkConnectionStatus, corev1beta1.StatusError))
 	rome.delete(t, connection)
 	rome.delete(t, gateway)
