@@ -118,6 +118,14 @@ func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv
 	return identity
 }
 
+// removeInvitation deletes the invitation of a provider. After that, an Identity uses the next invitation only.
+func (c *cluster) removeInvitation(t *testing.T, provider *cluster) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: c.meta(provider, peering.InvitationSecret)}
+	c.delete(t, secret)
+	c.gone(t, secret)
+}
+
 // TestEnrollmentOnAPIServer: a token is all that two administrators exchange, and the result is the same peering as without enrollment.
 func TestEnrollmentOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
@@ -154,7 +162,7 @@ func TestEnrollmentOnAPIServer(t *testing.T) {
 	// The way through a tunnel that the invitation names becomes that of the identity.
 	rome.delete(t, again)
 	rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
-	rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(milan, peering.InvitationSecret)})
+	rome.removeInvitation(t, milan)
 	const proxy = "http://10.71.0.9:8118"
 	inBand := invite(t, rome, milan, entry.url, token, proxy)
 	eventually(t, rome, inBand, "a way through the tunnel", func(i *authv1beta1.Identity) bool {
@@ -179,7 +187,7 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	anew := func(token string) *authv1beta1.Identity {
 		rome.delete(t, identity)
 		rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
-		rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(milan, peering.InvitationSecret)})
+		rome.removeInvitation(t, milan)
 		return invite(t, rome, milan, entry.url, token, "")
 	}
 	for _, before := range []string{token, second, third} {
@@ -409,7 +417,7 @@ func TestInvalidInvitationsOnAPIServer(t *testing.T) {
 				return ready != nil && ready.Reason == test.reason && strings.Contains(ready.Message, test.within) && !strings.Contains(ready.Message, test.token)
 			})
 			rome.delete(t, identity)
-			rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(test.provider, peering.InvitationSecret)})
+			rome.removeInvitation(t, test.provider)
 		})
 	}
 }

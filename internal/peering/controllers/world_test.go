@@ -49,6 +49,7 @@ type cluster struct {
 	client.Client
 	id        string
 	config    *rest.Config
+	cached    client.Reader // what the running controllers see, which is older than what Client reads; nil while none run
 	authority *apitest.Authority
 	link      *cable
 	// tokens is how consumers of this cluster get tokens.
@@ -201,7 +202,9 @@ func (c *cluster) start(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
+	c.cached = mgr.GetClient()
 	return func() {
+		c.cached = nil
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the manager of %s ended: %v", c.id, err)
@@ -290,15 +293,21 @@ func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok 
 	return o
 }
 
-// gone waits until an object does not exist.
+// gone waits until the object is gone from the API server and from the cache of the controllers. Without the second, a controller could still decide by the object
+// after the test went on.
 func (c *cluster) gone(t *testing.T, o client.Object) {
 	t.Helper()
 	apitest.Eventually(t, within, fmt.Sprintf("%T %s in %s to be gone", o, client.ObjectKeyFromObject(o), c.id), func() error {
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%+v: %w", o, err)
+		}
+		if c.cached == nil {
 			return nil
 		}
-		return fmt.Errorf("%+v: %w", o, err)
+		if err := c.cached.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the cache of the controllers has it (%w)", err)
+		}
+		return nil
 	})
 }
 
