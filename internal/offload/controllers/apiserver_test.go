@@ -43,6 +43,8 @@ type cluster struct {
 	typed kubernetes.Interface
 	// shadowWrites counts what the controllers write about ShadowPods and their Pods, EndpointSlices and IPs.
 	shadowWrites *writeCounts
+	// cached and offloadedPods are what the controllers see, which is older than what Client reads.
+	cached, offloadedPods client.Reader
 }
 
 const (
@@ -144,7 +146,7 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{Client: apitest.Client(t, admin), typed: typed, shadowWrites: writes}
+	return &cluster{Client: apitest.Client(t, admin), typed: typed, shadowWrites: writes, cached: mgr.GetClient(), offloadedPods: pods}
 }
 
 // ordinary returns a configuration with the rights that the chart gives to the controller manager, and no other.
@@ -282,6 +284,22 @@ func (c *cluster) gone(t *testing.T, obj client.Object) {
 			return err
 		}
 		return fmt.Errorf("it is there, deleted at %v, finalizers %v", obj.GetDeletionTimestamp(), obj.GetFinalizers())
+	})
+}
+
+// known waits until a cache of the controllers has an object as it was written last. The caches of two kinds are not in step. Without known, a controller may decide by
+// the new version of one object and the old version of another one.
+func (c *cluster) known(t *testing.T, cached client.Reader, obj client.Object) {
+	t.Helper()
+	apitest.Eventually(t, within, fmt.Sprintf("the controllers to know %T %s", obj, obj.GetName()), func() error {
+		seen := obj.DeepCopyObject().(client.Object)
+		if err := cached.Get(t.Context(), client.ObjectKeyFromObject(obj), seen); err != nil {
+			return err
+		}
+		if got, want := seen.GetResourceVersion(), obj.GetResourceVersion(); got != want {
+			return fmt.Errorf("they have version %s, want %s", got, want)
+		}
+		return nil
 	})
 }
 
