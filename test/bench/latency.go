@@ -166,7 +166,7 @@ func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 			return latency, err
 		}
 		if !arrivals.wait(ctx, first, i+1, 10*time.Second) {
-			latency.Problem = "a change did not arrive within 10 s"
+			latency.Problem = s.missing(context.WithoutCancel(ctx), name, first+i, made[i], arrivals)
 			return latency, nil
 		}
 		pause(ctx, quietPause)
@@ -188,11 +188,42 @@ func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 	return latency, nil
 }
 
+// missing says what happened to a change that no watch showed within 10 s, because a change that comes late, a watch that ended, and a change that is lost have different
+// causes.
+func (s *subject) missing(ctx context.Context, name string, n int, made time.Time, a *arrivals) string {
+	problem := fmt.Sprintf("change %d of %s did not arrive within 10 s", n, name)
+	if a.hasEnded() {
+		problem += ", the watch of the copies had ended"
+	}
+	if s.read == nil {
+		return problem
+	}
+	var last error
+	for time.Since(made) < time.Minute {
+		object, err := s.read(ctx, name)
+		if last = err; err == nil {
+			if has, found := s.number(object); found && has >= n {
+				return fmt.Sprintf("%s: the copy has it after %.0f s", problem, time.Since(made).Seconds())
+			}
+		}
+		pause(ctx, 500*time.Millisecond)
+	}
+	return fmt.Sprintf("%s: the copy does not have it after a minute: it is lost (last error %v)", problem, last)
+}
+
 // arrivals holds the time when each change was first observed.
 type arrivals struct {
 	mu   sync.Mutex
 	seen map[int]time.Time
 	news chan struct{}
+	// ended means that the API server has ended the watch.
+	ended bool
+}
+
+func (a *arrivals) hasEnded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended
 }
 
 // follow watches the copies until the context ends.
@@ -210,6 +241,9 @@ func (s *subject) follow(ctx context.Context) (*arrivals, error) {
 				return
 			case event, ok := <-w.ResultChan():
 				if !ok {
+					a.mu.Lock()
+					a.ended = true
+					a.mu.Unlock()
 					return // the caller notices missing changes by its timeout
 				}
 				n, found := s.number(event.Object)

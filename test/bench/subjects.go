@@ -37,6 +37,8 @@ type subject struct {
 	// remove deletes the objects; nil if they are deleted elsewhere.
 	remove func(ctx context.Context) error
 	watch  func(ctx context.Context) (watch.Interface, error)
+	// read returns the copy of an object; nil if the copy has another name.
+	read func(ctx context.Context, name string) (runtime.Object, error)
 }
 
 // several calls do for the names of all objects, some at a time, and returns the names.
@@ -67,6 +69,9 @@ func configMaps(ctx context.Context, rome, milan kubernetes.Interface) (subject,
 		},
 		watch: func(ctx context.Context) (watch.Interface, error) {
 			return milan.CoreV1().ConfigMaps(twinNamespace).Watch(ctx, ours)
+		},
+		read: func(ctx context.Context, name string) (runtime.Object, error) {
+			return milan.CoreV1().ConfigMaps(twinNamespace).Get(ctx, name, metav1.GetOptions{})
 		},
 		change: func(ctx context.Context, name string, n int) error {
 			_, err := here.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"%d"}}`, dataKey, n), metav1.PatchOptions{})
@@ -105,6 +110,9 @@ func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, e
 		watch: func(ctx context.Context) (watch.Interface, error) {
 			return milan.CoreV1().Services(twinNamespace).Watch(ctx, ours)
 		},
+		read: func(ctx context.Context, name string) (runtime.Object, error) {
+			return milan.CoreV1().Services(twinNamespace).Get(ctx, name, metav1.GetOptions{})
+		},
 		change: func(ctx context.Context, name string, n int) error {
 			_, err := here.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, changeKey, n), metav1.PatchOptions{})
 			return err
@@ -133,6 +141,9 @@ func statuses(kind string, names []string, from, to typedcorev1.PodInterface) su
 		watch:  func(ctx context.Context) (watch.Interface, error) { return to.Watch(ctx, metav1.ListOptions{}) },
 		change: func(ctx context.Context, name string, n int) error { return changeStatus(ctx, from, name, n) },
 		number: statusNumber,
+		read: func(ctx context.Context, name string) (runtime.Object, error) {
+			return to.Get(ctx, name, metav1.GetOptions{})
+		},
 	}
 }
 
@@ -196,7 +207,7 @@ func bareStatuses(ctx context.Context, rome, milan kubernetes.Interface) (subjec
 		twin[there[i]] = here[i]
 	}
 	s := statuses("pod status by a bare program, without us", there[:len(twin)], from, to)
-	s.without = true
+	s.without, s.read = true, nil
 	s.watch = func(ctx context.Context) (watch.Interface, error) {
 		changes, err := from.Watch(ctx, metav1.ListOptions{})
 		if err != nil {
