@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"liqo.io/liqo/api"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/doctor"
@@ -92,13 +90,8 @@ func (d *clusterDocument) count(c *Cluster) {
 	}
 	d.Nodes = len(real)
 	for i := range c.Pods {
-		if pod := &c.Pods[i]; real[pod.Spec.NodeName] && !finished(pod) {
+		if pod := &c.Pods[i]; real[pod.Spec.NodeName] && !api.PodFinished(pod.Status.Phase) {
 			d.Pods++
 		}
 	}
-}
-
-// finished reports whether a pod uses no resources any more.
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

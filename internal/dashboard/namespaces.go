@@ -70,7 +70,7 @@ func (d Documents) namespaces(state *State) {
 				continue
 			}
 			of := podOf(c.ID, providers, pod)
-			if !finished(pod) {
+			if !api.PodFinished(pod.Status.Phase) {
 				document.count(&of)
 			}
 			d.add(of, "pod", c.ID, pod.Namespace, pod.Name)
@@ -168,9 +168,6 @@ func podOf(cluster string, providers map[string]string, pod *corev1.Pod) podDocu
 	if out.Node != "" {
 		out.Place = cmp.Or(providers[out.Node], cluster)
 	}
-	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 	switch {
 	case pod.DeletionTimestamp != nil:
 		out.State = "Terminating"
@@ -178,7 +175,7 @@ func podOf(cluster string, providers map[string]string, pod *corev1.Pod) podDocu
 		out.Health = None
 	case pod.Status.Phase == corev1.PodFailed:
 		out.State, out.Health = cmp.Or(pod.Status.Reason, out.State), Bad
-	case ready:
+	case api.PodReady(pod):
 		out.Health = Good
 	default:
 		out.State = cmp.Or(troubleOf(pod), pod.Status.Reason, out.State)

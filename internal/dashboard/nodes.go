@@ -111,7 +111,7 @@ func requestedOn(pods []corev1.Pod) (requested map[string]corev1.ResourceList, c
 	requested, count = map[string]corev1.ResourceList{}, map[string]int{}
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Spec.NodeName == "" || finished(pod) {
+		if pod.Spec.NodeName == "" || api.PodFinished(pod.Status.Phase) {
 			continue
 		}
 		count[pod.Spec.NodeName]++
@@ -120,11 +120,7 @@ func requestedOn(pods []corev1.Pod) (requested map[string]corev1.ResourceList, c
 			sums = corev1.ResourceList{}
 			requested[pod.Spec.NodeName] = sums
 		}
-		for name, quantity := range sharing.PodUse(pod) {
-			sum := sums[name]
-			sum.Add(quantity)
-			sums[name] = sum
-		}
+		api.AddResources(sums, sharing.PodUse(pod))
 	}
 	return requested, count
 }

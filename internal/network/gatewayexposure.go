@@ -158,7 +158,5 @@ func nodeAddress(node *corev1.Node, kind corev1.NodeAddressType) (string, bool) 
 }
 
 func podReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp.IsZero() && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return pod.DeletionTimestamp.IsZero() && api.PodReady(pod)
 }

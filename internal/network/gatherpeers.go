@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
@@ -259,9 +258,7 @@ func (g *gathering) candidates(p *Peer) {
 	for _, pod := range g.gateways[[2]string{p.Namespace, p.Gateway}] {
 		if ip := podIP(pod); ip.IsValid() {
 			p.Candidates = append(p.Candidates, Candidate{Pod: pod.Name, IP: ip, Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Unix(),
-				Ready: pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-				})})
+				Ready: pod.DeletionTimestamp == nil && api.PodReady(pod)})
 		}
 	}
 	slices.SortFunc(p.Candidates, func(a, b Candidate) int { return cmp.Compare(a.Pod, b.Pod) })

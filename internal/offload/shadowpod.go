@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
@@ -58,7 +59,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 	phase := sp.Status.Phase
 	seconds, ending := PodGrace(sp)
 	switch {
-	case !sp.DeletionTimestamp.IsZero(), Finished(phase):
+	case !sp.DeletionTimestamp.IsZero(), api.PodFinished(phase):
 		return PodKeep, phase
 	case pod == nil && ending:
 		return PodKeep, phase
@@ -77,7 +78,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 		}
 		return PodKeep, phase
 	}
-	if Finished(pod.Status.Phase) {
+	if api.PodFinished(pod.Status.Phase) {
 		phase = pod.Status.Phase
 	}
 	labels, annotations := Relabelled(sp, pod, keys)
@@ -114,11 +115,6 @@ func Relabelled(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetada
 		delete(annotations, podrules.AnnotationSpec)
 	}
 	return podLabels(sp, keys), annotations
-}
-
-// Finished reports whether a phase is final.
-func Finished(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // OwnedBy reports whether sp, and not another ShadowPod of the same name, controls the Pod.

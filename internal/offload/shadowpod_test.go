@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
@@ -249,7 +250,7 @@ func TestShadowIsIdempotentAndFinal(t *testing.T) {
 				}
 				sp := shadowPod(phaseOf(before))
 				action, phase := Shadow(sp, pod, PodMetadata{})
-				if Finished(before) && (phase != before || action != PodKeep) {
+				if api.PodFinished(before) && (phase != before || action != PodKeep) {
 					t.Errorf("%s is final, but with %s it becomes %s, action %d", before, now, phase, action)
 				}
 				sp.Status.Phase = phase

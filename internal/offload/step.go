@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
@@ -266,7 +267,7 @@ func finished(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *co
 	case !ours || !env.RemoteSynced:
 	case local.Status.Reason == offloadingv1beta1.PodOffloadingAborted:
 		return deleteShadow(shadow, "its offloading was aborted", false)
-	case kinds.MadeFor(shadow, local) && !Finished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote)):
+	case kinds.MadeFor(shadow, local) && !api.PodFinished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote)):
 		return deleteShadow(shadow, "it has finished, and the provider would run it again", true)
 	}
 	return Step{Why: "it has finished"}
@@ -389,7 +390,7 @@ func onPresent(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *c
 // show makes the local Pod show the state of the remote Pod.
 func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
-	case remote == nil && (shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed):
+	case remote == nil && api.PodFinished(shadow.Status.Phase):
 		return showStatus(local, podrules.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
 	case remote == nil:
 		return Step{Why: "the provider has not created the pod yet, or is recreating it", Warning: missingObjects(local, env)}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
@@ -146,7 +147,7 @@ func TestStepLawsByEnumeration(t *testing.T) {
 
 // forgotten reports whether the local Pod has finished, but the provider did not record this, and runs the remote Pod or is about to recreate it.
 func forgotten(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
-	return local != nil && podrules.Finished(local) && shadow != nil && !Finished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote))
+	return local != nil && podrules.Finished(local) && shadow != nil && !api.PodFinished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote))
 }
 
 func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) {

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"liqo.io/liqo/api"
 )
 
 // UsageTracker accounts for the resources that the pods of each user use. Its sources are the events of a cache, and the writes of its caller that
@@ -144,7 +146,7 @@ func (l *UsageTracker) change(key types.NamespacedName, do func()) (freed string
 		if l.used[after.user] == nil {
 			l.used[after.user] = corev1.ResourceList{}
 		}
-		add(l.used[after.user], after.usage)
+		api.AddResources(l.used[after.user], after.usage)
 	}
 	if sum := l.used[before.user]; len(before.usage) > 0 {
 		subtract(sum, before.usage)
@@ -158,14 +160,6 @@ func (l *UsageTracker) change(key types.NamespacedName, do func()) (freed string
 		}
 	}
 	return ""
-}
-
-func add(sum, some corev1.ResourceList) {
-	for name, quantity := range some {
-		total := sum[name]
-		total.Add(quantity)
-		sum[name] = total
-	}
 }
 
 // subtract subtracts some from sum, and removes the resources that become zero.

@@ -207,24 +207,24 @@ func tokenOf(identities []authv1beta1.Identity, provider string) string {
 // consuming and providing are the directions of a ResourceSlice as info prints them: whether the local cluster uses the resources or grants them.
 const consuming, providing = "Consuming", "Providing"
 
-// sumOf returns the sum of the resources of all accepted ResourceSlices in one direction. It returns nil for fewer than two.
+// sumOf is totalOf for several ResourceSlices. It returns nil for fewer than two.
 func sumOf(all []sliceInfo, action string) corev1.ResourceList {
-	sum, count := corev1.ResourceList{}, 0
+	if sum, count := totalOf(all, action); count > 1 {
+		return sum
+	}
+	return nil
+}
+
+// totalOf returns the sum of the resources of all accepted ResourceSlices in one direction, and how many of them there are.
+func totalOf(all []sliceInfo, action string) (sum corev1.ResourceList, count int) {
+	sum = corev1.ResourceList{}
 	for _, slice := range all {
-		if slice.Action != action || !slice.Accepted {
-			continue
-		}
-		count++
-		for name, amount := range slice.Resources {
-			total := sum[name]
-			total.Add(amount)
-			sum[name] = total
+		if slice.Action == action && slice.Accepted {
+			count++
+			api.AddResources(sum, slice.Resources)
 		}
 	}
-	if count < 2 {
-		return nil
-	}
-	return sum
+	return sum, count
 }
 
 // DescribeSlice returns what info shows of a ResourceSlice.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
@@ -93,7 +92,7 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 	box.Line(0, "Resources", "")
 	Alerts(&box, p.Offloading.Alerts)
 	for _, of := range []struct{ title, action string }{{"Total acquired", "Consuming"}, {"Total shared", "Providing"}} {
-		total := p.total(of.action)
+		total, _ := totalOf(p.Authentication.ResourceSlices, of.action)
 		if len(total) == 0 {
 			box.Line(1, of.title, "none")
 			continue
@@ -102,22 +101,6 @@ func (p *peerInfo) writeStatus(c *console.Console) error {
 		Amounts(&box, total)
 	}
 	return box.Write(c.Out())
-}
-
-// total returns the sum of the resources of all accepted ResourceSlices in one direction.
-func (p *peerInfo) total(action string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for _, slice := range p.Authentication.ResourceSlices {
-		if slice.Action != action || !slice.Accepted {
-			continue
-		}
-		for name, quantity := range slice.Resources {
-			sum := out[name]
-			sum.Add(quantity)
-			out[name] = sum
-		}
-	}
-	return out
 }
 
 // Alerts adds a line to a box for each problem.

@@ -114,7 +114,7 @@ func (t *networkTest) gatherHosts(ctx context.Context, c *session.Cluster, into 
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		if !podReady(&pod) {
+		if !api.PodReady(&pod) {
 			why = fmt.Sprintf("pod %s of cluster %s is not ready, %s", pod.Name, c.ID, workload.Trouble(&pod))
 		}
 		into.hosts = append(into.hosts, pod.Name)

@@ -295,7 +295,7 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 		if pod.Labels[podrules.LabelRemoteUnavailable] == api.True {
 			return nil, "", &unreachableError{pod: pod.Name, cluster: pod.Labels[testClusterLabel]}
 		}
-		if !podReady(&pod) {
+		if !api.PodReady(&pod) {
 			why = fmt.Sprintf("pod %s is not ready, %s", pod.Name, cmp.Or(workload.Trouble(&pod), "phase "+string(pod.Status.Phase)))
 		}
 	}
@@ -443,10 +443,4 @@ func (t *networkTest) gatherOutside(ctx context.Context, c *session.Cluster, int
 		into.outside = append(into.outside, address)
 	}
 	return "", nil
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/cli/session"
 )
 
@@ -65,13 +66,8 @@ func CRDEstablished(crd *apiextensionsv1.CustomResourceDefinition) session.Verdi
 
 // Unhealthy says why a pod is not ready. It is empty if the pod is ready, has succeeded, or is being deleted.
 func Unhealthy(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || api.PodReady(pod) {
 		return ""
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return ""
-		}
 	}
 	return cmp.Or(Trouble(pod), "not ready, phase "+string(pod.Status.Phase))
 }

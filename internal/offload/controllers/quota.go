@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -104,7 +105,7 @@ func (q *quotas) observe(obj any) {
 		return
 	}
 	var usage corev1.ResourceList
-	if !offload.Finished(pod.Status.Phase) {
+	if !api.PodFinished(pod.Status.Phase) {
 		usage = offload.Usage(&pod.Spec, nil)
 	}
 	creator := q.creator(pod)

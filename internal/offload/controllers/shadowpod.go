@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
@@ -130,7 +131,7 @@ var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // keepEnd records the last state of a finished Pod that was deleted.
 func (r *shadowPods) keepEnd(e event.DeleteEvent) bool {
-	if pod, ok := e.Object.(*corev1.Pod); ok && offload.Finished(pod.Status.Phase) && offload.OfShadowPod(pod) {
+	if pod, ok := e.Object.(*corev1.Pod); ok && api.PodFinished(pod.Status.Phase) && offload.OfShadowPod(pod) {
 		r.ended.Store(client.ObjectKeyFromObject(pod), pod)
 	}
 	return true
@@ -146,20 +147,20 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		pod = nil
 		if last, ok := r.ended.Load(client.ObjectKeyFromObject(sp)); ok && offload.OwnedBy(last.(*corev1.Pod), sp) {
 			pod = last.(*corev1.Pod)
-			if _, phase := offload.Shadow(sp, pod, r.metadata); !offload.Finished(phase) {
+			if _, phase := offload.Shadow(sp, pod, r.metadata); !api.PodFinished(phase) {
 				pod = nil // the Pod is recreated
 			}
 		}
 	} else if r.ended.Delete(client.ObjectKeyFromObject(sp)); offload.OwnedBy(pod, sp) {
 		r.had.Store(client.ObjectKeyFromObject(sp), sp.UID)
 	}
-	if offload.Finished(sp.Status.Phase) {
+	if api.PodFinished(sp.Status.Phase) {
 		r.ended.Delete(client.ObjectKeyFromObject(sp))
 	}
 	action, phase := offload.Shadow(sp, pod, r.metadata)
-	if pod != nil && offload.Finished(phase) && !offload.Finished(sp.Status.Phase) {
+	if pod != nil && api.PodFinished(phase) && !api.PodFinished(sp.Status.Phase) {
 		sp.Status.Pod = podrules.End(pod)
-	} else if action != offload.PodChange && !offload.Finished(phase) {
+	} else if action != offload.PodChange && !api.PodFinished(phase) {
 		sp.Status.Pod = nil // drop the condition of a resize that was pending and has been reverted
 	}
 	sp.Status.Phase = phase
@@ -181,7 +182,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	if pod != nil && offload.OwnedBy(pod, sp) {
 		r.quotas.stopWaiting(client.ObjectKeyFromObject(sp)) // the ShadowPod may still wait for the room of a resize that has been reverted
 	}
-	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !offload.Finished(phase) {
+	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !api.PodFinished(phase) {
 		// Anybody can set our label on a Pod, and the deletion of such a Pod triggers no reconciliation.
 		return kube.WaitFor(foreignRetry, reasons.NameTaken, "pod %s/%s exists and does not belong to this ShadowPod", sp.Namespace, sp.Name)
 	}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"liqo.io/liqo/api"
 )
 
 // BudgetObserved reports whether the status of a PodDisruptionBudget describes its current specification. If not, its numbers must not be used.
@@ -25,8 +27,7 @@ func HealthyPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (int3
 	}
 	var n int32
 	for _, pod := range pods {
-		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-		if pod.DeletionTimestamp == nil && ready && selector.Matches(labels.Set(pod.Labels)) {
+		if pod.DeletionTimestamp == nil && api.PodReady(pod) && selector.Matches(labels.Set(pod.Labels)) {
 			n++
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload"
 )
@@ -55,7 +56,7 @@ func (q *quotas) observe(obj any) {
 		return
 	}
 	var usage corev1.ResourceList
-	if !offload.Finished(sp.Status.Phase) {
+	if !api.PodFinished(sp.Status.Phase) {
 		usage = offload.Usage(&sp.Spec.Pod, nil)
 	}
 	q.mu.Lock()

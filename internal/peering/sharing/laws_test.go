@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/peering"
 )
@@ -102,8 +103,8 @@ func TestShareLaws(t *testing.T) {
 			if each[slice.Namespace] == nil {
 				each[slice.Namespace] = corev1.ResourceList{}
 			}
-			add(sums, share.Resources)
-			add(each[slice.Namespace], share.Resources)
+			api.AddResources(sums, share.Resources)
+			api.AddResources(each[slice.Namespace], share.Resources)
 			for name, q := range share.Resources {
 				if q.Sign() < 0 {
 					fail("%s gets %s of %s", slice.Name, q.String(), name)
@@ -192,7 +193,7 @@ func TestAllSharedResourcesAreGranted(t *testing.T) {
 	m := newMarket("cpu", "10", "memory", "1000Mi").asks("rome/a").asks("rome/b").asks("paris/a").asks("milan/a", "cpu", "1", "memory", "100Mi")
 	sums := corev1.ResourceList{}
 	for _, share := range Shares(m.policy, m.facts) {
-		add(sums, share.Resources)
+		api.AddResources(sums, share.Resources)
 	}
 	for name, want := range list("cpu", "9", "memory", "900Mi") {
 		if got := sums[name]; got.Cmp(want) != 0 {

@@ -27,11 +27,11 @@ func stockOf(policy Policy, facts Facts, claims []*claim) map[corev1.ResourceNam
 			continue
 		}
 		for name := range node.Status.Allocatable {
-			add(capacity, corev1.ResourceList{name: {}}) // a resource with no capacity must be listed, too
+			api.AddResources(capacity, corev1.ResourceList{name: {}}) // a resource with no capacity must be listed, too
 		}
 		if takesPods(node) {
 			counts[node.Name] = true
-			add(capacity, node.Status.Allocatable)
+			api.AddResources(capacity, node.Status.Allocatable)
 		}
 	}
 	for name, most := range policy.Ceiling {
@@ -45,14 +45,14 @@ func stockOf(policy Policy, facts Facts, claims []*claim) map[corev1.ResourceNam
 	}
 	for i := range facts.Pods {
 		pod := &facts.Pods[i]
-		if !counts[pod.Spec.NodeName] || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if !counts[pod.Spec.NodeName] || api.PodFinished(pod.Status.Phase) {
 			continue
 		}
 		owner := used[pod.Labels[offloadingv1beta1.LabelCreatorUser]]
 		if owner == nil || pod.Labels[offloadingv1beta1.LabelManagedBy] != offloadingv1beta1.ManagedByShadowPod {
 			owner = local
 		}
-		add(owner, PodUse(pod))
+		api.AddResources(owner, PodUse(pod))
 	}
 	all := make(map[corev1.ResourceName]stock, len(capacity))
 	for name, quantity := range capacity {
@@ -105,14 +105,6 @@ func takesPods(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-func add(to, more corev1.ResourceList) {
-	for name, quantity := range more {
-		sum := to[name]
-		sum.Add(quantity)
-		to[name] = sum
-	}
 }
 
 // everyPod reports whether every pod needs some of a resource.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -185,19 +186,10 @@ func (m *move) keep(phase Phase, want *corev1.Pod) (*corev1.Pod, Step) {
 		return nil, Step{Action: Delete, Object: have, Phase: phase, Why: "pod " + have.Name + " has ended too early"}
 	}
 	_, step := m.run(phase, want)
-	if step.Action != Nothing || step.Err != nil || have.DeletionTimestamp != nil || !isPodReady(have) {
+	if step.Action != Nothing || step.Err != nil || have.DeletionTimestamp != nil || !api.PodReady(have) {
 		return nil, step
 	}
 	return have, step
-}
-
-func isPodReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if isReady(c) {
-			return true
-		}
-	}
-	return false
 }
 
 // follows reports whether a pod copies data until it receives Finish.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -341,7 +342,7 @@ func (m *move) prepare(from, to end) (repository types.UID, step Step, due bool)
 		return "", m.replaceImage(have, Preparing), true
 	case have.Status.Phase == corev1.PodFailed || restarts(have) > maxRestarts:
 		return "", m.renew(have, Preparing), true
-	case !slices.ContainsFunc(have.Status.Conditions, isReady):
+	case !api.PodReady(have):
 		return "", wait(Preparing, "pod %s to be ready: %s%s", have.Name, trouble(have), m.unbound(&m.Claims[i])), true
 	}
 	return m.Claims[i].UID, Step{}, false
@@ -358,10 +359,6 @@ func (m *move) unbound(repository *corev1.PersistentVolumeClaim) string {
 
 func creating(obj storage.Object, why string) Step {
 	return Step{Action: Create, Object: obj, Phase: Preparing, Why: why}
-}
-
-func isReady(c corev1.PodCondition) bool {
-	return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 }
 
 // credentials returns a Secret for the namespace. If the move has a Secret in another namespace, both have the same data.

@@ -233,8 +233,7 @@ func (s *State) users(selected func(*corev1.Pod) bool) []string {
 	var out []string
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if s.isUser(pod) && (!ended || scheduled(pod)) && selected(pod) {
+		if s.isUser(pod) && (!api.PodFinished(pod.Status.Phase) || scheduled(pod)) && selected(pod) {
 			name := pod.Name
 			if pod.Labels[LabelMove] != "" && moverOf(pod) != nil && !s.isMover(pod) {
 				name += " (not as the move creates it: if an admission webhook rewrites images, add --image with the rewritten image)"

@@ -7,12 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
 // Finished reports whether a Pod is in a final phase, which must never change.
 func Finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return api.PodFinished(pod.Status.Phase)
 }
 
 // Conclusive reports whether the final phase of a remote Pod counts even if it results from the Pod's deletion. With policy Never, a Pod must not run
@@ -20,7 +21,7 @@ func Finished(pod *corev1.Pod) bool {
 func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
 	switch policy {
 	case corev1.RestartPolicyNever:
-		return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+		return api.PodFinished(phase)
 	case corev1.RestartPolicyOnFailure:
 		return phase == corev1.PodSucceeded
 	default:
