@@ -26,16 +26,9 @@ const (
 	maxAddresses = 1 << 21
 )
 
-// Negotiated reports whether the content of a network object comes only from a peer's NetworkRequest, for example the ranges of a Configuration. No
-// administrator of this cluster entered it. Negotiated objects have LabelNegotiated, which they keep after the request and the owner reference to it
-// were removed. Negotiated objects of earlier versions have only the owner reference.
-func Negotiated(o metav1.Object) bool {
-	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True || slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
-}
-
 // ReportedByPeer reports whether only the peer named the ranges of a Configuration: in a NetworkRequest, or to liqoctl.
 func ReportedByPeer(c *networkingv1beta1.Configuration) bool {
-	return Negotiated(c) || c.Annotations[networkingv1beta1.AnnotationReportedByPeer] == api.True
+	return networkingv1beta1.Negotiated(c) || c.Annotations[networkingv1beta1.AnnotationReportedByPeer] == api.True
 }
 
 // ChoosesViews reports whether this cluster chooses the views of a peer's ranges, and does not let the peer choose them: if only the peer named the ranges, in a
@@ -46,7 +39,7 @@ func ChoosesViews(c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network
 	for i := range own {
 		known[own[i].Labels[ipamv1alpha1.LabelNetworkType]] = true
 	}
-	return Negotiated(c) || ReportedByPeer(c) && (!known[ipamv1alpha1.NetworkTypePod] || !known[ipamv1alpha1.NetworkTypeService])
+	return networkingv1beta1.Negotiated(c) || ReportedByPeer(c) && (!known[ipamv1alpha1.NetworkTypePod] || !known[ipamv1alpha1.NetworkTypeService])
 }
 
 // AsServer reports whether this cluster runs the server side of the tunnel, which the peer dials. An existing gateway decides: server means that

@@ -99,12 +99,12 @@ func TestNegotiatedStays(t *testing.T) {
 		"an earlier version's": {metav1.ObjectMeta{OwnerReferences: owners}, true},
 	} {
 		c := &networkingv1beta1.Configuration{ObjectMeta: test.meta}
-		if got := Negotiated(c); got != test.want || ReportedByPeer(c) != test.want {
+		if got := networkingv1beta1.Negotiated(c); got != test.want || ReportedByPeer(c) != test.want {
 			t.Errorf("%s: negotiated %t, reported by the peer %t", name, got, ReportedByPeer(c))
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, networkingv1beta1.AnnotationReportedByPeer, api.True)
-		if Negotiated(c) != test.want || !ReportedByPeer(c) {
-			t.Errorf("%s, read by liqoctl: negotiated %t, reported by the peer %t", name, Negotiated(c), ReportedByPeer(c))
+		if networkingv1beta1.Negotiated(c) != test.want || !ReportedByPeer(c) {
+			t.Errorf("%s, read by liqoctl: negotiated %t, reported by the peer %t", name, networkingv1beta1.Negotiated(c), ReportedByPeer(c))
 		}
 	}
 }

@@ -328,22 +328,16 @@ func (f *Facts) useProvider(plan Plan, namespace string) Plan {
 	return plan.pending(reasons.WaitingForResources, "%s", message)
 }
 
-// negotiated reports whether a network object was created for a NetworkRequest. Others belong to an administrator of this cluster.
-func negotiated(o metav1.Object) bool {
-	return o.GetLabels()[networkingv1beta1.LabelNegotiated] == api.True ||
-		slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
-}
-
 // administered reports whether an administrator of this cluster created a gateway for the peer. Then Liqo does not request a network.
 func (f *NetworkFacts) administered() bool {
 	gateways := append(objects(f.Servers), objects(f.Clients)...)
-	return slices.ContainsFunc(gateways, func(o Object) bool { return o.GetDeletionTimestamp() == nil && !negotiated(o) })
+	return slices.ContainsFunc(gateways, func(o Object) bool { return o.GetDeletionTimestamp() == nil && !networkingv1beta1.Negotiated(o) })
 }
 
 // requested returns a network object that was created for a NetworkRequest; nil if there is none.
 func (f *NetworkFacts) requested() Object {
 	for _, o := range append(append(objects(f.Configurations), objects(f.Servers)...), objects(f.Clients)...) {
-		if negotiated(o) {
+		if networkingv1beta1.Negotiated(o) {
 			return o
 		}
 	}

@@ -1,6 +1,8 @@
 package v1beta1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -92,4 +94,12 @@ type NetworkRequestList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NetworkRequest `json:"items"`
+}
+
+// Negotiated reports whether the content of a network object comes only from a peer's NetworkRequest, for example the ranges of a Configuration. No
+// administrator of this cluster entered it. Negotiated objects have LabelNegotiated, which they keep after the request and the owner reference to it
+// were removed. Negotiated objects of earlier versions have only the owner reference.
+func Negotiated(o metav1.Object) bool {
+	return o.GetLabels()[LabelNegotiated] == "true" ||
+		slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.Kind == "NetworkRequest" })
 }

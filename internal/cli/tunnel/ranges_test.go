@@ -30,7 +30,7 @@ func TestPublicRangesNeedAnAdministrator(t *testing.T) {
 				t.Fatal(listErr)
 			}
 			if test.refused == "" {
-				if err != nil || len(list.Items) != 1 || !network.ReportedByPeer(&list.Items[0]) || network.Negotiated(&list.Items[0]) {
+				if err != nil || len(list.Items) != 1 || !network.ReportedByPeer(&list.Items[0]) || networkingv1beta1.Negotiated(&list.Items[0]) {
 					t.Errorf("%d Configurations, %v", len(list.Items), err)
 				}
 				return

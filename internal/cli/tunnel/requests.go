@@ -13,7 +13,6 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/network"
 )
 
 // MadeByAdministrator reports whether an administrator has connected the networks. No NetworkRequest is needed then, and that administrator also
@@ -27,7 +26,7 @@ func MadeByAdministrator(ctx context.Context, c *session.Cluster, namespace, pro
 		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !network.Negotiated(o) }) {
+		if slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil && !networkingv1beta1.Negotiated(o) }) {
 			c.Info("The networks are connected already, and are not changed")
 			return true, nil
 		}

@@ -43,16 +43,11 @@ func (r *configurations) setup(mgr ctrl.Manager) error {
 		For(&networkingv1beta1.Configuration{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&ipamv1alpha1.Network{}, builder.WithPredicates(anyChange())).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(toAll(mgr.GetClient(), &networkingv1beta1.ConfigurationList{}, false)),
-			builder.WithPredicates(anyChange(), predicate.NewPredicateFuncs(r.local))).
+			builder.WithPredicates(anyChange(), ofThisCluster(r.LiqoNamespace, ipamv1alpha1.LabelNetworkType))).
 		Complete(&kube.Reconciler[*networkingv1beta1.Configuration]{
 			Name: "configuration", Client: mgr.GetClient(), Sync: r.sync,
 			Conditions: func(c *networkingv1beta1.Configuration) *[]metav1.Condition { return &c.Status.Conditions },
 		})
-}
-
-// local reports whether o is a Network of one of this cluster's own ranges.
-func (r *configurations) local(o client.Object) bool {
-	return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
 }
 
 func (r *configurations) sync(ctx context.Context, c *networkingv1beta1.Configuration) error {

@@ -55,7 +55,7 @@ func (r *networkRequests) setup(mgr ctrl.Manager) error {
 		Watches(&networkingv1beta1.GatewayClient{}, near, builder.WithPredicates(anyChange())).
 		Watches(&networkingv1beta1.PublicKey{}, near, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(toAll(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, false)),
-			builder.WithPredicates(anyChange(), predicate.NewPredicateFuncs(r.local))).
+			builder.WithPredicates(anyChange(), ofThisCluster(r.LiqoNamespace, ipamv1alpha1.LabelNetworkType))).
 		WatchesRawSource(r.around.watch(&corev1.Secret{}, toAll(mgr.GetClient(), &networkingv1beta1.NetworkRequestList{}, true))).
 		Complete(&kube.Reconciler[*networkingv1beta1.NetworkRequest]{
 			Name: "network request", Client: mgr.GetClient(), Sync: r.sync,
@@ -67,11 +67,6 @@ func (r *networkRequests) setup(mgr ctrl.Manager) error {
 				return &q.Status.Conditions
 			},
 		})
-}
-
-// local reports whether o is a Network of one of this cluster's own ranges.
-func (r *networkRequests) local(o client.Object) bool {
-	return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
 }
 
 // copied reports whether q is the copy of a peer's request to this cluster.
@@ -233,7 +228,7 @@ func (r *networkRequests) template(kind, name string) corev1.ObjectReference {
 // object after the last request. An object without the label of negotiated objects belongs to a user and stays unchanged.
 func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.NetworkRequest, o client.Object, fill func()) error {
 	_, err := kube.Ensure(ctx, r.client, o, func() error {
-		if o.GetResourceVersion() != "" && !network.Negotiated(o) {
+		if o.GetResourceVersion() != "" && !networkingv1beta1.Negotiated(o) {
 			return nil
 		}
 		if o.GetDeletionTimestamp() != nil {

@@ -41,9 +41,8 @@ func all(context.Context, client.Object) []reconcile.Request {
 
 func (r *systemIPs) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "system-ips").
-		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetNamespace() == r.LiqoNamespace && o.GetLabels()[ipamv1alpha1.LabelIPType] != ""
-		}), predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestsFromMapFunc(all),
+			builder.WithPredicates(ofThisCluster(r.LiqoNamespace, ipamv1alpha1.LabelIPType), predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		WatchesRawSource(r.around.watch(&corev1.Node{}, all)).
 		WatchesRawSource(r.around.watch(&corev1.Service{}, all)).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {

@@ -29,6 +29,11 @@ func anyChange() predicate.Predicate {
 	}}
 }
 
+// ofThisCluster passes the Networks or IPs of this cluster itself: they are in the namespace of the installation and have the label.
+func ofThisCluster(namespace, label string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == namespace && o.GetLabels()[label] != "" })
+}
+
 // watch returns a source for changes of a kind in the cache of s.
 func (s *surroundings) watch(obj client.Object, to handler.MapFunc) source.Source {
 	return source.Kind(s.cache, obj, handler.TypedEnqueueRequestsFromMapFunc[client.Object](to), anyChange())

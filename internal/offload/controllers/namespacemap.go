@@ -249,16 +249,20 @@ func (r *namespaceMaps) ensureNamespace(
 	if suspended {
 		return true, r.deleteIfExists(ctx, rights)
 	}
-	_, err := kube.Ensure(ctx, r.Client, rights, func() error {
-		rights.Labels = api.Layered(rights.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
-		metav1.SetMetaDataAnnotation(&rights.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
-		rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer)
+	err := client.IgnoreAlreadyExists(r.ensure(ctx, m, rights, consumer, func() { rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer) }))
+	return err == nil, err
+}
+
+// ensure creates or updates an object of a remote namespace. fill sets its fields, apart from the labels and the annotation that all these objects have. The
+// error is AlreadyExists if the object was created a moment ago and the cache does not have it yet.
+func (r *namespaceMaps) ensure(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
+	_, err := kube.Ensure(ctx, r.Client, obj, func() error {
+		kube.AddLabels(obj, offload.RuntimeLabels(r.GlobalLabels, consumer))
+		kube.AddAnnotations(obj, map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)})
+		fill()
 		return nil
 	})
-	if apierrors.IsAlreadyExists(err) {
-		return true, nil // created a moment ago, the cache does not have it yet
-	}
-	return err == nil, err
+	return err
 }
 
 // ensureLimits creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
@@ -267,16 +271,7 @@ func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.N
 	if len(r.DefaultLimits) == 0 {
 		return r.deleteIfExists(ctx, limits)
 	}
-	_, err := kube.Ensure(ctx, r.Client, limits, func() error {
-		limits.Labels = api.Layered(limits.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
-		metav1.SetMetaDataAnnotation(&limits.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
-		limits.Spec = offload.DefaultLimits(r.DefaultLimits)
-		return nil
-	})
-	if apierrors.IsAlreadyExists(err) {
-		return nil // created a moment ago, the cache does not have it yet
-	}
-	return err
+	return client.IgnoreAlreadyExists(r.ensure(ctx, m, limits, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) }))
 }
 
 // deleteIfExists deletes an object if it exists.
@@ -293,17 +288,8 @@ func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.Na
 	if len(r.NamespaceQuota) == 0 {
 		return r.deleteIfExists(ctx, quota)
 	}
-	_, err := kube.Ensure(ctx, r.Client, quota, func() error {
-		quota.Labels = api.Layered(quota.Labels, offload.RuntimeLabels(r.GlobalLabels, consumer))
-		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, offload.MapKey(m))
-		quota.Spec = corev1.ResourceQuotaSpec{Hard: r.NamespaceQuota.DeepCopy()}
-		return nil
-	})
-	if apierrors.IsAlreadyExists(err) {
-		return nil // created a moment ago, the cache does not have it yet
-	}
-	if err != nil {
-		return err
+	if err := r.ensure(ctx, m, quota, consumer, func() { quota.Spec = corev1.ResourceQuotaSpec{Hard: r.NamespaceQuota.DeepCopy()} }); err != nil {
+		return client.IgnoreAlreadyExists(err)
 	}
 	return kube.CountQuota(ctx, r.Client, quota, map[corev1.ResourceName]client.ObjectList{
 		"count/shadowpods.offloading.liqo.io":           &offloadingv1beta1.ShadowPodList{},
