@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
@@ -162,13 +163,16 @@ func refusedChangeIsOne(t *testing.T, w *world) {
 	w.waitReady(1)
 	change := func(image string, debug ...string) {
 		t.Helper()
-		if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range debug {
-			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, debugging(name))
-		}
-		if err := w.near.SubResource("ephemeralcontainers").Update(t.Context(), pod); err != nil {
+		// The engine writes the status of the pod, so conflicts are possible.
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := w.near.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			for _, name := range debug {
+				pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, debugging(name))
+			}
+			return w.near.SubResource("ephemeralcontainers").Update(t.Context(), pod)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		w.change(pod, func() { pod.Spec.Containers[0].Image = image })
