@@ -19,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/test/apitest"
 )
 
 func server(id string) *networkingv1beta1.GatewayServer {
@@ -129,6 +130,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	eventually(t, c, gw, "lost", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Error", "")
 	})
+	apitest.Known(t, c.cached, connection) // otherwise they may write once more that it is lost
 	change(t, c, connection, func(c *networkingv1beta1.Connection) {
 		c.Status.Value, c.Status.Conditions[0].Status, c.Status.Conditions[0].LastTransitionTime = networkingv1beta1.Connected, metav1.ConditionTrue, metav1.Now()
 	})

@@ -287,22 +287,6 @@ func (c *cluster) gone(t *testing.T, obj client.Object) {
 	})
 }
 
-// known waits until a cache of the controllers has an object as it was written last. The caches of two kinds are not in step. Without known, a controller may decide by
-// the new version of one object and the old version of another one.
-func (c *cluster) known(t *testing.T, cached client.Reader, obj client.Object) {
-	t.Helper()
-	apitest.Eventually(t, within, fmt.Sprintf("the controllers to know %T %s", obj, obj.GetName()), func() error {
-		seen := obj.DeepCopyObject().(client.Object)
-		if err := cached.Get(t.Context(), client.ObjectKeyFromObject(obj), seen); err != nil {
-			return err
-		}
-		if got, want := seen.GetResourceVersion(), obj.GetResourceVersion(); got != want {
-			return fmt.Errorf("they have version %s, want %s", got, want)
-		}
-		return nil
-	})
-}
-
 // endNamespace removes the finalizers of a namespace that is being deleted, as the namespace controller would.
 func (c *cluster) endNamespace(t *testing.T, name string) {
 	t.Helper()

@@ -108,11 +108,11 @@ func peered(t *testing.T, c *cluster, consumer, namespace string) *corev1beta1.F
 	t.Helper()
 	remote := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{api.LabelRemoteClusterID: consumer}}}
 	c.create(t, remote)
-	c.known(t, c.cached, remote)
+	apitest.Known(t, c.cached, remote)
 	peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: consumer}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: consumer}}
 	c.create(t, peer)
 	network(t, c, peer, corev1beta1.StatusEstablished)
-	c.known(t, c.cached, peer)
+	apitest.Known(t, c.cached, peer)
 	return peer
 }
 
@@ -337,7 +337,7 @@ func testPodIPs(t *testing.T, c *cluster) {
 	configuration.Spec.Remote.CIDR.Pod = []string{"10.0.0.0/16"}
 	c.create(t, configuration)
 	address(web, "192.0.2.10")
-	c.known(t, c.offloadedPods, web)
+	apitest.Known(t, c.offloadedPods, web)
 	report(t, c, configuration, func(o *networkingv1beta1.Configuration) {
 		o.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.CIDRs{Pod: []string{"10.71.0.0/16"}}}
 	})

@@ -92,6 +92,7 @@ func TestTokensEndWithKeyAndKindOnAPIServer(t *testing.T) {
 	slice := &corev1.ServiceAccount{ObjectMeta: milan.meta(rome, peering.SliceAccountName("milan"))}
 	unused := func(a *corev1.ServiceAccount) bool { return a.Annotations[peering.AnnotationUnusedSince] != "" }
 	eventually(t, milan, slice, "to be deleted later", unused)
+	apitest.Known(t, milan.cached, slice) // without the time, they would record the one that the clock shows below
 	milan.ahead.Store(int64(accounts.HandOverTime + time.Minute))
 	change(t, milan, &authv1beta1.ResourceSlice{ObjectMeta: milan.meta(rome, "milan")}, func(s *authv1beta1.ResourceSlice) { touch(s) }) // the controllers set their alarms by the machine's clock: wake them
 	milan.gone(t, slice)
@@ -109,6 +110,7 @@ func TestTokensEndWithKeyAndKindOnAPIServer(t *testing.T) {
 		return len(i.Spec.AuthParams.SignedCRT) > 0 && i.Spec.AuthParams.Token == nil
 	})
 	eventually(t, milan, account, "to be deleted later", unused)
+	apitest.Known(t, milan.cached, account)
 	milan.ahead.Store(int64(45*time.Minute + accounts.HandOverTime + time.Minute))
 	change(t, milan, tenant, func(tn *authv1beta1.Tenant) { tn.Annotations = map[string]string{"touched": "again"} })
 	milan.gone(t, account)

@@ -13,8 +13,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Known waits until a cache has an object in the version of obj or a later one. The caches of two kinds are not in step. Without Known, a controller may decide by the
+// new version of one object and the former version of another one.
+func Known(t testing.TB, cached client.Reader, obj client.Object) {
+	t.Helper()
+	Eventually(t, time.Minute, fmt.Sprintf("the cache to have %T %s", obj, client.ObjectKeyFromObject(obj)), func() error {
+		seen := obj.DeepCopyObject().(client.Object)
+		if err := cached.Get(t.Context(), client.ObjectKeyFromObject(obj), seen); err != nil {
+			return err
+		}
+		age, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), obj.GetResourceVersion())
+		if err != nil || age < 0 {
+			return errors.Join(err, fmt.Errorf("it has version %s, want %s", seen.GetResourceVersion(), obj.GetResourceVersion()))
+		}
+		return nil
+	})
+}
 
 // InForce waits until the API server applies all policies and rights that exist now. It needs the client of an administrator.
 //
