@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,23 +90,21 @@ func worse(history []Record, now map[string]float64) (lines []string) {
 
 // readHistory reads the records of a file with one record on each line. A file that does not exist has none.
 func readHistory(path string) (history []Record, err error) {
-	file, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
+	for line := range bytes.Lines(data) {
 		var record Record
-		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+		if err := json.Unmarshal(line, &record); err != nil {
 			return nil, fmt.Errorf("%s, line %d: %w", path, len(history)+1, err)
 		}
 		history = append(history, record)
 	}
-	return history, lines.Err()
+	return history, nil
 }
 
 // compare prints which ratios are worse than before, and reports whether none is. It appends the ratios to the history as those of a commit, unless commit is empty.

@@ -219,7 +219,7 @@ func (c *cluster) gone(t *testing.T, o client.Object) {
 				continue
 			}
 			if err := reader.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("the %s has it (%v)", name, err)
+				return fmt.Errorf("the %s has it (%w)", name, err)
 			}
 		}
 		return nil
