@@ -32,8 +32,8 @@ type ControllerManagerOptions struct {
 	ClusterID, LiqoNamespace string
 	// ClusterLabels describe this cluster to its consumers.
 	ClusterLabels map[string]string
-	// APIServerAddress, APIServerCA (PEM) and TrustedCA define how consumers reach the API server. Empty values are determined
-	// automatically.
+	// APIServerAddress and APIServerCA (PEM) define how consumers reach the API server; empty values are determined automatically. With TrustedCA, consumers
+	// get no CA, because the API server has a publicly trusted certificate.
 	APIServerAddress string
 	APIServerCA      []byte
 	TrustedCA        bool
@@ -48,25 +48,31 @@ type ControllerManagerOptions struct {
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
 	// DefaultLimitsEnforcement is written into new Quotas.
 	DefaultLimitsEnforcement offloadingv1beta1.LimitsEnforcement
-	// ReplaceLostPods enables the removal of pods of consumers that were evicted from failed nodes, so that new pods replace them.
+	// ReplaceLostPods makes the controller manager delete the pods of consumers that are being evicted from failed nodes, so that new pods replace them.
 	ReplaceLostPods bool
 	// PodMetadata defines the annotations and labels that pods of consumers may have in this cluster.
 	PodMetadata offload.PodMetadata
 	// ProtectedNamespaces are name patterns of namespaces of this cluster that are never offloaded.
 	ProtectedNamespaces []string
-	// ChosenNamespaces are patterns of names that consumers may choose for their namespaces in this cluster. RefusedNamespaces are patterns of names
-	// that no namespace of a consumer may have. NamespaceLimit is the maximum number of namespaces of each consumer. NamespaceQuota is the quota of each
-	// of these namespaces, NamespaceTotal that of the claims in all of them together. DefaultLimits are the limits of containers that declare none.
-	ChosenNamespaces, RefusedNamespaces           []string
-	NamespaceLimit                                int
-	NamespaceQuota, NamespaceTotal, DefaultLimits corev1.ResourceList
+	// ChosenNamespaces are patterns of names that consumers may choose for their namespaces in this cluster.
+	ChosenNamespaces []string
+	// RefusedNamespaces are patterns of names that no namespace of a consumer may have.
+	RefusedNamespaces []string
+	// NamespaceLimit is the maximum number of namespaces of each consumer; 0: no limit.
+	NamespaceLimit int
+	// NamespaceQuota holds the hard limits of the ResourceQuota in each namespace of a consumer.
+	NamespaceQuota corev1.ResourceList
+	// NamespaceTotal limits the PersistentVolumeClaims in all namespaces of one consumer together.
+	NamespaceTotal corev1.ResourceList
+	// DefaultLimits are the limits for containers of consumers that declare none.
+	DefaultLimits corev1.ResourceList
 	// RuntimeClass is the RuntimeClass by which pods request a virtual node.
 	RuntimeClass string
-	// EnforceResources enables the rejection of pods of consumers that exceed their Quotas.
+	// EnforceResources makes this cluster reject pods of consumers that exceed their Quotas.
 	EnforceResources bool
-	// DefaultClassEnabled is whether ResourceSlices of the default class are answered.
+	// DefaultClassEnabled makes the controller manager answer ResourceSlices of the default class.
 	DefaultClassEnabled bool
-	// TLSCompatibilityMode is whether new keys are RSA keys instead of Ed25519 keys.
+	// TLSCompatibilityMode makes new keys RSA keys instead of Ed25519 keys.
 	TLSCompatibilityMode bool
 	// EnableAuthentication, EnableNetworking and EnableOffloading enable the modules.
 	EnableAuthentication, EnableNetworking, EnableOffloading bool
@@ -76,21 +82,21 @@ type ControllerManagerOptions struct {
 	StorageNamespace, RealStorageClass string
 	// AcceptedStorageClasses are the classes that consumers may use, in addition to RealStorageClass.
 	AcceptedStorageClasses []string
-	// IPAMPools are the pools from which IPAM remaps ranges of peers that are already in use in this cluster. If empty, these are the private
+	// IPAMPools are the pools from which IPAM takes another range for a peer's range that is already in use in this cluster. If empty, these are the private
 	// ranges of RFC 1918.
 	IPAMPools []netip.Prefix
-	// OwnCIDRs are the ranges of this cluster, including its reserved ranges. No endpoint address of a consumer may be inside
-	// them. Without the networking module, no Network lists these ranges, so they are only known from this option.
+	// OwnCIDRs are the ranges of this cluster, including its reserved ranges. No endpoint address of a consumer may be inside them. Without the networking
+	// module, no Network lists these ranges, so this option is the only source.
 	OwnCIDRs []netip.Prefix
-	// WatchGatewayTemplates is whether gateways are updated at once when their template changes.
+	// WatchGatewayTemplates makes the controller manager update gateways as soon as their template changes.
 	WatchGatewayTemplates bool
 	// ConnectionUpdateInterval is the time between two updates of the latency in a Connection. It must be the same as in the gateways
 	// (--ping-update-status-interval).
 	ConnectionUpdateInterval time.Duration
-	// Exposure has the timeout after which peers dial a node port of a gateway whose load balancer has no address, and the addresses at which they
-	// reach node ports.
+	// Exposure holds the rules by which peers reach gateways at node ports. Its timeout is the time that a load balancer may take to get an address;
+	// afterwards peers dial the node port. Its addresses are those at which peers reach node ports.
 	Exposure network.ExposureRules
-	// TunnelMTU is the upper bound of the MTU of tunnels that NetworkRequests connect, in bytes; 0: none.
+	// TunnelMTU is the upper bound, in bytes, of the MTU of tunnels that are created for NetworkRequests; 0: none.
 	TunnelMTU int
 	// PeerCheck defines how the API servers of peers are checked.
 	PeerCheck remote.HealthOptions
@@ -102,7 +108,7 @@ type ControllerManagerOptions struct {
 	AuthPlain bool
 	// AutoJoin are patterns of the IDs of discovered clusters that this cluster peers with automatically, if it has a token for them.
 	AutoJoin []string
-	// WebhookPort is the listening port of the webhooks, WebhookService the Service in front of it.
+	// WebhookPort is the listening port of the webhooks. WebhookService is the Service in front of it.
 	WebhookPort    int
 	WebhookService string
 	// HealthAddress and MetricsAddress are listening addresses. With an empty MetricsAddress, there are no metrics.

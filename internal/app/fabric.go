@@ -89,7 +89,8 @@ func newFabric(cfg *rest.Config, opts *fabricOptions, log *slog.Logger) (*fabric
 	return f, nil
 }
 
-// fabricOwnership returns the ownership of the fabric agent on a node: dataplane.Ours without the tunnel, which nodes do not have.
+// fabricOwnership lists the kernel objects that the fabric agent manages on a node. These are the objects of dataplane.Ours except the tunnel link, which
+// exists only in gateways.
 func fabricOwnership() dataplane.Ownership {
 	own := dataplane.Ours()
 	own.Tunnel = ""

@@ -112,7 +112,8 @@ func namespaces(r *report) {
 	}
 }
 
-// retained names the volumes that keep the data of deleted claims in a provider. They hold the remote namespace, and without a claim nothing reminds users of them.
+// retained reports the volumes whose claim was deleted while a provider still has their data. As long as it has, the provider does not delete the remote
+// namespace. Users may not know about such a volume, because they no longer see a claim.
 func retained(r *report) {
 	offloaded := map[string]bool{}
 	for i := range r.Offloadings {

@@ -36,9 +36,8 @@ func NewChoice(timing network.Timing, changed func()) *Choice {
 	return c
 }
 
-// Of returns the addresses of the gateway pods to route to, by cluster ID. From then on, Choice probes the pods of these peers' gateways. Of
-// returns agent.ErrUnknown until gateways with several pods have had time to answer: a restarted agent finds working routes, and must not
-// replace them by a guess.
+// Of returns the address of the gateway pod to route to, for each cluster ID. From then on, Choice probes the pods of these peers' gateways. Of returns
+// agent.ErrUnknown until gateways with several pods have had time to answer. A restarted agent finds working routes, and must not replace them by a guess.
 func (c *Choice) Of(peers []network.Peer) (map[string]netip.Addr, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,8 +61,8 @@ func (c *Choice) Of(peers []network.Peer) (map[string]netip.Addr, error) {
 	return maps.Clone(c.present), nil
 }
 
-// waits reports whether it is too early for the first choice: for some peer no pod is known to be active, and some pod may still answer.
-// It does not wait for peers that are added later, because they have no routes that a guess could break.
+// waits reports whether it is too early for the first choice. This is so if no pod is known to be active for some peer, and a pod of its gateway may still
+// answer. Choice does not wait for peers that are added later, because they have no routes that a guess could break.
 func (c *Choice) waits() bool {
 	if c.begun || c.now().Sub(c.began) >= c.timing.Silence {
 		return false

@@ -16,8 +16,7 @@ const outstanding = 32
 
 // PingStats is the result of the pings to the peer through the tunnel.
 type PingStats struct {
-	// Last is the arrival time of the latest answer. Sent is when the ping that it answers was sent. Both are zero before the
-	// first answer.
+	// Last is the arrival time of the latest answer. Sent is the time at which the answered ping was sent. Both are zero before the first answer.
 	Last, Sent time.Time
 	// RTT is the round-trip time of that ping.
 	RTT time.Duration
@@ -36,7 +35,7 @@ func (p PingStats) Silence(now time.Time) time.Duration {
 
 // PingerOptions are the options of a Pinger.
 type PingerOptions struct {
-	// ClusterID is the ID of this cluster, for the information of the peer.
+	// ClusterID is the ID of this cluster. Pings contain it as information for the peer.
 	ClusterID string
 	// Far is the address and port of the peer's ping responder. Address and Local are the local address and port, and Link is the
 	// link to send through. Without Address or Link, the kernel chooses.

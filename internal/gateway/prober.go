@@ -142,6 +142,6 @@ func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) b
 	}
 	before := known.result
 	known.result = network.ProbeResult{Answer: answer.Answer, At: now}
-	// The replica entered its state after the previous answer, so it had left the state in between.
+	// With the same state as before, but entered after the previous answer, the replica had left that state in between.
 	return before.At.IsZero() || before.State != answer.State || answer.For < now.Sub(before.At)
 }

@@ -70,10 +70,11 @@ func PublishedStatus(directory string) (ReplicaStatus, time.Time, error) {
 	return reported, info.ModTime(), nil
 }
 
-// answer returns the answer to a probe. As long as the agent is alive, that is the announced state. An announcement from before
-// the start of this process does not count: its agent may have ended together with the previous process, and this process
-// restarts faster than an agent does. An active replica stays active without its agent while pings of the peer arrive, because
-// then traffic does too. In all other cases the replica is on standby.
+// answer returns the answer to a probe. As long as the agent is alive, that is the state that it announced last.
+//
+// An announcement from before the start of this process does not prove that the agent is alive: the agent may have ended together with the previous process,
+// and this process restarts faster than an agent does. Without its agent, an active replica stays active while pings of the peer arrive, because other
+// traffic then arrives too. In all other cases, the replica is on standby.
 func answer(reported ReplicaStatus, at, began, lastPing, now time.Time) network.Answer {
 	until := at.Add(agentSilence)
 	if at.Before(began) && until.After(began) {

@@ -16,10 +16,11 @@ import (
 const rest = 100 * time.Millisecond
 
 const (
-	// answersAgain is the time during which a client gets another answer to its probe when the state changes. It is longer than
-	// the interval at which any client probes.
+	// answersAgain is the time after a probe during which the responder also sends each change of the state to the client that probed. It is longer than the
+	// interval at which any client probes.
 	answersAgain = time.Second
-	// askersMost is the maximum number of remembered clients. Further clients get a new state only with the answer to their next probe.
+	// askersMost is the maximum number of clients that the responder remembers. Further clients learn of a new state only through the answer to their next
+	// probe.
 	askersMost = 4096
 )
 

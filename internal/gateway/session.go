@@ -24,7 +24,7 @@ type Session struct {
 	replica  network.Replica
 	rotation network.Rotation
 	private  dataplane.PrivateKey
-	// endpoint is the address that a client dials in this session, local its local port.
+	// endpoint is the address that a client dials in this session. local is the local port of the tunnel.
 	endpoint netip.AddrPort
 	local    uint16
 	// closed is true after Close: WireGuard must no longer have the peer.
@@ -33,8 +33,9 @@ type Session struct {
 	left bool
 	// again is true while the WireGuard peer has to be removed and added again.
 	again bool
-	// counted is the number of bytes received through the tunnel at the last Step. It is only maintained while no pong arrives (counting).
-	// received is the last time at which that number had grown, or at which Step was called again after a pause.
+	// counted is the number of bytes received through the tunnel at the last Step. It is maintained only while no pong arrives, and counting is true then.
+	// received is the time of the last Step that found a higher number than counted. After a long pause between two Steps, received is set to a more recent
+	// time, because the pause delayed the answers.
 	counted  int64
 	counting bool
 	received time.Time
@@ -61,7 +62,7 @@ type Input struct {
 	Siblings map[string]network.ProbeResult
 }
 
-// Begun reports whether the session has taken its first decision (Step) or adopted a session (Adopt).
+// Begun reports whether Step has been called, or Adopt has taken over the session of a previous agent.
 func (s *Session) Begun() bool { return s.begun }
 
 // Rotating reports whether a key change of the far gateway is in progress.
@@ -70,9 +71,11 @@ func (s *Session) Rotating() bool { return s.rotation.Next != dataplane.PublicKe
 // Replica returns the state of this replica.
 func (s *Session) Replica() network.Replica { return s.replica }
 
-// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. reported is the last state that
-// this agent announced. Call Adopt before Step. Adopt returns true if the caller should call it again later. Then an answer through the
-// tunnel may still arrive, on a busy host only after Timing.Deaf, and a new session would interrupt the traffic.
+// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. reported is the last state that this agent
+// announced. Call Adopt before Step.
+//
+// wait is true if the caller should call Adopt again later, and should not call Step yet. The session then may still work, since an answer through the tunnel
+// may still arrive, and a new session would interrupt the traffic. Adopt waits for at most Timing.Deaf, because an answer may be that late on a busy host.
 func (s *Session) Adopt(in Input, reported ReplicaStatus) (wait bool) {
 	peer, ok := in.Device.carrying()
 	if s.begun || !ok || reported.State != network.Active {
@@ -152,7 +155,7 @@ func (s *Session) Silent(stats PingStats, now time.Time) bool {
 	return s.replica.State == network.Active && now.Sub(stats.Last) >= s.timing.Lost/2
 }
 
-// count records whether data still arrives through the tunnel while pongs do not.
+// count records in received whether other data still arrives through the tunnel while no pong does.
 func (s *Session) count(in Input) {
 	silent := s.Silent(in.PingStats, in.Now)
 	if received, _ := in.Device.Traffic(); silent {
@@ -170,7 +173,8 @@ func (s *Session) PeerLeft() { s.left = true }
 // Close ends the session for good: Tunnels no longer includes the peer, so the peer has to find another replica.
 func (s *Session) Close() { s.closed = true }
 
-// Tunnels returns the configurations that WireGuard must get, in this order. The last configuration stays in place.
+// Tunnels returns the configurations that WireGuard must get, in this order. The last one stays in place. If the peer has to be replaced, a configuration
+// without the peer comes before it.
 func (s *Session) Tunnels() []network.Tunnel {
 	last := network.Tunnel{PrivateKey: s.private, ListenPort: s.local}
 	none := last
@@ -183,8 +187,8 @@ func (s *Session) Tunnels() []network.Tunnel {
 	return []network.Tunnel{last}
 }
 
-// Made records that WireGuard has had every configuration of Tunnels while the replica was in the given session. It returns true
-// if that completes the replacement of the peer.
+// Made records that WireGuard has been given every configuration of Tunnels. session is the number of the session that they were for. Made returns true if
+// that completes the replacement of the peer.
 func (s *Session) Made(session int) bool {
 	if s.replica.Session != session || !s.again {
 		return false

@@ -34,14 +34,13 @@ type Observation struct {
 	// Works reports whether the peer answers pings in time.
 	Works bool
 	MTU   int
-	// Peer is the ID of the other cluster. Refused says which of its addresses must not be dialed, and why. It is empty if there is none.
+	// Peer is the ID of the other cluster. Refused says which address of the peer must not be dialed, and why. It is empty if there is none.
 	Peer, Refused string
 	// Interval is the minimum time between two updates of the latency.
 	Interval time.Duration
 }
 
-// Status returns the new status of the Connection, given the current one. If no significant value has changed, it returns the
-// current status.
+// Status returns the new status of the Connection. before is the current one. If no significant value has changed, Status returns it unchanged.
 func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Observation) networkingv1beta1.ConnectionStatus {
 	after := *before.DeepCopy()
 	silent := s.Now.Sub(latest(s.PingStats.Last, s.Began))
@@ -104,8 +103,8 @@ func rounded(d time.Duration) time.Duration {
 	}
 }
 
-// WritesConnection reports whether this replica writes the Connection. The active replica does. Without an active one, it is the first by
-// name of the replicas that answer.
+// WritesConnection reports whether this replica writes the Connection. The active replica does. If no replica is active, the one whose name is first among
+// those that answer does.
 func WritesConnection(self string, state network.State, siblings map[string]network.ProbeResult, timing network.Timing, now time.Time) bool {
 	if state == network.Active {
 		return true

@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	// lingerSilence is the time without an announcement after which a tunnel that shuts down considers the agent gone. lingerMost
-	// limits the wait for the agent.
+	// lingerSilence is a time without an announcement of the agent. After it, a tunnel that shuts down considers the agent gone. lingerMost limits the wait
+	// for the agent.
 	lingerSilence = time.Second
 	lingerMost    = 12 * time.Second
 )

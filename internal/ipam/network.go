@@ -86,7 +86,7 @@ type taken struct {
 // Network already has a range outside the pools, or one that overlaps addresses that this cluster needs, the plan reports a problem. The plan handles
 // these Networks after all others.
 //
-// If liqoctl read a range in the peer (label ipam.liqo.io/network-reported), it keeps its addresses only apart from the networks around the hosts.
+// If liqoctl read a range in the peer (label ipam.liqo.io/network-reported), the plan also chooses another range if it overlaps a network around the hosts.
 //
 // Two ranges never overlap, except shared and reserved ranges of this cluster. The plan depends only on the objects, not on their
 // order. Planning again with the given ranges changes nothing.

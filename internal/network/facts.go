@@ -13,7 +13,7 @@ type Facts struct {
 	// Pods are the pod CIDRs of this cluster. External is its external CIDR; not valid if it has none yet.
 	Pods     []netip.Prefix
 	External netip.Prefix
-	// Services are the service CIDRs of this cluster. No plan contains them. They only serve to recognize addresses of Services.
+	// Services are the service CIDRs of this cluster. They serve only to recognize addresses of Services, and no plan contains them.
 	Services []netip.Prefix
 	// Nodes are the real nodes, sorted by name.
 	Nodes []Node
@@ -26,8 +26,8 @@ type Facts struct {
 	Unexposed []Exposed
 	// OutOfCIDRPods are the pods whose address is outside the pod CIDRs of their node, sorted by address.
 	OutOfCIDRPods []OutOfCIDRPod
-	// System are the addresses of Liqo's own pods in the pod network, sorted. Peers may answer these pods, but must call the Services in front of
-	// them. Only the facts of a node's own agent have all such addresses on the node.
+	// System are the addresses of Liqo's own pods in the pod network, sorted. Peers may reply to these pods, but may open connections only to the Services in
+	// front of them. Only the facts of a node's own agent have all such addresses on the node.
 	System []netip.Addr
 	// Options apply to the whole cluster.
 	Options Options
@@ -59,12 +59,12 @@ const (
 	// TunnelOverhead and TunnelOverhead6 are the overhead of WireGuard in bytes, which reduces the MTU: over IPv4 and over IPv6.
 	TunnelOverhead  = 60
 	TunnelOverhead6 = 80
-	// PingPort is the UDP port inside the tunnel that answers pings, which check whether the peer's gateway is reachable. ProbePort is the UDP port
-	// outside the tunnel that answers which replica is active.
+	// PingPort is the UDP port inside the tunnel on which a gateway answers the pings of the peer. They check whether this gateway is reachable.
 	PingPort = 12345
-	// PongPort is the source port of pings, to which the answers go. One container sends the pings and another one answers them. So a
-	// restart of the agent does not make the tunnel look dead to the peer.
-	PongPort  = 12347
+	// PongPort is the source port of pings, so their answers arrive on it. It differs from PingPort because two containers of a gateway use the two ports:
+	// the agent sends pings, and another container answers those of the peer. So the peer gets answers also while the agent restarts.
+	PongPort = 12347
+	// ProbePort is the UDP port outside the tunnel on which each replica of a gateway answers whether it is active.
 	ProbePort = 12346
 )
 
@@ -88,8 +88,9 @@ type Node struct {
 	Addresses []netip.Addr
 	// Pods are the pod CIDRs that Kubernetes assigned to the node and that are inside the pod CIDRs of the cluster.
 	Pods []netip.Prefix
-	// Running has the addresses of the node's pods if some of them are outside Pods; otherwise it is empty. In that case, the CNI assigns
-	// addresses by itself, and Pods may contain pods of other nodes. Only the facts of the node's own agent have the complete list.
+	// Running lists the addresses of the pods on the node if at least one of them is outside the CIDRs in Pods. The CNI then assigns addresses regardless of
+	// these CIDRs, and pods of other nodes may have addresses in them. If all addresses are inside, Running is empty. Only the facts of the node's own agent
+	// have the complete list.
 	Running []netip.Addr
 }
 
@@ -109,18 +110,18 @@ type Peer struct {
 	Namespace string
 	// Pods and External map the peer's own prefixes to the views, the prefixes under which this cluster sees them.
 	Pods, External []ipam.Remap
-	// Negotiated: only the peer named its ranges, and no administrator of this cluster entered them; see Admitted.
+	// Negotiated means that the ranges come from the peer, and no administrator of this cluster entered them; see Admitted.
 	Negotiated bool
 	// Gateway is the name of the GatewayServer or GatewayClient. Role is the kind of the gateway: server or client.
 	Gateway string
 	Role    Role
-	// MTU is the upper limit for the tunnel's MTU in the gateway's spec; 0: no limit. TunnelMTU is the MTU in use, as the Connection reports
-	// it; 0: unknown. Both are in bytes.
+	// MTU is the upper limit for the MTU of the tunnel, from the spec of the gateway; 0: no limit. TunnelMTU is the MTU in use, from the status of the
+	// Connection; 0: unknown. Both are in bytes.
 	MTU, TunnelMTU int
-	// Port is the UDP port that a server listens on in its pod or that a client dials.
+	// Port is the UDP port on which a server listens in its pod, or which a client dials.
 	Port uint16
-	// Endpoints are the IP addresses or host names that clients dial: those of the peer's server or, as far as its status reports them,
-	// those of this cluster's server.
+	// Endpoints are the IP addresses or host names that the client of the tunnel dials. If this cluster has the client, they are those of the peer's server.
+	// If it has the server, they are those in the status of the server, as far as it reports them.
 	Endpoints []string
 	// PublicKey is the key of the far gateway, 32 bytes; empty: unknown.
 	PublicKey []byte
@@ -156,7 +157,7 @@ type Kind string
 
 // The kinds of exposed addresses.
 const (
-	// KindNode is a node of this cluster. Peers may answer it under this address, but not call it.
+	// KindNode is a node of this cluster. Under this address, peers may reply to the node, but may not open connections to it.
 	KindNode Kind = "node"
 	// KindPeer is an address of a peer: a pod that this cluster offloaded there, or a host that the peer exposes to this cluster.
 	KindPeer Kind = "peer"
@@ -188,7 +189,7 @@ func (f *Facts) Peer(clusterID string) (Peer, bool) {
 	return f.Peers[i], true
 }
 
-// Remaps returns the mappings of the peer's prefixes to this cluster's views of them, pods first.
+// Remaps returns the mappings of the peer's own prefixes to this cluster's views. The pod CIDRs come first.
 func (p *Peer) Remaps() []ipam.Remap { return slices.Concat(p.Pods, p.External) }
 
 // Views returns the prefixes under which this cluster sees the peer.

@@ -173,7 +173,7 @@ func FollowServiceType(server *networkingv1beta1.GatewayServer, requested corev1
 // AnnotationRequestedServiceType is set on a GatewayServer to the spec.serviceType of the NetworkRequest when the controller manager applied it last.
 const AnnotationRequestedServiceType = "networking.liqo.io/requested-service-type"
 
-// cureOfFacts is appended to errors about facts that only an administrator can accept. Both clusters of a request may show such an error, so the text
+// cureOfFacts is appended to errors about network facts that only an administrator can permit. Both clusters of a request may show such an error, so the text
 // says in which cluster to act.
 const cureOfFacts = "if that is wanted, an administrator of the cluster that refuses it creates the Configuration there (liqoctl create configuration)"
 

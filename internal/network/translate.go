@@ -59,7 +59,7 @@ func (t Translation) ToView(reported netip.Addr) (netip.Addr, error) {
 	if contains(t.ours, reported) {
 		why = ", but in one of our own pod CIDRs"
 	}
-	return netip.Addr{}, fmt.Errorf("translating address %s reported by cluster %q: it is not in a range of that cluster (%s)%s: compare spec.remote.cidr of Configuration %q with the cluster's own Networks",
+	return netip.Addr{}, fmt.Errorf("translating address %s reported by cluster %q: it is not in a range of that cluster (%s)%s: compare spec.remote.cidr of Configuration %q with the Networks of that cluster",
 		reported, t.ClusterID, prefixes(t.remaps(), false), why, t.ClusterID)
 }
 

@@ -123,7 +123,8 @@ type Step struct {
 	Create, Update Object
 	// Delete means that the copy must be deleted, after the Update.
 	Delete bool
-	// Status is the source with the status of the copy.
+	// Status is the source object after its status is replaced by that of the copy. The caller patches the status of the source with it. It is nil if the two
+	// statuses are equal.
 	Status Object
 	// Release means that the finalizer must be removed from the source, because its copy is deleted or never existed.
 	Release bool

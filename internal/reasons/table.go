@@ -190,7 +190,7 @@ func addresses() []Reason {
 		{Exhausted, "Network, IP", readyEvent, "No range or address is free. Add a pool (value ipam.pools), or a larger external CIDR."},
 		{WaitingForNetwork, "IP", ready, "The Network of the address has no range yet."},
 		{PodAddress, "IP", readyEvent, "spec.ip is the address of a pod of this cluster, which peers reach without an IP. Delete the IP."},
-		{NotExternal, "IP", readyEvent, "The address is outside the external CIDR, so peers cannot reach it. Delete the IP and create it again."},
+		{NotExternal, "IP", readyEvent, "The address is outside the external CIDR, so peers cannot reach it. Delete the IP, and create it again without spec.networkRef."},
 		{InUse, "Network", readyEvent, "The Network is being deleted, and IPs still have addresses of it. Delete them."},
 		{Remapped, "Network", event, "The range is in use in this cluster, so it appears here under another range."},
 		{ServiceRefused, "IP", readyEvent, "The API server does not accept spec.serviceTemplate of the IP. The message says why."},

@@ -13,10 +13,13 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// ConditionBacking is the first part of the type of a condition on a claim that is being moved. The ID of a provider follows it. With this condition, the
-// virtual kubelet of the provider vouches for the provider's claim of the same name. Other users of the provider write claims there too, and a move must neither overwrite nor
-// read theirs. The condition is True if the provider's claim was created for the move, or can be created. It is False if that claim is another one, or if the provider denies its
-// creation. Only controllers write the status of a claim, so users can't set the condition.
+// ConditionBacking, followed by the ID of a provider, is the type of a condition on a claim that is being moved. With it, the virtual kubelet of that
+// provider reports whether the move may use the backing claim, the PersistentVolumeClaim of the same name in the provider. This is necessary because other
+// users of the provider can create claims of that name, and a move must neither read nor overwrite their data.
+//
+// The condition is True if Liqo created the backing claim for the volume or for this move, or if the provider has no claim of that name yet. It is False if
+// the move must not use the claim of that name, if the claim that should have the data is missing, or if the provider denies the creation. Users can't set
+// the condition, because only controllers write the status of a claim.
 const ConditionBacking = "storage.liqo.io/backing-claim-in-"
 
 // Reasons of the condition.
@@ -30,33 +33,35 @@ const (
 // free is the message of the condition while the claim has its old volume, and the provider has no claim of that name.
 const free = "the name is free"
 
-// vouchedFor returns the first part of the message of a condition that is True. The UID of the backing claim follows it. uid is the UID for which the backing
-// claim was created.
+// vouchedFor returns the beginning of the message of condition ConditionBacking with reason CreatedByLiqo. It says that the backing claim was created for
+// uid. In the condition, the UID of the backing claim follows this text.
 func vouchedFor(uid types.UID) string {
 	return fmt.Sprintf("created for UID %s of this cluster, and has UID ", uid)
 }
 
-// Free reports whether the virtual kubelet of a provider reports that the provider has no claim of that name yet. A move can start only then.
+// Free reports whether a provider has no claim of that name yet, according to the virtual kubelet of the provider. A move can start only then.
 func Free(claim *corev1.PersistentVolumeClaim, provider string) bool {
 	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == conditionOf(provider) && c.Status == corev1.ConditionTrue && c.Message == free
 	})
 }
 
-// Rejected reports whether the virtual kubelet of a provider reports that the provider's claim of that name is not the one of the move.
+// Rejected reports whether condition ConditionBacking is False for a provider. The move then must not use the claim of that name there, or the provider
+// denies its creation: see Denied.
 func Rejected(claim *corev1.PersistentVolumeClaim, provider string) bool {
 	return slices.ContainsFunc(claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
 		return c.Type == conditionOf(provider) && c.Status == corev1.ConditionFalse
 	})
 }
 
-// Asked reports whether the virtual kubelet of a provider has answered whether a move may start. Its provider may answer otherwise at any time, so the virtual kubelet asks again and again.
+// Asked reports whether the virtual kubelet of a provider has answered whether a move may start. The answer may change at any time, so the virtual kubelet
+// asks its provider regularly.
 func Asked(claim *corev1.PersistentVolumeClaim, provider string) bool {
 	return Free(claim, provider) || Rejected(claim, provider)
 }
 
-// Denied returns why a provider denies the claim that a move needs there, as its virtual kubelet reports it. It is empty if the provider permits that claim, or
-// if nothing is reported.
+// Denied returns why a provider denies the creation of the claim that a move needs there. The virtual kubelet of the provider reports this. The result is
+// empty if the provider permits that claim, or if nothing is reported.
 func Denied(claim *corev1.PersistentVolumeClaim, provider string) string {
 	for _, c := range claim.Status.Conditions {
 		if c.Type == conditionOf(provider) && c.Status == corev1.ConditionFalse && c.Reason == reasonDenied {
@@ -66,8 +71,8 @@ func Denied(claim *corev1.PersistentVolumeClaim, provider string) string {
 	return ""
 }
 
-// Vouched returns the UID of the backing claim in a provider if the virtual kubelet there reports that the backing claim was created for uid. problem says what
-// is wrong with the claim there. If both are empty, the virtual kubelet has not reported yet.
+// Vouched returns the UID of the backing claim in a provider if the virtual kubelet of the provider reports that Liqo created it for uid. problem says why
+// the move must not use the claim there. If both are empty, the virtual kubelet has not reported on a claim for uid yet.
 func Vouched(claim *corev1.PersistentVolumeClaim, provider string, uid types.UID) (backing types.UID, problem string) {
 	if claim == nil {
 		return "", ""
@@ -105,8 +110,8 @@ func movingOf(volume *corev1.PersistentVolume) (record moving, found bool) {
 	return record, json.Unmarshal([]byte(volume.Annotations[AnnotationMove]), &record) == nil
 }
 
-// Moving returns the name of the virtual volume whose unfinished move is for a claim with the name of this one. It is empty if there is none, or if this claim has
-// the verified copy of the data: then the move only has to release the old data.
+// Moving returns the name of a virtual volume with an unfinished move, if that volume is reserved for a claim with the namespace and name of this one. It is
+// empty if there is none. It is also empty if this claim has the verified copy of the data, because the move then only has to release the old data.
 func Moving(volumes []*corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) string {
 	for _, v := range volumes {
 		record, found := movingOf(v)
@@ -117,9 +122,9 @@ func Moving(volumes []*corev1.PersistentVolume, claim *corev1.PersistentVolumeCl
 	return ""
 }
 
-// Trial returns the backing claim that a move to the provider at Place needs there, while the claim still has its old volume. A dry run of its creation shows
-// whether the provider denies it, for example because a ResourceQuota is used up. The caller sets Denied to the answer. Trial is nil if no move needs such a claim, or if it exists.
-// The state and volumes are those of Vouch.
+// Trial returns the backing claim that a move to the provider at Place needs there, while the claim still has its old volume. The caller creates it in a dry
+// run, which shows whether the provider denies it, for example because a ResourceQuota is used up. The caller stores the answer in Denied. Trial returns nil
+// if no move needs such a claim, or if it exists. The parameters are those of Vouch.
 func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	if s.Claim == nil || s.Claim.DeletionTimestamp != nil || s.Place.Cluster == "" || s.Place.Waiting != "" || s.Backing != nil {
 		return nil
@@ -133,7 +138,7 @@ func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume
 		annotate(&s.Claim.ObjectMeta, AnnotationCapacity, record.Capacity)
 		class, err := s.backingClass()
 		if err != nil {
-			return nil // the move names a cluster that offers no class before it begins
+			return nil // the move itself reports, before it begins, that the cluster offers no class
 		}
 		return s.newBacking(class, record.Node)
 	}
@@ -141,8 +146,10 @@ func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume
 }
 
 // Vouch returns the step that updates condition ConditionBacking of a claim for the provider at Place. s.Claim is the claim with the name of s.Backing,
-// whatever its UID is. volumes are the virtual volumes that are reserved for a claim of this name. Vouch sets a condition only if one of them has the record of
-// a move, because users can't write that record. Callers execute the step only when Next has nothing to do, because Next deletes former copies.
+// whatever its UID is. volumes are the virtual volumes that are reserved for a claim of this name.
+//
+// Vouch sets the condition only if one of these volumes has the record of a move, because users can't write that record. Callers execute the step only when
+// Next has nothing to do, because Next deletes former copies.
 func Vouch(s State, volumes []*corev1.PersistentVolume) Step {
 	if s.Claim == nil || s.Claim.DeletionTimestamp != nil || s.Place.Cluster == "" || s.Place.Waiting != "" {
 		return Step{Why: "no move to vouch for"}
@@ -173,8 +180,9 @@ func Vouch(s State, volumes []*corev1.PersistentVolume) Step {
 	return step
 }
 
-// sameButNumbers reports whether two texts differ at most in words with digits. A ResourceQuota names what is used just now, and webhooks name the request: such a
-// denial must not be written again each time that the provider is asked.
+// sameButNumbers reports whether two texts are equal apart from words that contain digits. Vouch uses it to compare the old and the new denial of a provider.
+// The denial of a ResourceQuota contains the current usage, and that of a webhook may identify the request. Without this comparison, Vouch would update the
+// condition after every request to the provider.
 func sameButNumbers(a, b string) bool {
 	words := func(text string) []string {
 		out := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
@@ -188,7 +196,7 @@ func sameButNumbers(a, b string) bool {
 	return slices.Equal(words(a), words(b))
 }
 
-// condition returns the condition that the claim has to have, nil if it must have none.
+// condition returns the condition that the claim must have for the provider at Place, nil if it must have none.
 func (s *State) condition(volumes []*corev1.PersistentVolume) *corev1.PersistentVolumeClaimCondition {
 	for _, v := range volumes {
 		record, found := movingOf(v)
@@ -233,14 +241,14 @@ func (s *State) verdict(uid types.UID, problem string) *corev1.PersistentVolumeC
 	}
 }
 
-// createdFor reports whether the backing claim was created for uid.
+// createdFor reports whether Liqo created the backing claim for uid.
 func (s *State) createdFor(uid types.UID) bool {
 	of := *s
 	of.UID = uid
 	return of.ours()
 }
 
-// noSource returns the reason why the backing claim does not have the data of a virtual volume, empty if it has.
+// noSource returns the reason why the backing claim is not the one with the data of a virtual volume. It is empty if it is that claim.
 func (s *State) noSource(volume *corev1.PersistentVolume) string {
 	switch {
 	case s.Backing == nil:
@@ -253,7 +261,7 @@ func (s *State) noSource(volume *corev1.PersistentVolume) string {
 	return ""
 }
 
-// noTarget returns the reason why a move must not write to the backing claim, empty if it may.
+// noTarget returns the reason why a move must not write to the backing claim. It is empty if the move may.
 func (s *State) noTarget(uid types.UID, volumes []*corev1.PersistentVolume) string {
 	known := slices.ContainsFunc(volumes, func(v *corev1.PersistentVolume) bool {
 		return VolumeUID(v) == uid && ClusterOf(v) == s.Place.Cluster && v.Labels[LabelTenant] == s.Place.Tenant

@@ -12,12 +12,12 @@ const (
 	LabelNetworkNotRemapped = "ipam.liqo.io/network-not-remapped"
 	// LabelNetworkShared ("true") marks a Network with a fixed range that may overlap other fixed ranges of the local cluster.
 	LabelNetworkShared = "ipam.liqo.io/network-shared"
-	// LabelNetworkNegotiated ("true") marks a Network whose range only the peer supplied, and no administrator of the local cluster reviewed: in a NetworkRequest,
-	// or to liqoctl while the local cluster does not know its own pod and service ranges. So Liqo always allocates its local range from the pools, away from
-	// addresses that the local cluster depends on.
+	// LabelNetworkNegotiated ("true") marks a Network whose range comes from the peer, and was not reviewed by an administrator of the local cluster. Either the
+	// peer sent the range in a NetworkRequest, or liqoctl read it in the peer while the local cluster did not know its own pod range or service range. Liqo
+	// always allocates the local range of such a Network from the pools, so that it overlaps no addresses that the local cluster depends on.
 	LabelNetworkNegotiated = "ipam.liqo.io/network-negotiated"
-	// LabelNetworkReported ("true") marks a Network whose range only the peer supplied, to liqoctl or in a NetworkRequest. The range keeps its addresses only
-	// apart from the networks around the nodes and the API servers of the local cluster.
+	// LabelNetworkReported ("true") marks a Network whose range comes from the peer, in a NetworkRequest or through liqoctl. Liqo allocates another local
+	// range also if the range overlaps a network around the nodes or the API servers of the local cluster.
 	LabelNetworkReported = "ipam.liqo.io/network-reported"
 )
 

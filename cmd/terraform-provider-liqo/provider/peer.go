@@ -208,7 +208,8 @@ func (r *peerResource) request(ctx context.Context, m *peerModel) error {
 	return err
 }
 
-// established waits until the peering is established. An error in the condition ends the wait if it stays, unless it is about the connection.
+// established waits until the peering is established. It adds an error to d if the condition reports the same error for longer than r.c.settle. It keeps
+// waiting while the reason is ProviderUnreachable or InvitationUnconfirmed.
 func (r *peerResource) established(ctx context.Context, m *peerModel, d *diag.Diagnostics) {
 	foreign := m.foreign()
 	var failing string

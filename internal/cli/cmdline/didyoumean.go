@@ -73,7 +73,7 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	return DidYouMean(err, args[0], known)
 }
 
-// wanted describes the values of the types of flags whose parsers report invalid values in words of the standard library.
+// wanted describes the valid values for some flag types. The parsers of these types return errors of the Go standard library, which do not say what is valid.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a duration, for example 30s or 5m", "int": "a whole number", "int32": "a whole number", "uint16": "a whole number, 0 to 65535",
 }

@@ -13,15 +13,16 @@ import (
 	"liqo.io/liqo/internal/cli/cmdline"
 )
 
-// GatewayTimeout is the default timeout of the commands for networks. The gateway may wait as long for a load balancer (value
-// networking.gatewayTemplates.server.service.loadBalancerTimeout) before it falls back to its node port: see WithBalancerHint.
+// GatewayTimeout is the default timeout of the commands for networks. By default, a gateway waits for a load balancer for the same time (value
+// networking.gatewayTemplates.server.service.loadBalancerTimeout), and then falls back to its node port. So a command may time out just before: see
+// WithBalancerHint.
 const GatewayTimeout = 2 * time.Minute
 
-// BalancerTimeout is long enough for the timeout of a load balancer, and then for the node port that replaces it.
+// BalancerTimeout is a timeout of a command that is long enough for both: the gateway waits in vain for a load balancer, and then gets its node port.
 const BalancerTimeout = 5 * time.Minute
 
-// WithBalancerHint adds a hint to the error of a command that reached its timeout: a load balancer may take longer. The hint contains a command
-// that waits long enough. serviceType is the type of the gateway's Service that the user chose; empty if the user chose none.
+// WithBalancerHint adds a hint to the error of a command that reached its timeout: a load balancer may take longer. The hint contains the same command with a
+// timeout that is long enough. serviceType is the type of the gateway's Service that the user chose; empty if the user chose none.
 func WithBalancerHint(err error, cmd *cobra.Command, args []string, timeout time.Duration, serviceType string) error {
 	if !errors.Is(err, context.DeadlineExceeded) || timeout >= BalancerTimeout || serviceType != "" && serviceType != string(corev1.ServiceTypeLoadBalancer) {
 		return err

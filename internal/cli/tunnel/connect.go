@@ -16,7 +16,7 @@ import (
 // End is one side of a tunnel: a cluster and its gateway for a peer.
 type End struct {
 	*session.Cluster
-	// Peer is the cluster ID of the other end. namespace is the tenant namespace of the peering with it.
+	// Peer is the cluster ID of the other end. TenantNamespace is the tenant namespace of the peering with it.
 	Peer, TenantNamespace string
 	Gateways              Gateways
 }
@@ -29,8 +29,8 @@ type Tunnel struct {
 	at networkingv1beta1.Endpoint
 }
 
-// Connect sets up the network between the clusters. It creates missing objects. It changes existing objects only where the user set
-// a flag. A comment says what a step waits for.
+// Connect sets up the network between the clusters. It creates missing objects. It changes existing objects only where the user set a flag. The comment at
+// each step says what holds when that step ends.
 func Connect(ctx context.Context, p *session.Pair, o *Options) (*Tunnel, error) {
 	if err := p.EnsureNamespaces(ctx); err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func Check(ctx context.Context, p *session.Pair, skip bool) error {
 	return session.Both(func() error { return check(p.Local) }, func() error { return check(p.Remote) })
 }
 
-// Between determines which cluster has the server and which the client. Existing gateways decide, then the user's flag. By default the
-// provider has the server. A cluster without a tenant namespace has no gateways.
+// Between determines which cluster has the server of the tunnel, and which has the client. Existing gateways decide this. Without any, the user's flag
+// decides. Without the flag, the provider has the server. A cluster without a tenant namespace has no gateways.
 func Between(ctx context.Context, p *session.Pair, o *Options) (*Tunnel, error) {
 	local, remote := &End{Cluster: p.Local, Peer: p.Remote.ID, TenantNamespace: p.Here}, &End{Cluster: p.Remote, Peer: p.Local.ID, TenantNamespace: p.There}
 	look := func(e *End) error {
@@ -127,7 +127,7 @@ func Between(ctx context.Context, p *session.Pair, o *Options) (*Tunnel, error) 
 	}
 }
 
-// exchangeRanges creates in each cluster the Configuration with the ranges of the other, and waits until both are mapped.
+// exchangeRanges creates a Configuration in each cluster with the ranges of the other cluster. It waits until both clusters have mapped them.
 func (t *Tunnel) exchangeRanges(ctx context.Context) error {
 	return t.atBothEnds(ctx, func(ctx context.Context, e, other *End) error {
 		ranges, err := OwnCIDRs(ctx, other.Cluster)
@@ -148,7 +148,7 @@ func (t *Tunnel) atBothEnds(ctx context.Context, step func(ctx context.Context, 
 		func(ctx context.Context) error { return step(ctx, t.Server, t.Client) })
 }
 
-// exchangeKeys waits until each gateway has keys, and stores its public key in the other cluster.
+// exchangeKeys waits until each gateway has keys, and stores the public key of each gateway in the other cluster.
 func (t *Tunnel) exchangeKeys(ctx context.Context) error {
 	if t.options.KeysNotShared {
 		t.Client.Info("The keys are not shared (--disable-sharing-keys): liqoctl generate publickey prints the key of each gateway")

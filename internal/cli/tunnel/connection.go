@@ -47,15 +47,15 @@ type endFacts struct {
 	connection string
 	// trouble is the reason why the pods of the gateway are not running.
 	trouble string
-	// key is the public key of the gateway. stored is the public key that the other cluster stores for this gateway, and storedBy the name of that
-	// PublicKey. Each is empty if it does not exist or cannot be read.
+	// key is the public key of the gateway. stored is the key that the other cluster stores for this gateway, in the PublicKey named storedBy. Each is empty
+	// if it does not exist or cannot be read.
 	key, stored []byte
 	storedBy    string
 }
 
-// explainTunnel returns the likely causes why a tunnel does not work. It looks for problems inside the clusters first. If there are none, it
-// describes the path between them. waited is the time for which the command waited for the tunnel, dialed the endpoint that the client dials, and
-// reached the endpoint that the server reports.
+// explainTunnel returns the likely causes why a tunnel does not work. It looks for problems inside the clusters first. If there are none, it describes the
+// path between them. waited is the time for which the command waited for the tunnel. dialed is the endpoint that the client dials, and reached is the
+// endpoint that the server reports.
 func explainTunnel(server, client endFacts, dialed, reached string, waited time.Duration) string {
 	var out []string
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -101,7 +101,7 @@ func OpenPort(endpoint string) string {
 	return fmt.Sprintf("%s port %s", protocol, address[strings.LastIndex(address, ":")+1:])
 }
 
-// evidence gathers the facts about both ends after the command waited in vain for the tunnel. It has its own timeout, because that of the command has
+// evidence explains why the command waited in vain for the tunnel, from facts about both ends. It has its own timeout, because the timeout of the command has
 // expired.
 func (t *Tunnel) evidence(waited time.Duration) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

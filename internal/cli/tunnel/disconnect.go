@@ -50,8 +50,8 @@ func RemainsOf(ctx context.Context, c *session.Cluster, peer string, insist bool
 	return out, nil
 }
 
-// Remove asks for confirmation and removes the tunnel. With configurations, it also removes the Configurations with the address ranges.
-// Otherwise it prints their names and the command that removes them, reset.
+// Remove asks for confirmation and removes the tunnel. If configurations is true, it also removes the Configurations with the address ranges. Otherwise it
+// prints their names, and the command in reset that removes them.
 func Remove(ctx context.Context, a *session.Session, p *session.Pair, question string, configurations, wait bool, reset string) error {
 	local, remote, err := RemainsOfBoth(ctx, p, true)
 	if err != nil {

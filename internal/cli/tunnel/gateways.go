@@ -40,7 +40,7 @@ type TemplateFlags struct {
 
 // Add registers the three flags with a prefix. With prefix "gw-server-", for example, template-name becomes --gw-server-template-name.
 func (f *TemplateFlags) Add(flags *pflag.FlagSet, prefix, resource, name string) {
-	flags.StringVar(&f.resource, prefix+"type", resource, "Resource of the template, group/version/resource")
+	flags.StringVar(&f.resource, prefix+"type", resource, "API resource of the template, in the form group/version/resource")
 	flags.StringVar(&f.name, prefix+"template-name", name, "Name of the template")
 	flags.StringVar(&f.namespace, prefix+"template-namespace", "", "Namespace of the template (default: that of the installation)")
 }
@@ -132,8 +132,8 @@ func ValidateMTU(mtu int) error {
 	return nil
 }
 
-// TypeOf returns the type of the Service of a new GatewayServer: that of the flags, or else that of the template. A flag that only applies to some
-// types selects one of these.
+// TypeOf returns the type of the Service of a new GatewayServer. The flag for the type decides, and without it the template. A flag that applies only to some
+// types also rules out the other types of the template.
 func (f *ServerFlags) TypeOf(template *networkingv1beta1.WgGatewayServerTemplate) corev1.ServiceType {
 	usual := gatewaypod.NewServiceType(template)
 	switch {
@@ -159,7 +159,7 @@ func (f *ServerFlags) Choose(ctx context.Context, c *session.Cluster, reference 
 	return f.TypeOf(template), nil
 }
 
-// ownTemplate reports whether a template is of one of Liqo's own kinds, not of a custom one.
+// ownTemplate reports whether a template is of one of Liqo's own kinds, and not of a custom kind.
 func ownTemplate(reference corev1.ObjectReference) bool {
 	return reference.APIVersion == networkingv1beta1.GroupVersion.String() && strings.HasPrefix(reference.Kind, "WgGateway")
 }

@@ -22,7 +22,7 @@ type Options struct {
 	mtu            int
 	KeysNotShared  bool
 	SkipValidation bool
-	// serverHere places the gateway server in the local cluster. located means that the user set the location explicitly.
+	// serverHere places the gateway server in the local cluster. Located means that the user set the location explicitly.
 	serverHere, Located bool
 	// Given reports whether the user set a flag. Only such flags change existing objects.
 	Given func(name string) bool
@@ -42,7 +42,7 @@ func (o *Options) Add(command *cobra.Command) {
 		"Port the gateway client connects to (default: that of the server's Service); 0 removes an earlier one")
 	flags.IntVar(&o.mtu, "mtu", DefaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
 	session.CompleteOneOf(command, "gw-server-service-type", "LoadBalancer", "NodePort", "ClusterIP")
-	// Only network connect has flags for custom templates.
+	// Only the command "network connect" also registers flags for custom templates. The command "peer" uses these defaults.
 	o.Server.Template = TemplateFlags{resource: ServerTemplates, name: networkingv1beta1.ServerTemplateDefault}
 	o.Client = TemplateFlags{resource: ClientTemplates, name: networkingv1beta1.ClientTemplateDefault}
 }
@@ -58,15 +58,15 @@ func (o *Options) Validate() error {
 	return ValidateMTU(o.mtu)
 }
 
-// Dialed holds the user's flags for the endpoint that the gateway client connects to. Empty parts are those of the server's Service.
+// Dialed holds the user's flags for the endpoint that the gateway client connects to. For an empty address or port, the one of the server's Service is used.
 type Dialed struct {
 	ClientAddress string
 	ClientPort    int32
-	// changed reports whether the user set a flag, also to an empty value. nil means that only flags with a value are set.
+	// changed reports whether the user set a flag, even to an empty value. If changed is nil, only flags with a value count as set.
 	changed func(name string) bool
 }
 
-// RemovesEarlier says in the help of a flag how a value of an earlier command is removed.
+// RemovesEarlier is appended to the help of a flag. It says that an empty value removes the value that an earlier command has set.
 const RemovesEarlier = "; an empty value removes an earlier one"
 
 // AddDialed registers the flags, with these help texts.
@@ -89,7 +89,8 @@ func (d *Dialed) Validate() error {
 	return nil
 }
 
-// Apply returns the field of a NetworkRequest after the user's flags. Each flag that the user set changes its part of the field. An empty value removes it.
+// Apply returns spec.dial of a NetworkRequest after the user's flags are applied to before, its current value. Each flag that the user set changes its part.
+// An empty value removes the part.
 func (d *Dialed) Apply(before *networkingv1beta1.DialedEndpoint) *networkingv1beta1.DialedEndpoint {
 	out := networkingv1beta1.DialedEndpoint{}
 	if before != nil {
@@ -113,7 +114,7 @@ func (d *Dialed) Apply(before *networkingv1beta1.DialedEndpoint) *networkingv1be
 // Arguments returns the flags as text, for a command that another administrator runs.
 func (d *Dialed) Arguments() string { return dialArguments(d.Apply(nil)) }
 
-// dialArguments returns the flags that enter an endpoint. It is empty for nil.
+// dialArguments returns the flags that produce an endpoint. It is empty for nil.
 func dialArguments(dial *networkingv1beta1.DialedEndpoint) (out string) {
 	if dial == nil {
 		return ""

@@ -108,7 +108,7 @@ func IsRequested(ctx context.Context, p *session.Pair) (bool, error) {
 	return len(RequestsTo(p.Remote.ID, requests)) > 0, err
 }
 
-// WithdrawRequest deletes the NetworkRequest, if the network was requested by one: by a peering user or by a token.
+// WithdrawRequest deletes the NetworkRequests of the local cluster to the remote cluster, if there are any. A peering user or a token may have created them.
 func WithdrawRequest(ctx context.Context, p *session.Pair) error {
 	namespace, err := session.FindTenantNamespace(ctx, p.Local, p.Remote.ID)
 	if err != nil || namespace == "" {

@@ -87,5 +87,5 @@ func (e *End) reconnectedGoal(written *corev1.Secret) *session.Goal {
 	}
 }
 
-// handover is how long responses to the old keys may still arrive.
+// handover is the time during which responses that were sent with the old keys may still arrive.
 const handover = 2 * time.Second

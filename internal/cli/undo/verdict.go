@@ -31,11 +31,11 @@ func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.
 		c.Plan.WaitsFor(c.Name(foreign) + " to report whether its API server still responds")
 		return nil
 	}
+	// List all VirtualNodes and select them by spec.clusterID: a VirtualNode that a user created may lack the labels, and may be in another namespace.
 	var all offloadingv1beta1.VirtualNodeList
 	if err := c.List(ctx, &all); err != nil && !kube.Absent(err) {
 		return c.Err(fmt.Errorf("listing the VirtualNodes: %w", err))
 	}
-	// One that a user created may lack the labels of the others, and may be in another namespace.
 	nodes := slices.DeleteFunc(all.Items, func(node offloadingv1beta1.VirtualNode) bool { return node.Spec.ClusterID != foreign.Name })
 	if exists := foreign.ResourceVersion != ""; len(nodes) == 0 || exists && respondsToNodes(ctx, c, nodes, judgedWithin) {
 		return nil

@@ -90,8 +90,7 @@ type Agent struct {
 
 	mu      sync.Mutex
 	session *gateway.Session
-	// known holds the last facts. mtu is the MTU of the tunnel, and compiled the number of the session, in the last wanted
-	// configuration.
+	// known holds the last facts. mtu and compiled describe the last wanted configuration: the MTU of its tunnel, and the number of its session.
 	known    *network.Facts
 	mtu      int
 	compiled int
@@ -99,7 +98,7 @@ type Agent struct {
 	keys facts.ProblemLog
 	// refused says which address of the peer must not be dialed, and why. It is empty if there is none.
 	refused string
-	// device is the last state read from WireGuard, deviceRead is when it was read.
+	// device is the last state that was read from WireGuard. deviceRead is the time of that read.
 	device     gateway.Device
 	deviceRead time.Time
 	// meter adds up the traffic. takeovers counts how often this replica became the active one.

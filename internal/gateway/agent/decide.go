@@ -145,8 +145,8 @@ func (a *Agent) probeSiblings(peer *network.Peer) map[string]network.ProbeResult
 	return siblings
 }
 
-// leave lets another replica take over before this one ends. The existing tunnel carries traffic meanwhile. A client announces
-// that it is on standby, and ends when another replica is active. A server ends when its client can find another replica.
+// leave lets another replica take over before this one ends. The existing tunnel carries traffic meanwhile. In a client, this replica announces that it is on
+// standby, and ends when another replica is active. In a server, it ends when the client can find another replica.
 func (a *Agent) leave(ctx context.Context) {
 	since := time.Now()
 	a.mu.Lock()
@@ -174,8 +174,8 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 }
 
-// sendShutdownNotice notifies the client of a server that is about to end. The client then looks for another server at once, and not only
-// after the timeout of the tunnel.
+// sendShutdownNotice notifies the gateway client in the peer that this gateway server is about to stop. The client then dials another replica of the server
+// soon. Without the notice, it would first wait for the timeout of the tunnel. In a gateway client, sendShutdownNotice does nothing.
 func (a *Agent) sendShutdownNotice(ctx context.Context) {
 	if a.opts.Role != network.Server {
 		return
@@ -194,7 +194,7 @@ func (a *Agent) sendShutdownNotice(ctx context.Context) {
 	}
 }
 
-// followed reports whether another replica can have the tunnel, or the tunnel is no longer wanted.
+// followed reports whether this replica need not wait any longer: another replica can take over the tunnel, or the tunnel is no longer wanted.
 func (a *Agent) followed(ctx context.Context, since time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

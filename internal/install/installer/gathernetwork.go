@@ -31,7 +31,7 @@ func readNodes(facts *install.Facts, nodes []corev1.Node) {
 			Kernel: node.Status.NodeInfo.KernelVersion, OS: node.Status.NodeInfo.OperatingSystem, Arch: node.Status.NodeInfo.Architecture,
 		})
 		facts.Network.NodePodCIDRs = append(facts.Network.NodePodCIDRs, node.Spec.PodCIDRs...)
-		// Agents of k3s annotate their arguments too, but only the arguments of a server start with "server".
+		// Agents of k3s write their arguments into this annotation too, but only the arguments of a server start with "server".
 		var args []string
 		if json.Unmarshal([]byte(node.Annotations["k3s.io/node-args"]), &args) == nil && len(args) > 0 && args[0] == "server" {
 			facts.Network.K3sArgs = args

@@ -69,7 +69,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
 	consumer := m.Labels[api.LabelOriginID]
 	if consumer == "" {
-		return kube.Invalid(reasons.MissingOriginLabel, "NamespaceMap %s/%s has no label %s: it must come from a consumer", m.Namespace, m.Name, api.LabelOriginID)
+		return kube.Invalid(reasons.MissingOriginLabel, "NamespaceMap %s/%s has no label %s: a consumer that replicates a NamespaceMap sets it to its cluster ID", m.Namespace, m.Name, api.LabelOriginID)
 	}
 	plan, err := r.enforce(ctx, m, consumer)
 	if err != nil {

@@ -161,7 +161,7 @@ func (s *stats) report(err error) {
 		if s.failed = text; text != "" {
 			s.log.Warn("Failed to read the resource usage of pods from the provider", "error", text)
 		} else {
-			s.log.Info("Read the resource usage of pods from the provider again")
+			s.log.Info("Reading the resource usage of pods from the provider succeeds again")
 		}
 	}
 }

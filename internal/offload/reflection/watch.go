@@ -2,7 +2,6 @@ package reflection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -152,7 +151,7 @@ func newListOf(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (client.Obje
 	}
 	typed, ok := list.(client.ObjectList)
 	if !ok {
-		return nil, errors.New("its list is not a list")
+		return nil, fmt.Errorf("type %sList is not a client.ObjectList", gvk.Kind)
 	}
 	return typed, nil
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// lifetime is the validity of CA and serving certificate. Both are always generated together, so the key of the CA is never stored.
+	// lifetime is the validity of the CA and of the serving certificate. Liqo always generates both together, so it never stores the key of the CA.
 	lifetime = 365 * 24 * time.Hour
-	// renewBefore is the time before expiry at which both are renewed. A third of the lifetime leaves enough time to notice failures.
+	// renewBefore is how long before their expiry Liqo renews both. A third of the lifetime leaves enough time to notice failures.
 	renewBefore = lifetime / 3
 )
 
@@ -43,8 +43,8 @@ func (m certBundle) data() map[string][]byte {
 	return map[string][]byte{keyCA: m.ca, keyCertificate: m.certificate, keyPrivate: m.key}
 }
 
-// parse validates the bundle. It returns the certificate for use by TLS and the time of its renewal. It returns an error if the certificate is not
-// for that host, not signed by the CA, or not valid at now.
+// parse validates the bundle at the time now. It returns the certificate for use by TLS, and the time at which the bundle must be renewed. It returns an
+// error if the certificate is not for that host, not signed by the CA, or not valid at that time.
 func (m certBundle) parse(host string, now time.Time) (*tls.Certificate, time.Time, error) {
 	pair, err := tls.X509KeyPair(m.certificate, m.key)
 	if err != nil {
@@ -62,7 +62,8 @@ func (m certBundle) parse(host string, now time.Time) (*tls.Certificate, time.Ti
 	return &pair, pair.Leaf.NotAfter.Add(-renewBefore), nil
 }
 
-// generate creates a CA and a certificate for the host, signed by this CA. The CAs in before that are still valid stay trusted.
+// generate creates a CA, and a certificate for the host that is signed by this CA. The parameter before holds the former CAs in PEM. The new bundle still
+// trusts those that have not expired.
 func generate(host string, before []byte, now time.Time, random io.Reader) (certBundle, error) {
 	ca, err := pki.NewCA(random, "liqo-webhook-ca", now, lifetime)
 	if err != nil {

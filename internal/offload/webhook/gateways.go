@@ -82,7 +82,7 @@ func (g *gateways) Start(ctx context.Context) error {
 	for {
 		err := g.follow(ctx)
 		if err != nil && !failed {
-			g.log.Error(err, "Failed to read which kinds of the Gateway API are installed, hosts in new ones are not protected")
+			g.log.Error(err, "Failed to read which kinds of the Gateway API are installed: until a retry succeeds, hosts in objects of newly installed kinds are not protected")
 		}
 		failed = err != nil
 		select {

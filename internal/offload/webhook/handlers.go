@@ -139,7 +139,7 @@ func (h shadowPods) Handle(ctx context.Context, req admission.Request) admission
 	if req.Operation == admissionv1.Update {
 		before = &offloadingv1beta1.ShadowPod{}
 		if err := h.decoder.DecodeRaw(req.OldObject, before); err != nil {
-			return admission.Errored(http.StatusUnprocessableEntity, fmt.Errorf("reading the ShadowPod as it was: %w", err))
+			return admission.Errored(http.StatusUnprocessableEntity, fmt.Errorf("reading the ShadowPod before the update: %w", err))
 		}
 		creator = before.Labels[offloadingv1beta1.LabelCreatorUser]
 	}

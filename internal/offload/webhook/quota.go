@@ -26,7 +26,7 @@ import (
 // because the ShadowPod controller counts exactly.
 type quotas struct {
 	cached, live client.Reader
-	// synced means that the tracker contains all ShadowPods of the initial list.
+	// synced reports whether the tracker contains all ShadowPods of the initial list.
 	synced func() bool
 
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ func newQuotas(mgr ctrl.Manager) (*quotas, error) {
 	return q, nil
 }
 
-// observe records the usage of a ShadowPod that was added to the cache or changed there.
+// observe records the usage of a ShadowPod that was added or changed in the cache.
 func (q *quotas) observe(obj any) {
 	sp, ok := obj.(*offloadingv1beta1.ShadowPod)
 	if !ok {
@@ -79,9 +79,11 @@ func (q *quotas) forget(obj any) {
 // errNoQuota reports that a user has no Quota.
 var errNoQuota = errors.New("that user has no Quota: Liqo creates one when it accepts the resources of a ResourceSlice")
 
-// refusal returns why a user may not have a ShadowPod, nil if the user may. before is the previous state, nil for a new ShadowPod. On an update, only
-// resources that grow are checked against the Quota. A pod that declared the resources required by the limits enforcement must keep declaring them,
-// since its Pod may be recreated. A pod from before the enforcement is exempt unless it grows.
+// refusal returns why a user may not have a ShadowPod, nil if the user may. before is the stored ShadowPod; it is nil on creation.
+//
+// On an update, only the resources that increase are checked against the Quota. If the stored ShadowPod declares what the limits enforcement of the Quota
+// demands, the updated one must declare it too, because its Pod may be recreated. If the stored ShadowPod does not, it is older than the enforcement. The
+// update is then accepted without these declarations, unless it increases the resources.
 func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator string, sp, before *offloadingv1beta1.ShadowPod) (refused, err error) {
 	if refused = offload.Negative(&sp.Spec.Pod); refused != nil {
 		return refused, nil
@@ -120,7 +122,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	return nil, nil
 }
 
-// used returns a copy of the resources that a user's ShadowPods use, except the one named except. It returns nil until the tracker is complete.
+// used returns the sum of the resources that the ShadowPods of a user use, without the ShadowPod named except. It returns nil until the tracker is complete.
 func (q *quotas) used(creator string, except types.NamespacedName) corev1.ResourceList {
 	if !q.synced() {
 		return nil
@@ -130,7 +132,7 @@ func (q *quotas) used(creator string, except types.NamespacedName) corev1.Resour
 	return q.tracker.Used(creator, except).DeepCopy()
 }
 
-// quotasOf returns the Quotas of a user. If the cache has none, it asks the API server: a Quota may have just been created.
+// quotasOf returns the Quotas of a user. If the cache has none, it asks the API server, because a Quota may be too new for the cache.
 func (q *quotas) quotasOf(ctx context.Context, creator string) ([]*offloadingv1beta1.Quota, error) {
 	for _, reader := range []client.Reader{q.cached, q.live} {
 		list := &offloadingv1beta1.QuotaList{}

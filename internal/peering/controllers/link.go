@@ -239,7 +239,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 			return
 		}
 		if err != nil {
-			k.all.log.Error(err, "The provider has too many copies to watch", "clusterID", k.clusterID, "kind", kind.Name)
+			k.all.log.Error(err, "The copies of this cluster's objects in the provider exceed the limits of the cache", "clusterID", k.clusterID, "kind", kind.Name)
 		}
 		k.all.peers.announce(types.NamespacedName{Name: k.clusterID})
 	}
@@ -253,7 +253,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		},
 	})
 	if err != nil {
-		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
+		k.all.log.Error(err, "Failed to watch the copies of this cluster's objects in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
 	listeners := k.all.objects[kind.Name]
@@ -272,7 +272,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		})
 	}
 	if err != nil {
-		k.all.log.Error(err, "Failed to watch the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
+		k.all.log.Error(err, "Failed to watch the copies of this cluster's objects in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
 	k.all.done.Go(func() {
@@ -281,7 +281,7 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		}
 	})
 	if err := copies.Start(ctx); err != nil && ctx.Err() == nil {
-		k.all.log.Error(err, "Stopped watching the copies in the provider", "clusterID", k.clusterID, "kind", kind.Name)
+		k.all.log.Error(err, "Stopped watching the copies of this cluster's objects in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 	}
 }
 

@@ -117,7 +117,7 @@ func (r *foreignClusters) wishToPeer(ctx context.Context, facts *peering.Facts, 
 	return nil
 }
 
-// carryOut carries out a plan. Each part may be repeated.
+// carryOut carries out a plan. Each part may be repeated, so the caller may retry the plan after an error.
 func (r *foreignClusters) carryOut(ctx context.Context, fc *corev1beta1.ForeignCluster, plan *peering.Plan) error {
 	if plan.Held {
 		if err := r.hold(ctx, fc, controllerutil.AddFinalizer); err != nil {

@@ -165,7 +165,7 @@ const (
 	checkStore  = "check-store"
 )
 
-// annotationNode, on a check, is the node on which it has to run. It is empty if the volume with the data permits more than one.
+// annotationNode, on the Pod of a check, is the node on which that Pod has to run. It is empty if the volume with the data permits more than one.
 const annotationNode = "storage.liqo.io/move-node"
 
 // checkTime is how long a command waits for a check.

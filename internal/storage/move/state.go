@@ -70,7 +70,7 @@ type State struct {
 	Autoscalers  []autoscalingv2.HorizontalPodAutoscaler
 	// Obstacle, if not empty, says why pods of the namespace can't run on the target node, and what to do.
 	Obstacle string
-	// Refusals are the answers of the API server to the dry run of creating the objects in Rehearsed.
+	// Refusals are the creations that the API server refused in the dry run of the objects in Rehearsed.
 	Refusals []Refusal
 	// Quotas are the ResourceQuotas of the storage namespace. They are needed only before the move begins.
 	Quotas []corev1.ResourceQuota

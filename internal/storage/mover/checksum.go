@@ -136,7 +136,7 @@ func (t *tree) content(path string) error {
 	return t.read(file)
 }
 
-// read adds the checksum of a content.
+// read reads everything from a reader, and adds the checksum of what it read to the checksum of the tree.
 func (t *tree) read(from io.Reader) error {
 	content := sha256.New()
 	buffer := make([]byte, 1<<20)

@@ -39,8 +39,9 @@ func unmergeTerm(term *corev1.PodAffinityTerm, labels map[string]string) {
 	unmerge(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
 }
 
-// ofOrigin reports whether a topology spread constraint can be enforced only in the origin cluster. Nodes of the provider need not have the label of
-// its topologyKey, and a node without the label is not eligible. All nodes have the host name label.
+// ofOrigin reports whether only the origin cluster can enforce a topology spread constraint. This is so if it is DoNotSchedule with a topologyKey other than
+// the host name. Nodes of the provider may lack the label of that key, and the scheduler of the provider would then exclude them. All nodes have the host
+// name label.
 func ofOrigin(c *corev1.TopologySpreadConstraint) bool {
 	return c.WhenUnsatisfiable == corev1.DoNotSchedule && c.TopologyKey != corev1.LabelHostname
 }
