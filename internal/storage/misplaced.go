@@ -19,8 +19,15 @@ func LeftToPods(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVo
 	case volume != nil:
 		return ClusterOf(volume) != cluster
 	default:
-		return claim.Spec.VolumeName != VolumeName(claim.UID)
+		return !mayBeLost(claim, classes)
 	}
+}
+
+// mayBeLost reports whether a claim without a virtual volume may have had one. The name of its volume alone does not say so, because the usual drivers name their
+// volumes after the UID of the claim, too.
+func mayBeLost(claim *corev1.PersistentVolumeClaim, classes []storagev1.StorageClass) bool {
+	class := ClassOf(claim, classes)
+	return claim.Spec.VolumeName == VolumeName(claim.UID) && (class == nil || class.Provisioner == Provisioner)
 }
 
 // Misplaced returns the step of a virtual kubelet that does not decide about the claims of its provider. Such a virtual kubelet writes nothing. It only reports
@@ -42,7 +49,7 @@ func (s *State) orMisplaced(step Step) Step {
 	case volume == nil && s.Claim.Spec.VolumeName == "" && Concerns(s.Claim, s.Classes) && SelectedNode(s.Claim, s.UID) == "":
 		step = refuse("the claim has %s, which creates the volume where the scheduler sends the first pod, and its pod was bound to a virtual node of cluster %s without "+
 			"the scheduler: create the pod again without spec.nodeName, for example with a node selector", className(s.Claim), s.Place.Cluster)
-	case volume == nil && s.Claim.Spec.VolumeName != VolumeName(s.Claim.UID) && (s.Claim.Spec.VolumeName != "" || !Concerns(s.Claim, s.Classes)):
+	case volume == nil && !mayBeLost(s.Claim, s.Classes) && (s.Claim.Spec.VolumeName != "" || !Concerns(s.Claim, s.Classes)):
 		return s.refuseClass()
 	default:
 		return step

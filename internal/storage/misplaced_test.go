@@ -31,6 +31,9 @@ func TestMisplacedPodsAreReported(t *testing.T) {
 	foreign := claim("", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.StorageClassName, c.Spec.VolumeName = &standard, "disk-7"
 	})
+	provisioned := claim("milan", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.StorageClassName, c.Spec.VolumeName = &standard, "pvc-"+string(c.UID) // as most drivers name it
+	})
 	lost := claim("milan")
 	lost.Spec.VolumeName = VolumeName(lost.UID)
 	for name, row := range map[string]struct {
@@ -42,6 +45,7 @@ func TestMisplacedPodsAreReported(t *testing.T) {
 		"a volume of another provider": {inTurin, turin, nil, []string{"StorageClass liqo", "in cluster turin", "virtual node of cluster milan", "liqoctl move volume data --namespace shop"}},
 		"a volume of this cluster":     {inThis, here, nil, []string{"StorageClass liqo", "is in this cluster", "liqoctl move volume data"}},
 		"another class":                {foreign, nil, nil, []string{"StorageClass standard", "use a claim of StorageClass liqo", "PersistentVolumeClaim data in namespace shop-rome of cluster milan"}},
+		"another class with a volume":  {provisioned, nil, nil, []string{"StorageClass standard", "use a claim of StorageClass liqo"}},
 		"no class": {claim("", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName, c.Spec.VolumeName = nil, "disk-7" }), nil, nil,
 			[]string{"the claim has no StorageClass"}},
 		"a pod that no scheduler saw": {claim(""), nil, nil, []string{"StorageClass liqo", "without the scheduler", "spec.nodeName"}},

@@ -264,7 +264,7 @@ func (s *State) lost() Step {
 		step.Confirm = true // the cache of a virtual kubelet has no volume that lost its labels
 		return step
 	}
-	return Step{Why: "the claim is bound to a volume that Liqo did not create"}
+	return s.orMisplaced(Step{Why: "the claim is bound to a volume that Liqo did not create"})
 }
 
 // reused decides about a virtual volume of a provider to which a claim of another name is bound. The copies of pods mount claims by name, so pods in the provider can't
