@@ -115,25 +115,18 @@ func namespaces(r *report) {
 // retained reports the volumes whose claim was deleted while a provider still has their data. As long as it has, the provider does not delete the remote
 // namespace. Users may not know about such a volume, because they no longer see a claim.
 func retained(r *report) {
-	offloaded := map[string]bool{}
-	for i := range r.Offloadings {
-		offloaded[r.Offloadings[i].Namespace] = true
-	}
-	var counted []*corev1.PersistentVolume // a virtual kubelet counts only volumes whose namespace has a remote namespace
+	var all []*corev1.PersistentVolume
 	for i := range r.Retained {
-		if offloaded[storage.DataOf(&r.Retained[i]).Namespace] {
-			counted = append(counted, &r.Retained[i])
-		}
+		all = append(all, &r.Retained[i])
 	}
 	full := map[string]bool{}
-	for i := range r.Retained {
-		volume := &r.Retained[i]
+	for _, volume := range all {
 		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.DataOf(volume)
 		r.about(partRetained, provider)
 		if storage.IsRecovered(volume) {
 			r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has %s of data that no claim here uses",
 				volume.Name, claim.Name, claim.Namespace, provider, volume.Spec.Capacity.Storage())
-			full[provider] = full[provider] || storage.RecoveredFull(counted, provider)
+			full[provider] = full[provider] || storage.RecoveredFull(all, provider)
 			continue
 		}
 		node := provider
