@@ -63,6 +63,7 @@ ctl: ## bin/liqoctl only, and a copy in this folder: ./liqoctl.
 
 .PHONY: terraform-provider
 terraform-provider: ## The Terraform provider into bin/terraform, a mirror for Terraform: see docs/guide/terraform.md.
+	@rm -rf $(BIN)/terraform # Terraform takes the newest version of a mirror
 	@cd cmd/terraform-provider-liqo && $(GOBUILD) -o $(BIN)/terraform/liqo.internal/liqotech/liqo/$(firstword $(subst -, ,$(VERSION:v%=%)))/$$(go env GOOS)_$$(go env GOARCH)/ .
 
 .PHONY: bin/playground
@@ -220,7 +221,7 @@ test-offloading: scenario ## Shard: pods, namespaces, copies, quotas, storage, f
 test-network: network-scenario ## Shard: the network between clusters, and its faults.
 
 .PHONY: test-peering
-test-peering: doors ## Shard: ways to peer and to install, releases.
+test-peering: doors ## Shard: ways to peer and to install, Terraform, releases.
 
 .PHONY: test-volumes
 test-volumes: moves ## Shard: volumes that move, and the data of a database from its installation to another one.

@@ -209,7 +209,7 @@ func TestStatesAndCures(t *testing.T) {
 			func(c *Cluster) { c.Retained = []corev1.PersistentVolume{recovered(1)} },
 			"warn rome, retained volumes: PersistentVolume pvc-1 of claim data in namespace shop was recovered: cluster milan has 32Mi of data that no claim here uses\n",
 			"reserve the volume for PersistentVolumeClaim data in namespace shop: kubectl patch pv pvc-1 --type merge --patch " +
-				`'{"spec":{"claimRef":{"namespace":"shop","name":"data","uid":null,"resourceVersion":null}}}'. A claim of this name with storageClassName liqo`,
+				`'{"spec":{"claimRef":{"namespace":"shop","name":"data","uid":null,"resourceVersion":null}}}'. The claim in the command gets the volume if it has storageClassName liqo`,
 			func(c *Cluster) { c.Retained = nil },
 		},
 		"an unfinished move": {

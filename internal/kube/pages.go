@@ -33,7 +33,9 @@ func ListPages(ctx context.Context, c client.Reader, list client.ObjectList, opt
 		if err != nil {
 			return err
 		}
-		all = append(all, items...)
+		if all = append(all, items...); len(all) > maxPages*pageSize { // a server may ignore the limit of a page
+			break
+		}
 		if next = page.GetContinue(); next == "" {
 			list.SetResourceVersion(page.GetResourceVersion())
 			return meta.SetList(list, all)

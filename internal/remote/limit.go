@@ -70,7 +70,7 @@ func (l *limited) ListWithContext(ctx context.Context, options metav1.ListOption
 		l.reset()
 	}
 	list, err := l.next.ListWithContext(ctx, options)
-	for _, limit := range []error{errTooLarge, errTooSlow} {
+	for _, limit := range []error{errTooLarge, errListsTooLarge, errTooSlow} {
 		if errors.Is(err, limit) {
 			l.report(limit)
 		}
@@ -210,16 +210,19 @@ func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) 
 // LimitPages limits the size of the lists over cfg that are read in pages: of the latest list of each path and selector, together. A limit of each response does
 // not suffice for them, because a server can always announce another page.
 func LimitPages(cfg *rest.Config, bytes int64) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &limitedPages{next: next, bytes: bytes, read: map[string]int64{}}
-	})
+	read := &readPages{limit: bytes, read: map[string]int64{}} // of all transports of cfg
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedPages{next, read} })
 }
 
 type limitedPages struct {
 	next  http.RoundTripper
-	bytes int64
+	pages *readPages
+}
 
-	mu sync.Mutex
+// readPages counts the bytes of lists that are read in pages.
+type readPages struct {
+	limit int64
+	mu    sync.Mutex
 	// read are the bytes of the pages of each list, total is their sum.
 	read  map[string]int64
 	total int64
@@ -237,28 +240,33 @@ func (r *limitedPages) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	list := req.URL.Path + " " + query.Get("labelSelector") + " " + query.Get("fieldSelector")
 	if query.Get("continue") == "" {
-		r.mu.Lock()
-		r.total -= r.read[list]
-		delete(r.read, list)
-		r.mu.Unlock()
+		r.pages.begin(list)
 	}
-	response.Body = &page{response.Body, r, list, req.URL.Path}
+	response.Body = &page{response.Body, r.pages, list, req.URL.Path}
 	return response, nil
 }
 
+// begin forgets the pages of a list, because it is read again.
+func (r *readPages) begin(list string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.total -= r.read[list]
+	delete(r.read, list)
+}
+
 // count adds bytes of a list, and reports whether all lists are within the limit.
-func (r *limitedPages) count(list string, bytes int) bool {
+func (r *readPages) count(list string, bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.total += int64(bytes)
 	r.read[list] += int64(bytes)
-	return r.total <= r.bytes
+	return r.total <= r.limit
 }
 
 // page is the body of a page of a list.
 type page struct {
 	io.ReadCloser
-	of         *limitedPages
+	of         *readPages
 	list, path string
 }
 
@@ -266,7 +274,7 @@ type page struct {
 func (p *page) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
 	if !p.of.count(p.list, n) {
-		return 0, fmt.Errorf("%w: with the last one, %s, its lists have more than %s together", errTooLarge, p.path, resource.NewQuantity(p.of.bytes, resource.BinarySI))
+		return 0, fmt.Errorf("%w: more than %s together; the last one was %s", errListsTooLarge, resource.NewQuantity(p.of.limit, resource.BinarySI), p.path)
 	}
 	return n, err
 }
@@ -283,8 +291,9 @@ func IsExec(path string) bool {
 
 // The errors of a response that exceeds a limit.
 var (
-	errTooLarge = errors.New("the response of the other cluster is too large")
-	errTooSlow  = errors.New("the response of the other cluster takes too long: the connection is too slow for its size, or the other cluster holds it back")
+	errTooLarge      = errors.New("the response of the other cluster is too large")
+	errListsTooLarge = errors.New("the lists of the other cluster are too large")
+	errTooSlow       = errors.New("the response of the other cluster takes too long: the connection is too slow for its size, or the other cluster holds it back")
 )
 
 // timely returns errTooSlow in place of an error that the end of the time for a response caused.

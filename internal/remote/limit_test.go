@@ -198,7 +198,7 @@ func TestListsOfPeersAreLimited(t *testing.T) {
 				response.Body.Close()
 				if err != nil && failed == 0 {
 					failed = round
-					if text := err.Error(); !errors.Is(err, errTooLarge) || !strings.Contains(text, "/api/v1/") || !strings.Contains(text, "more than 50000 together") {
+					if text := err.Error(); !errors.Is(err, errListsTooLarge) || !strings.Contains(text, "/api/v1/") || !strings.Contains(text, "more than 50000 together") {
 						t.Errorf("%s: %v", name, err)
 					}
 				}

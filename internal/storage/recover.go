@@ -173,5 +173,5 @@ func reserve(volume *corev1.PersistentVolume) string {
 
 // fits says which claim gets a reserved volume.
 func fits(volume *corev1.PersistentVolume) string {
-	return fmt.Sprintf("A claim of this name with storageClassName %s, the accessModes of the volume and at most its size gets the reserved volume", volume.Spec.StorageClassName)
+	return fmt.Sprintf("The claim in the command gets the volume if it has storageClassName %s, the accessModes of the volume and at most its size", volume.Spec.StorageClassName)
 }

@@ -35,7 +35,7 @@ type results struct {
 	Claim   *ClaimResult   `json:"claim,omitempty"`
 }
 
-// ratios returns the ratios of all measurements. Ratios are comparable between machines, unlike times.
+// ratios returns the ratios to which the targets of pods, the network and moves apply, if they are medians of several runs. Ratios are comparable between machines, unlike times.
 func (r results) ratios() map[string]float64 {
 	all := map[string]float64{}
 	if r.Pods != nil {
@@ -43,8 +43,8 @@ func (r results) ratios() map[string]float64 {
 	}
 	if r.Scale != nil {
 		for _, run := range r.Scale.Runs {
-			// A round that failed may have only one of both.
-			if run.Kind == Offloaded && slices.ContainsFunc(r.Scale.Runs, func(other Run) bool { return other.Kind == Both && other.Pods == run.Pods }) {
+			// The ratio of single runs differs by more.
+			if run.Kind == Offloaded && r.Scale.count(Offloaded, run.Pods) > 1 && r.Scale.count(Both, run.Pods) > 1 {
 				all[fmt.Sprintf("%d pods: offloaded to both clusters directly", run.Pods)] = r.Scale.of(Offloaded, run.Pods, untilReady) / r.Scale.of(Both, run.Pods, untilReady)
 			}
 		}
@@ -65,6 +65,16 @@ func (r results) ratios() map[string]float64 {
 		}
 	}
 	return all
+}
+
+// count returns the number of runs of a kind and size.
+func (r *ScaleResult) count(kind Kind, pods int) (n int) {
+	for _, run := range r.Runs {
+		if run.Kind == kind && run.Pods == pods {
+			n++
+		}
+	}
+	return n
 }
 
 func untilReady(run Run) float64 { return run.Seconds }

@@ -23,7 +23,10 @@ func TestWorseRatiosAreReported(t *testing.T) {
 func TestHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ratios.jsonl")
 	scale := func(seconds float64) results {
-		return results{Scale: &ScaleResult{Runs: []Run{{Kind: Both, Pods: 100, Seconds: 2}, {Kind: Offloaded, Pods: 100, Seconds: seconds}, {Kind: Offloaded, Pods: 1000, Seconds: 9}}}}
+		return results{Scale: &ScaleResult{Runs: []Run{
+			{Kind: Both, Pods: 100, Seconds: 2}, {Kind: Offloaded, Pods: 100, Seconds: seconds}, {Kind: Both, Pods: 100, Seconds: 2}, {Kind: Offloaded, Pods: 100, Seconds: seconds},
+			{Kind: Both, Pods: 1000, Seconds: 9}, {Kind: Offloaded, Pods: 1000, Seconds: 9},
+		}}}
 	}
 	for i := range recent {
 		if fine, err := scale(4).compare(path, "abc"); !fine || err != nil {

@@ -166,6 +166,9 @@ func (s *subject) measure(ctx context.Context, perSecond int) (Latency, error) {
 			return latency, err
 		}
 		if !arrivals.wait(ctx, first, i+1, 10*time.Second) {
+			if ctx.Err() != nil {
+				return latency, context.Cause(ctx)
+			}
 			latency.Problem = s.missing(context.WithoutCancel(ctx), name, first+i, made[i], arrivals)
 			return latency, nil
 		}

@@ -207,7 +207,7 @@ func (r *offloadResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	object := m.object()
 	object.Spec = m.spec()
-	err := r.c.Create(ctx, object)
+	err := r.c.Create(context.WithoutCancel(ctx), object) // Ctrl-C must not leave an object that is not in the state
 	switch name := m.Namespace.ValueString(); {
 	case apierrors.IsAlreadyExists(err):
 		resp.Diagnostics.AddAttributeError(path.Root("namespace"), "Namespace "+name+" is offloaded already",
@@ -271,6 +271,17 @@ func (r *offloadResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 	m.observe(&object.Spec)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
+	if err := deleting(object); err != nil {
+		resp.Diagnostics.AddAttributeWarning(path.Root("namespace"), "The offloading of namespace "+object.Namespace+" is being ended", err.Error())
+	}
+}
+
+// deleting returns an error if a NamespaceOffloading is being deleted: a change would have no effect.
+func deleting(object *offloadingv1beta1.NamespaceOffloading) error {
+	if object.DeletionTimestamp == nil {
+		return nil
+	}
+	return fmt.Errorf("NamespaceOffloading %s/%s is being deleted since %s: apply again when it is gone", object.Namespace, object.Name, object.DeletionTimestamp.UTC().Format(time.RFC3339))
 }
 
 // Update changes the strategy and the selector. It changes nothing if the new selector leaves out a cluster with data of claims.
@@ -283,6 +294,10 @@ func (r *offloadResource) Update(ctx context.Context, req resource.UpdateRequest
 	err := r.c.Get(ctx, client.ObjectKeyFromObject(object), object)
 	if client.IgnoreNotFound(err) != nil {
 		resp.Diagnostics.AddError("Changing the offloading of namespace "+object.Namespace+" failed", fmt.Sprintf("reading NamespaceOffloading %s/%s: %v", object.Namespace, object.Name, err))
+		return
+	}
+	if err := deleting(object); err != nil {
+		resp.Diagnostics.AddAttributeError(path.Root("namespace"), "Changing the offloading of namespace "+object.Namespace+" failed", err.Error())
 		return
 	}
 	// Another user may have changed the selector since the plan was made, so it is compared with that of the object.

@@ -171,7 +171,7 @@ func (r *peerResource) Create(ctx context.Context, req resource.CreateRequest, r
 		err = fmt.Errorf("reading ForeignCluster %s: %w", m.id(), err)
 	default:
 		if err = ending(foreign); err == nil {
-			err = r.request(ctx, &m)
+			err = r.request(context.WithoutCancel(ctx), &m) // Ctrl-C must not leave objects that are not in the state
 		}
 	}
 	if err != nil {
@@ -260,6 +260,8 @@ func (r *peerResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 		if err := ending(foreign); err != nil {
 			resp.Diagnostics.AddAttributeWarning(path.Root("cluster_id"), "The peering with cluster "+m.id()+" is being ended", err.Error())
+		} else if condition := outgoing(foreign); condition != nil && condition.Status == corev1beta1.StatusError { // of an apply that did not wait until its end, for example
+			resp.Diagnostics.AddAttributeWarning(path.Root("cluster_id"), "The peering with cluster "+m.id()+" has an error", condition.Message)
 		}
 	}
 }
@@ -358,14 +360,18 @@ func (r *peerResource) end(ctx context.Context, m *peerModel) (stays string, err
 				"are replaced elsewhere. If cluster %[1]s is gone for good, run: liqoctl force unpeer %[1]s",
 				m.id(), foreign.Status.APIServerURL, lost.LastTransitionTime.UTC().Format(time.RFC3339), lost.Message)
 		}
+	}
+	// The Secret goes first: once the peering has ended, it leaves the state, and a destroy that was killed in between would leave the Secret. An established peering
+	// does not need it.
+	if err := kube.Delete(ctx, r.c, m.secret(namespace)); err != nil {
+		return "", err
+	}
+	if err == nil && foreign.DeletionTimestamp == nil && foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringNo {
 		before := foreign.DeepCopy()
 		foreign.Spec.OutgoingPeeringEnabled = corev1beta1.PeeringNo
 		if err := r.c.Patch(ctx, foreign, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("setting spec.outgoingPeeringEnabled of ForeignCluster %s to %s: %w", m.id(), corev1beta1.PeeringNo, err)
 		}
-	}
-	if err := kube.Delete(ctx, r.c, m.secret(namespace)); err != nil {
-		return "", err
 	}
 	err = r.c.wait(ctx, within(m.Timeout, peerTimeout), func(ctx context.Context) (string, error) {
 		err := r.c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)

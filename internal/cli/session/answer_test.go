@@ -93,7 +93,7 @@ func TestListsOfRemoteClustersAreLimited(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || read > foreignLists || !strings.Contains(err.Error(), "/api/v1/pods, its lists have more than 2Gi together") {
+		if err == nil || read > foreignLists || !strings.Contains(err.Error(), "the lists of the other cluster are too large: more than 2Gi together; the last one was /api/v1/pods") {
 			t.Errorf("after %d MiB: %v", read>>20, err)
 		}
 	}

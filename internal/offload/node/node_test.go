@@ -232,9 +232,13 @@ func TestNodeOnAPIServer(t *testing.T) {
 		})
 		must(err)
 		during, end := context.WithCancel(ctx)
-		ended := make(chan error)
+		ended := make(chan error, 1)
 		go func() { ended <- again.Run(during) }()
-		<-again.Loaded()
+		select {
+		case <-again.Loaded():
+		case err := <-ended:
+			t.Fatalf("a second process ended: %v", err)
+		}
 		if !again.Unavailable() {
 			t.Error("a process that is started anew tells the pods that all is well before it knows")
 		}

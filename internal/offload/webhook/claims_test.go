@@ -65,6 +65,7 @@ func TestClaimsOfConsumersOnAPIServer(t *testing.T) {
 		}
 		return c
 	}
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		stray, right := claim("standard", func(c *pvc) { c.Labels = nil }), claim("standard", nil)
 		if err := rome.Create(t.Context(), stray, client.DryRunAll); err == nil {

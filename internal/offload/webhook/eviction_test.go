@@ -60,6 +60,7 @@ func TestEvictionPolicyOnAPIServer(t *testing.T) {
 	other := func(*corev1.Pod) string { return "the one it was copied from" }
 
 	kept := pod("kept", seconds(300), itself)
+	apitest.InForce(t, c)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		probe := pod("probe", seconds(300), itself)
 		if err := evictor.Delete(t.Context(), probe); err == nil {

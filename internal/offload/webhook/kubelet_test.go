@@ -77,6 +77,7 @@ func TestKubeletPolicyOnAPIServer(t *testing.T) {
 	report := func(c client.Client, obj client.Object) error {
 		return c.Status().Patch(t.Context(), obj.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":""}}`)))
 	}
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := report(virtual, other); err == nil || !strings.Contains(err.Error(), "its own virtual Node") {
 			return errors.Join(errors.New("not yet"), err)

@@ -48,6 +48,7 @@ func newVolumesTester(t *testing.T) *volumesTester {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + tenant, "system:authenticated"},
 	}
 	v.kubelet = apitest.Client(t, account)
+	apitest.InForce(t, v.admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		err := v.kubelet.Create(t.Context(), kubeletVolume("0", func(v *corev1.PersistentVolume) { v.Labels = nil }), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "and no others") {

@@ -69,6 +69,7 @@ func TestMovingClaimsOnAPIServer(t *testing.T) {
 		return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, storage.AnnotationMovingClaims, text))
 	}
 	const moves = `"data-db-0=pvc-u1/milan,old=pvc-u9/naples"`
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := tenant.Patch(t.Context(), shop.DeepCopy(), record(moves), client.DryRunAll); err == nil {
 			return errors.New("not yet")

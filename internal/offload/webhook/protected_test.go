@@ -74,6 +74,7 @@ func TestProtectedNamespacesOnAPIServer(t *testing.T) {
 	for name, labels := range namespaces {
 		namespace(t, admin, name, labels)
 	}
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		for _, object := range []client.Object{offloading("kube-system"), asked("probe", nil, "kube-system")} {
 			if err := ada.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "can not be offloaded") {

@@ -127,6 +127,7 @@ func TestQuotaOnAPIServer(t *testing.T) {
 	t.Run("a stricter strategy", func(t *testing.T) { stricter(t, config) })
 
 	// Before the webhook serves, as with failurePolicy Ignore: a ShadowPod without the creator label, or with another one, is refused.
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		sp := shadow("1", nil)
 		err := rome.Create(t.Context(), sp)

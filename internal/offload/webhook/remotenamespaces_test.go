@@ -74,6 +74,7 @@ func TestProvidersDeployNothingByAccidentOnAPIServer(t *testing.T) {
 		}
 		return c.Create(t.Context(), object, client.DryRunAll)
 	}
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policies to be in force", func() error {
 		if create(flux, "Secret", nil) == nil {
 			return errors.New("a Secret of the provider is admitted")

@@ -93,6 +93,7 @@ func TestDiscoveryPolicyOnAPIServer(t *testing.T) {
 	lost := func(fc *corev1beta1.ForeignCluster) {
 		fc.Annotations = map[string]string{peering.AnnotationUnreachable: api.True}
 	}
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := agent.Create(t.Context(), cluster("milan", yes), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "decides about no peering") {
 			return errors.Join(errors.New("not yet"), err)

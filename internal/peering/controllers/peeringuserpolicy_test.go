@@ -69,6 +69,7 @@ func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
 		}
 		return secret
 	}
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := rome.Create(t.Context(), nonce(func(s *corev1.Secret) { s.Name = "probe" }), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "must be liqo-nonce") {
 			return errors.Join(errors.New("not yet"), err)

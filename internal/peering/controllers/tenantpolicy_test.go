@@ -72,6 +72,7 @@ func TestTenantPolicyOnAPIServer(t *testing.T) {
 	proven := func(t *authv1beta1.Tenant) { delete(t.Annotations, peering.AnnotationClaimedID) }
 	held := func(t *authv1beta1.Tenant) { t.Finalizers = []string{"rome.example/stay"} }
 	proxy := func(t *authv1beta1.Tenant) { url := "https://proxy.example"; t.Spec.ProxyURL = &url }
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := rome.Create(t.Context(), tenant(other), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "must be rome") {
 			return errors.Join(errors.New("not yet"), err)
@@ -185,6 +186,7 @@ func TestConsumerAccountsPolicyOnAPIServer(t *testing.T) {
 	own := rest.CopyConfig(config)
 	own.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + api.Namespace + ":liqo-controller-manager", Groups: []string{"system:masters"}}
 	manager := apitest.Client(t, own)
+	apitest.InForce(t, admin)
 	apitest.Eventually(t, within, "the policy to be in force", func() error {
 		if err := manager.Delete(t.Context(), account("probe", nil), client.DryRunAll); !apierrors.IsForbidden(err) {
 			return errors.Join(errors.New("not yet"), err)

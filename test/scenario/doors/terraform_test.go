@@ -37,8 +37,8 @@ func terraform(s *story.Story) {
 			if err := rome.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil {
 				return err
 			}
-			if foreign.Spec.OutgoingPeeringEnabled != wish {
-				return fmt.Errorf("it is %q", foreign.Spec.OutgoingPeeringEnabled)
+			if foreign.Spec.OutgoingPeeringEnabled != wish || foreign.Status.ObservedGeneration < foreign.Generation {
+				return fmt.Errorf("it is %q, and generation %d of %d was observed", foreign.Spec.OutgoingPeeringEnabled, foreign.Status.ObservedGeneration, foreign.Generation)
 			}
 			return nil
 		}
@@ -54,6 +54,7 @@ func terraform(s *story.Story) {
 		s.Helper()
 		s.Gone(rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: milan.ID}}, start)
 		s.Gone(rome, offloading.DeepCopy(), start)
+		s.Gone(rome, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: corev1beta1.TokenSecretPrefix + milan.ID}}, soon)
 		s.Gone(milan, &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(rome.ID), Name: rome.ID}}, soon)
 	}
 
@@ -86,6 +87,7 @@ func terraform(s *story.Story) {
 	})
 	s.Step("destroy", func() {
 		tofu.run("destroy", "-auto-approve")
+		s.Gone(rome, foreign.DeepCopy(), soon)
 		destroyed()
 	})
 	s.Step("Ctrl-C while it peers: the next apply goes on with the same peering", func() {
@@ -101,8 +103,11 @@ func terraform(s *story.Story) {
 	})
 	s.Step("destroy", func() {
 		tofu.run("destroy", "-auto-approve")
+		s.Gone(rome, foreign.DeepCopy(), soon)
 		destroyed()
-		s.Must(client.IgnoreNotFound(rome.Delete(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: corev1beta1.TokenSecretPrefix + milan.ID}})))
+		if len(tofu.tokens) == 0 {
+			s.Error("no state had a token, so no output was searched for one")
+		}
 		strangers(s, rome, milan)
 	})
 	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
@@ -112,12 +117,14 @@ func terraform(s *story.Story) {
 type tofu struct {
 	*story.Story
 	dir string
+	// tokens are those of all states so far.
+	tokens map[string]bool
 }
 
 // newTofu makes the folder: the configuration, and the settings that let OpenTofu use the provider that was built.
 func newTofu(s *story.Story) *tofu {
 	s.Helper()
-	t := &tofu{Story: s, dir: s.TempDir()}
+	t := &tofu{Story: s, dir: s.TempDir(), tokens: map[string]bool{}}
 	configuration, err := os.ReadFile(filepath.Join("testdata", "main.tf"))
 	s.Must(err)
 	s.Must(os.WriteFile(filepath.Join(t.dir, "main.tf"), configuration, 0o600))
@@ -139,12 +146,16 @@ func (t *tofu) command(args ...string) (cmd *exec.Cmd, said *bytes.Buffer) {
 func (t *tofu) finish(said *bytes.Buffer, args []string) {
 	t.Helper()
 	state, err := os.ReadFile(filepath.Join(t.dir, "terraform.tfstate"))
-	if os.IsNotExist(err) {
-		return
+	if !os.IsNotExist(err) {
+		t.Must(err)
 	}
-	t.Must(err)
 	for field := range strings.SplitSeq(string(state), `"`) {
-		if _, err := peering.ParseToken(field); err == nil && strings.Contains(said.String(), field) {
+		if _, err := peering.ParseToken(field); err == nil {
+			t.tokens[field] = true
+		}
+	}
+	for token := range t.tokens {
+		if strings.Contains(said.String(), token) {
 			t.Errorf("tofu %s prints a token", strings.Join(args, " "))
 		}
 	}
@@ -182,10 +193,18 @@ func (t *tofu) ended(signal syscall.Signal, begun func(context.Context) error, a
 	t.Helper()
 	cmd, said := t.command(args...)
 	t.Must(cmd.Start())
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil { // the story has ended before the command
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
 	t.Eventually(time.Minute, "tofu "+args[0]+" to begin", begun)
 	t.Must(syscall.Kill(-cmd.Process.Pid, signal))
-	if err := cmd.Wait(); err == nil {
-		t.Fatalf("tofu %s ended before the signal:\n%s", strings.Join(args, " "), said)
+	err := cmd.Wait()
+	status, known := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	killed, interrupted := known && status.Signaled(), strings.Contains(strings.ToLower(said.String()), "interrupt")
+	if err == nil || signal == syscall.SIGKILL && !killed || signal == syscall.SIGINT && !interrupted {
+		t.Fatalf("tofu %s was not ended by signal %v: %v\n%s", strings.Join(args, " "), signal, err, said)
 	}
 	t.finish(said, args)
 }
