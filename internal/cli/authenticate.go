@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/cli/cmdline"
-	"liqo.io/liqo/internal/cli/deletevolumes"
 	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/undo"
@@ -49,8 +48,7 @@ func authenticateCommand(a *session.Session) *cobra.Command {
 }
 
 func unauthenticateCommand(a *session.Session) *cobra.Command {
-	var timeout time.Duration
-	var wait bool
+	var o leaveOptions
 	command := &cobra.Command{
 		Use:     "unauthenticate",
 		Aliases: []string{"unauth"},
@@ -63,12 +61,9 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	remote := session.RemoteFlags(command.Flags())
-	a.AddDryRun(command.Flags())
-	deletevolumes.AddFlag(a, command.Flags())
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	command.Flags().BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
+	o.add(a, command.Flags())
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
 		p, err := a.Pair(ctx, remote)
 		if err != nil {
@@ -81,7 +76,7 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 		if err := undo.Check(ctx, p.Local, p.Remote.ID, namespace); err != nil {
 			return err
 		}
-		if err := halfDone(p, endAuthentication(ctx, p, wait)); err != nil {
+		if err := halfDone(p, endAuthentication(ctx, p, o.wait)); err != nil {
 			return err
 		}
 		return tellLeft(ctx, p, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))

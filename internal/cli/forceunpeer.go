@@ -87,11 +87,7 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 			defer cancel()
 			return forgetPeer(ctx, c, args[0], namespace)
 		},
-		ValidArgsFunction: a.CompleteFirst(func(ctx context.Context, c *session.Cluster) ([]string, error) {
-			var list corev1beta1.ForeignClusterList
-			err := c.List(ctx, &list)
-			return session.NamesOf(list.Items, func(fc corev1beta1.ForeignCluster) string { return fc.Name }), err
-		}),
+		ValidArgsFunction: a.CompleteFirst(peersOf),
 	}
 	a.AddDryRun(command.Flags())
 	command.Flags().BoolVar(&a.DeleteVolumes, "delete-volumes", false, "Also delete the claims of the other cluster in the local one, with their data")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +25,7 @@ import (
 )
 
 func unpeerCommand(a *session.Session) *cobra.Command {
-	var timeout time.Duration
-	var wait, deleteNamespaces bool
+	var o leaveOptions
 	command := &cobra.Command{
 		Use:        "unpeer [NAME]",
 		Short:      "Undo a peering and release the resources of the provider",
@@ -53,28 +51,25 @@ func unpeerCommand(a *session.Session) *cobra.Command {
 	}
 	flags := command.Flags()
 	remote := session.RemoteFlags(flags)
-	a.AddDryRun(flags)
-	deletevolumes.AddFlag(a, flags)
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	flags.BoolVar(&wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
-	flags.BoolVar(&deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too, unless they hold claims, or workloads that are not Liqo's")
+	o.add(a, flags)
+	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too, unless they hold claims, or workloads that are not Liqo's")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			if err := aloneWith(cmd, args[0]); err != nil {
 				return err
 			}
-			return leaveProvider(a, cmd, args[0], &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+			return leaveProvider(a, cmd, args[0], &o)
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 		defer cancel()
 		p, err := a.Pair(ctx, remote)
 		if remoteFlagGiven(cmd) == "" && noOtherCluster(err) {
-			return leaveProvider(a, cmd, "", &leaveOptions{timeout: timeout, wait: wait, deleteNamespaces: deleteNamespaces})
+			return leaveProvider(a, cmd, "", &o)
 		}
 		if err != nil {
 			return orForce(err)
 		}
-		if err := halfDone(p, runUnpeer(ctx, p, wait, deleteNamespaces)); err != nil || deleteNamespaces {
+		if err := halfDone(p, runUnpeer(ctx, p, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
 			return err
 		}
 		return tellLeft(ctx, p, withNamespaces(cmd, args))

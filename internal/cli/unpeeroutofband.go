@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,11 +27,19 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// leaveOptions holds the flags of an unpeer without access to the provider.
+// leaveOptions holds the flags of the commands that end a peering.
 type leaveOptions struct {
 	timeout          time.Duration
 	wait             bool
 	deleteNamespaces bool
+}
+
+// add registers the flags that all commands which end a peering have. --delete-namespaces is not among them, because its text differs.
+func (o *leaveOptions) add(a *session.Session, flags *pflag.FlagSet) {
+	a.AddDryRun(flags)
+	deletevolumes.AddFlag(a, flags)
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
 }
 
 func unpeerOutOfBandCommand(a *session.Session) *cobra.Command {
@@ -58,10 +67,7 @@ func unpeerOutOfBandCommand(a *session.Session) *cobra.Command {
 		ValidArgsFunction: a.CompleteFirst(peersOf),
 	}
 	flags := command.Flags()
-	a.AddDryRun(flags)
-	deletevolumes.AddFlag(a, flags)
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
+	o.add(a, flags)
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespace of the local cluster too")
 	return command
 }
@@ -82,10 +88,7 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 	}
 	flags := command.Flags()
 	remote := session.RemoteFlags(flags)
-	a.AddDryRun(flags)
-	deletevolumes.AddFlag(a, flags)
-	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until all objects are deleted. Without it, the command only waits for the steps that later steps depend on")
+	o.add(a, flags)
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
