@@ -80,10 +80,9 @@ func sliceCommand(a *session.Session, of sliceVerb) *cobra.Command {
 		return session.NamesOf(list.Items, func(s authv1beta1.ResourceSlice) string { return s.Name }), err
 	})
 	flags := command.Flags()
-	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	session.AddClusterFlag(command, &consumer, "consumer")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait until it takes effect")
 	a.AddDryRun(flags)
-	cmdline.Required(command, "remote-cluster-id")
 	return command
 }
 

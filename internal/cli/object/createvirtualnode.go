@@ -75,7 +75,7 @@ func createVirtualNodeCommand(a *session.Session) *cobra.Command {
 		}),
 	}
 	flags := command.Flags()
-	flags.StringVar(&o.provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	session.AddClusterFlag(command, &o.provider, "provider")
 	flags.StringVar(&o.slice, "resource-slice-name", "", "Granted ResourceSlice from which the node takes its resources")
 	flags.StringVar(&o.secret, "kubeconfig-secret-name", "", "Secret in the tenant namespace with the kubeconfig to use")
 	flags.BoolVar(&o.createNode, "create-node", true, "Create a Node; without a Node, Liqo only reflects resources and offloads no pods")
@@ -96,7 +96,6 @@ func createVirtualNodeCommand(a *session.Session) *cobra.Command {
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "Maximum time to wait until the node is Ready")
 	o.output.Add(flags, "Only print the object, do not create it")
 	a.AddDryRun(flags)
-	cmdline.Required(command, "remote-cluster-id")
 	session.CompleteFlag(command, "resource-slice-name", a.Complete(func(ctx context.Context, c *session.Cluster) ([]string, error) {
 		var list authv1beta1.ResourceSliceList
 		err := c.List(ctx, &list, client.MatchingLabels{api.LabelReplication: api.True})

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
@@ -20,12 +19,9 @@ import (
 var createServerFlags = tunnel.ServerFlagNames{ServiceType: "service-type", Port: "port", NodePort: "node-port", LoadBalancerIP: "load-balancer-ip"}
 
 func createGatewayServerCommand(a *session.Session) *cobra.Command {
-	var f tunnel.ServerFlags
-	var peer string
+	var f creation
+	var server tunnel.ServerFlags
 	var mtu int
-	var output cmdline.Output
-	var wait bool
-	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     "gatewayserver [NAME]",
 		Aliases: []string{"server", "gws"},
@@ -38,56 +34,42 @@ func createGatewayServerCommand(a *session.Session) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.RunE = a.OnInstalled(&timeout, func() error {
-		return cmp.Or(output.Validate(), f.Validate(createServerFlags), tunnel.ValidateMTU(mtu))
+	command.RunE = a.OnInstalled(&f.timeout, func() error {
+		return cmp.Or(f.output.Validate(), server.Validate(createServerFlags), tunnel.ValidateMTU(mtu))
 	}, func(ctx context.Context, local *session.Cluster, args []string) error {
-		template, err := f.Template.Reference(local)
+		template, err := server.Template.Reference(local)
 		if err != nil {
 			return err
 		}
-		kind, err := f.Choose(ctx, local, template)
+		kind, err := server.Choose(ctx, local, template)
 		if err != nil {
 			return err
 		}
-		server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
-		if output.Format != "" {
-			f.Fill(server, template, kind, peer, mtu)
-			return session.PrintObject(local, server, output.Format)
-		}
-		if server.Namespace, err = session.EnsureTenantNamespace(ctx, local, peer); err != nil {
+		object := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Name: nameOr(args, f.peer)}}
+		if err := f.create(ctx, local, object, func() { server.Fill(object, template, kind, f.peer, mtu) }); err != nil || !f.waits() {
 			return err
 		}
-		if err := createOrUpdate(ctx, local, server, func() { f.Fill(server, template, kind, peer, mtu) }); err != nil || !wait {
-			return err
-		}
-		endpoint, err := tunnel.ServerEndpoint(ctx, local, server)
+		endpoint, err := tunnel.ServerEndpoint(ctx, local, object)
 		if err != nil {
-			return tunnel.WithBalancerHint(err, command, args, timeout, f.ServiceType)
+			return tunnel.WithBalancerHint(err, command, args, f.timeout, server.ServiceType)
 		}
 		local.Did("In cluster %s: liqoctl create gatewayclient --remote-cluster-id %s --addresses %s --port %d",
-			peer, local.ID, endpoint.Addresses[0], endpoint.Port)
+			f.peer, local.ID, endpoint.Addresses[0], endpoint.Port)
 		return nil
 	})
+	f.add(a, command, "peer", tunnel.GatewayTimeout, "Wait for the address of the gateway server and print it")
 	flags := command.Flags()
-	session.AddPeerFlag(command, &peer)
-	f.Template.Add(flags, "", tunnel.ServerTemplates, networkingv1beta1.ServerTemplateDefault)
-	f.Add(flags, createServerFlags)
+	server.Template.Add(flags, "", tunnel.ServerTemplates, networkingv1beta1.ServerTemplateDefault)
+	server.Add(flags, createServerFlags)
 	flags.IntVar(&mtu, "mtu", tunnel.DefaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
-	flags.BoolVar(&wait, "wait", false, "Wait for the address of the gateway server and print it")
-	flags.DurationVar(&timeout, "timeout", tunnel.GatewayTimeout, "Maximum time to wait")
-	output.Add(flags, "Only print the object, do not create it")
-	a.AddDryRun(flags)
 	session.CompleteOneOf(command, "service-type", "LoadBalancer", "NodePort", "ClusterIP")
 	return command
 }
 
 func createGatewayClientCommand(a *session.Session) *cobra.Command {
-	var f tunnel.ClientFlags
-	var peer string
+	var f creation
+	var dialer tunnel.ClientFlags
 	var mtu int
-	var output cmdline.Output
-	var wait bool
-	var timeout time.Duration
 	command := &cobra.Command{
 		Use:     "gatewayclient [NAME]",
 		Aliases: []string{"client", "gwc"},
@@ -100,49 +82,38 @@ func createGatewayClientCommand(a *session.Session) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.RunE = a.OnInstalled(&timeout, func() error {
-		return cmp.Or(output.Validate(), tunnel.ValidateAddresses("addresses", f.Addresses), tunnel.ValidatePort("port", f.Port), tunnel.ValidateProtocol(f.Protocol),
+	command.RunE = a.OnInstalled(&f.timeout, func() error {
+		return cmp.Or(f.output.Validate(), tunnel.ValidateAddresses("addresses", dialer.Addresses), tunnel.ValidatePort("port", dialer.Port), tunnel.ValidateProtocol(dialer.Protocol),
 			tunnel.ValidateMTU(mtu))
 	}, func(ctx context.Context, local *session.Cluster, args []string) error {
-		template, err := f.Template.Reference(local)
+		template, err := dialer.Template.Reference(local)
 		if err != nil {
 			return err
 		}
-		endpoint := networkingv1beta1.Endpoint{Addresses: f.Addresses, Port: f.Port, Protocol: corev1.Protocol(f.Protocol)}
-		object := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(peer), Name: nameOr(args, peer)}}
-		if output.Format != "" {
-			tunnel.FillClient(object, template, peer, endpoint, mtu)
-			return session.PrintObject(local, object, output.Format)
-		}
-		if object.Namespace, err = session.EnsureTenantNamespace(ctx, local, peer); err != nil {
+		endpoint := networkingv1beta1.Endpoint{Addresses: dialer.Addresses, Port: dialer.Port, Protocol: corev1.Protocol(dialer.Protocol)}
+		object := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Name: nameOr(args, f.peer)}}
+		if err := f.create(ctx, local, object, func() { tunnel.FillClient(object, template, f.peer, endpoint, mtu) }); err != nil || !f.waits() {
 			return err
 		}
-		if err := createOrUpdate(ctx, local, object, func() { tunnel.FillClient(object, template, peer, endpoint, mtu) }); err != nil || !wait {
-			return err
-		}
-		one := &tunnel.End{Cluster: local, Peer: peer, TenantNamespace: object.Namespace, Gateways: tunnel.Gateways{Client: object}}
+		one := &tunnel.End{Cluster: local, Peer: f.peer, TenantNamespace: object.Namespace, Gateways: tunnel.Gateways{Client: object}}
 		began := time.Now()
 		if err := local.Reach(ctx, one.ConnectedGoal()); err != nil {
 			if trouble := tunnel.GatewayTrouble(local, one.TenantNamespace, &one.Gateways); trouble != "" {
 				return fmt.Errorf("%w; %s", err, trouble)
 			}
 			return fmt.Errorf("%w\nNo handshake with %s for %s: is %s open from here to %s, and does each cluster know the key of the other (liqoctl generate publickey)?", err,
-				tunnel.EndpointText(&endpoint), time.Since(began).Round(time.Second), tunnel.OpenPort(tunnel.EndpointText(&endpoint)), peer)
+				tunnel.EndpointText(&endpoint), time.Since(began).Round(time.Second), tunnel.OpenPort(tunnel.EndpointText(&endpoint)), f.peer)
 		}
 		local.Did("Connection is established")
 		return nil
 	})
+	f.add(a, command, "peer", 2*time.Minute, "Wait until the tunnel is connected")
 	flags := command.Flags()
-	session.AddPeerFlag(command, &peer)
-	f.Template.Add(flags, "", tunnel.ClientTemplates, networkingv1beta1.ClientTemplateDefault)
-	flags.StringSliceVar(&f.Addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
-	flags.Int32Var(&f.Port, "port", 0, "Port of the peer's gateway server (required)")
-	flags.StringVar(&f.Protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, always UDP")
+	dialer.Template.Add(flags, "", tunnel.ClientTemplates, networkingv1beta1.ClientTemplateDefault)
+	flags.StringSliceVar(&dialer.Addresses, "addresses", nil, "Addresses or host names of the peer's gateway server, the best first (required)")
+	flags.Int32Var(&dialer.Port, "port", 0, "Port of the peer's gateway server (required)")
+	flags.StringVar(&dialer.Protocol, "protocol", string(corev1.ProtocolUDP), "Protocol of the tunnel, always UDP")
 	flags.IntVar(&mtu, "mtu", tunnel.DefaultMTU, "Upper bound of the tunnel's MTU (0: the MTU of the path)")
-	flags.BoolVar(&wait, "wait", false, "Wait until the tunnel is connected")
-	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait")
-	output.Add(flags, "Only print the object, do not create it")
-	a.AddDryRun(flags)
 	cmdline.Required(command, "addresses", "port")
 	session.CompleteOneOf(command, "protocol", "UDP")
 	return command

@@ -45,9 +45,7 @@ func GetCommand(a *session.Session) *cobra.Command {
 }
 
 func createNonceCommand(a *session.Session) *cobra.Command {
-	var consumer string
-	var timeout time.Duration
-	var output cmdline.Output
+	var f creation
 	command := &cobra.Command{
 		Use:   "nonce",
 		Short: "Create the nonce that a consumer signs",
@@ -56,31 +54,26 @@ func createNonceCommand(a *session.Session) *cobra.Command {
 			# Run on the provider
 			%[1]s create nonce --remote-cluster-id rome`),
 		Args: cobra.NoArgs,
-		RunE: a.OnInstalled(&timeout, output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
-			if output.Format != "" {
+		RunE: a.OnInstalled(&f.timeout, f.output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			if f.output.Format != "" {
 				return session.PrintObject(local, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-					Namespace: api.TenantNamespace(consumer), Name: authv1beta1.NonceSecret,
-					Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: consumer},
-				}}, output.Format)
+					Namespace: api.TenantNamespace(f.peer), Name: authv1beta1.NonceSecret,
+					Labels: map[string]string{authv1beta1.LabelNonce: api.True, api.LabelRemoteClusterID: f.peer},
+				}}, f.output.Format)
 			}
-			namespace, err := session.EnsureTenantNamespace(ctx, local, consumer)
+			namespace, err := session.EnsureTenantNamespace(ctx, local, f.peer)
 			if err != nil {
 				return err
 			}
 			nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
-			if err := local.Reach(ctx, handshake.NonceGoal(nonce, consumer)); err != nil {
+			if err := local.Reach(ctx, handshake.NonceGoal(nonce, f.peer)); err != nil {
 				return err
 			}
-			local.Did("Nonce for cluster %s: %s", consumer, nonce.Data[authv1beta1.NonceKey])
+			local.Did("Nonce for cluster %s: %s", f.peer, nonce.Data[authv1beta1.NonceKey])
 			return nil
 		}),
 	}
-	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	command.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time for the whole command")
-	output.Add(command.Flags(), "Only print the object, do not create it")
-	a.AddDryRun(command.Flags())
-	cmdline.Required(command, "remote-cluster-id")
-	session.BeginsPeering(command)
+	f.add(a, command, "consumer", 2*time.Minute, "")
 	return command
 }
 
@@ -112,8 +105,7 @@ func getNonceCommand(a *session.Session) *cobra.Command {
 			return err
 		}),
 	}
-	command.Flags().StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
+	session.AddClusterFlag(command, &consumer, "consumer")
 	cmdline.AddTimeout(command.Flags(), &timeout)
-	cmdline.Required(command, "remote-cluster-id")
 	return command
 }

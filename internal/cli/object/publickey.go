@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
@@ -20,10 +19,9 @@ import (
 )
 
 func createPublicKeyCommand(a *session.Session) *cobra.Command {
-	var peer, text string
+	var f creation
+	var text string
 	var key []byte
-	var timeout time.Duration
-	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
@@ -33,36 +31,25 @@ func createPublicKeyCommand(a *session.Session) *cobra.Command {
 		Example: cmdline.Example(`
 			%[1]s create publickey --remote-cluster-id milan --public-key V5CPzlnz2Y39n9dL7kXpEcb6UqzIHgZbVYXXh2E1w3g=`),
 		Args: cobra.NoArgs,
-		RunE: a.OnInstalled(&timeout, func() (err error) {
+		RunE: a.OnInstalled(&f.timeout, func() (err error) {
 			if key, err = base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err != nil || len(key) != network.KeyLength {
 				err = fmt.Errorf("--public-key %s: want the %d bytes of a WireGuard public key in base64, 44 characters", text, network.KeyLength)
 			}
-			return cmp.Or(output.Validate(), err)
+			return cmp.Or(f.output.Validate(), err)
 		}, func(ctx context.Context, local *session.Cluster, _ []string) error {
-			if output.Format != "" {
-				return session.PrintObject(local, tunnel.PublicKey(api.TenantNamespace(peer), peer, peer, key), output.Format)
-			}
-			namespace, err := session.EnsureTenantNamespace(ctx, local, peer)
-			if err != nil {
-				return err
-			}
-			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peer}}
-			return createOrUpdate(ctx, local, object, func() { tunnel.FillPublicKey(object, peer, key) })
+			object := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Name: f.peer}}
+			return f.create(ctx, local, object, func() { tunnel.FillPublicKey(object, f.peer, key) })
 		}),
 	}
-	session.AddPeerFlag(command, &peer)
+	f.add(a, command, "peer", time.Minute, "")
 	command.Flags().StringVar(&text, "public-key", "", "The key in base64 (required)")
-	output.Add(command.Flags(), "Only print the object, do not create it")
-	cmdline.AddTimeout(command.Flags(), &timeout)
-	a.AddDryRun(command.Flags())
 	cmdline.Required(command, "public-key")
 	return command
 }
 
 func generatePublicKeyCommand(a *session.Session) *cobra.Command {
-	var gatewayType, name, namespace string
-	var timeout time.Duration
-	var output cmdline.Output
+	var f generation
+	var gatewayType, name string
 	command := &cobra.Command{
 		Use:     "publickey",
 		Aliases: []string{"pk", "pkey"},
@@ -73,8 +60,8 @@ func generatePublicKeyCommand(a *session.Session) *cobra.Command {
 			# Run in rome, whose gateway for milan is a client; to be applied in milan: kubectl apply -f key.yaml
 			%[1]s generate publickey --gateway-type client --gateway-name milan > key.yaml`),
 		Args: cobra.NoArgs,
-		RunE: session.WithTimeout(&timeout, func(ctx context.Context, _ []string) error {
-			if err := output.Validate(); err != nil {
+		RunE: session.WithTimeout(&f.timeout, func(ctx context.Context, _ []string) error {
+			if err := f.output.Validate(); err != nil {
 				return err
 			}
 			kind, err := gatewayKind(gatewayType)
@@ -100,13 +87,13 @@ func generatePublicKeyCommand(a *session.Session) *cobra.Command {
 			if err := local.Reach(ctx, tunnel.KeysGoal(local, keys, gateway)); err != nil {
 				return err
 			}
-			return session.PrintObject(local, tunnel.PublicKey(cmp.Or(namespace, api.TenantNamespace(local.ID)), local.ID, local.ID, keys.Data[networkingv1beta1.SecretPublicKey]), output.Format)
+			return f.print(local, tunnel.PublicKey("", local.ID, local.ID, keys.Data[networkingv1beta1.SecretPublicKey]))
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&gatewayType, "gateway-type", "", "Role of the gateway in this cluster: server or client (required)")
 	flags.StringVar(&name, "gateway-name", "", "Name of the GatewayServer or GatewayClient, usually the peer's cluster ID (required)")
-	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
+	f.add(command)
 	cmdline.Required(command, "gateway-type", "gateway-name")
 	session.CompleteOneOf(command, "gateway-type", "server", "client")
 	session.CompleteFlag(command, "gateway-name", a.CompleteNames(session.KindServer, session.KindClient))

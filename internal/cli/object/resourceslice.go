@@ -60,13 +60,12 @@ func createResourceSliceCommand(a *session.Session) *cobra.Command {
 		}),
 	}
 	flags := command.Flags()
-	flags.StringVar(&request.Provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	session.AddClusterFlag(command, &request.Provider, "provider")
 	flags.StringVar(&request.Class, "class", authv1beta1.ResourceSliceClassDefault, "Class of the ResourceSlice")
 	flags.BoolVar(&noVirtualNode, "no-virtual-node", false, "Do not create a virtual node for the ResourceSlice")
 	flags.DurationVar(&timeout, "timeout", 2*time.Minute, "Maximum time to wait for the provider")
 	resources.Add(flags)
 	output.Add(flags, "Only print the object, do not create it")
 	a.AddDryRun(flags)
-	cmdline.Required(command, "remote-cluster-id")
 	return command
 }

@@ -21,10 +21,9 @@ import (
 )
 
 func generateTenantCommand(a *session.Session) *cobra.Command {
-	var provider, nonce, namespace string
-	var timeout time.Duration
+	var f generation
+	var provider, nonce string
 	var auth handshake.Flags
-	var output cmdline.Output
 	command := &cobra.Command{
 		Use:     "tenant",
 		Aliases: session.KindTenant.Aliases,
@@ -36,51 +35,49 @@ func generateTenantCommand(a *session.Session) *cobra.Command {
 			# The nonce is what create nonce printed in milan; the file is to be applied there
 			%[1]s generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.OnInstalled(&timeout, func() error { return cmp.Or(output.Validate(), auth.Validate()) }, func(ctx context.Context, local *session.Cluster, _ []string) error {
-			return printTenant(ctx, local, provider, []byte(nonce), namespace, auth.ProxyURL, output.Format)
+		RunE: a.OnInstalled(&f.timeout, func() error { return cmp.Or(f.output.Validate(), auth.Validate()) }, func(ctx context.Context, local *session.Cluster, _ []string) error {
+			tenant, err := tenantFor(ctx, local, provider, []byte(nonce), auth.ProxyURL)
+			if err != nil || tenant == nil {
+				return err
+			}
+			return f.print(local, tenant)
 		}),
 	}
 	flags := command.Flags()
-	flags.StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	session.AddClusterFlag(command, &provider, "provider")
 	flags.StringVar(&nonce, "nonce", "", "Nonce that create nonce printed in the provider (default: the nonce that was signed before)")
 	flags.StringVar(&auth.ProxyURL, "proxy-url", "", "URL of an HTTP CONNECT proxy for the connections to the provider's API server")
-	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
+	f.add(command)
 	a.AddDryRun(flags)
-	cmdline.Required(command, "remote-cluster-id")
 	session.BeginsPeering(command)
 	return command
 }
 
-func printTenant(ctx context.Context, c *session.Cluster, provider string, nonce []byte, namespace, proxy, format string) error {
+// tenantFor returns the Tenant of this cluster for a provider. In a dry run it returns nil, because nothing is signed then.
+func tenantFor(ctx context.Context, c *session.Cluster, provider string, nonce []byte, proxy string) (*authv1beta1.Tenant, error) {
 	here, err := session.EnsureTenantNamespace(ctx, c, provider)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(nonce) == 0 {
 		if nonce, err = signedNonce(ctx, c, here, provider); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	signed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: authv1beta1.SignedNonceSecret}}
 	of := &corev1.Secret{Data: map[string][]byte{authv1beta1.NonceKey: nonce}}
 	if err := c.Reach(ctx, handshake.SignatureGoal(signed, of, provider)); err != nil || c.IsDryRun() {
-		return err // print nothing in a dry run, because it has no signature
+		return nil, err
 	}
 	application, err := handshake.ApplicationOf(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	application.Signature = signed.Data[authv1beta1.SignedNonceKey]
-	tenant := &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cmp.Or(namespace, api.TenantNamespace(c.ID)), Name: c.ID, Labels: map[string]string{api.LabelRemoteClusterID: c.ID},
-		},
-		Spec: *application,
-	}
 	if proxy != "" {
-		tenant.Spec.ProxyURL = &proxy
+		application.ProxyURL = &proxy
 	}
-	return session.PrintObject(c, tenant, format)
+	return &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: c.ID}, Spec: *application}, nil
 }
 
 // signedNonce returns the provider's nonce that this cluster has signed before.
@@ -99,9 +96,8 @@ func signedNonce(ctx context.Context, c *session.Cluster, namespace, provider st
 }
 
 func generateIdentityCommand(a *session.Session) *cobra.Command {
-	var consumer, namespace string
-	var timeout time.Duration
-	var output cmdline.Output
+	var f generation
+	var consumer string
 	command := &cobra.Command{
 		Use:   "identity",
 		Short: "Generate the Identity of a consumer, to be applied on that consumer",
@@ -111,26 +107,21 @@ func generateIdentityCommand(a *session.Session) *cobra.Command {
 			# Run in milan, to be applied in rome
 			%[1]s generate identity --remote-cluster-id rome > milan.yaml`),
 		Args: cobra.NoArgs,
-		RunE: a.OnInstalled(&timeout, output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
+		RunE: a.OnInstalled(&f.timeout, f.output.Validate, func(ctx context.Context, local *session.Cluster, _ []string) error {
 			tenant, err := admitted(ctx, local, consumer)
 			if err != nil {
 				return err
 			}
-			return session.PrintObject(local, &authv1beta1.Identity{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: cmp.Or(namespace, api.TenantNamespace(local.ID)), Name: authv1beta1.IdentityControlPlanePrefix + local.ID,
-					Labels: map[string]string{api.LabelRemoteClusterID: local.ID},
-				},
+			return f.print(local, &authv1beta1.Identity{
+				ObjectMeta: metav1.ObjectMeta{Name: authv1beta1.IdentityControlPlanePrefix + local.ID},
 				Spec: authv1beta1.IdentitySpec{
 					ClusterID: local.ID, Type: authv1beta1.IdentityControlPlane, AuthParams: *tenant.Status.AuthParams, Namespace: tenant.Status.TenantNamespace,
 				},
-			}, output.Format)
+			})
 		}),
 	}
-	flags := command.Flags()
-	flags.StringVar(&consumer, "remote-cluster-id", "", "Cluster ID of the consumer (required)")
-	session.AddGenerateFlags(flags, &output, &namespace, &timeout)
-	cmdline.Required(command, "remote-cluster-id")
+	session.AddClusterFlag(command, &consumer, "consumer")
+	f.add(command)
 	return command
 }
 
@@ -181,9 +172,8 @@ func getKubeconfigCommand(a *session.Session) *cobra.Command {
 		err := c.List(ctx, &list, labels)
 		return session.NamesOf(list.Items, func(i authv1beta1.Identity) string { return i.Name }), err
 	})
-	command.Flags().StringVar(&provider, "remote-cluster-id", "", "Cluster ID of the provider (required)")
+	session.AddClusterFlag(command, &provider, "provider")
 	cmdline.AddTimeout(command.Flags(), &timeout)
-	cmdline.Required(command, "remote-cluster-id")
 	return command
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,18 +10,10 @@ import (
 	"liqo.io/liqo/internal/cli/cmdline"
 )
 
-// AddPeerFlag registers the required flag with the cluster ID of the peer.
-func AddPeerFlag(command *cobra.Command, peer *string) {
-	command.Flags().StringVar(peer, "remote-cluster-id", "", "Cluster ID of the peer (required)")
+// AddClusterFlag registers the required flag with the cluster ID of the other cluster. role is peer, provider or consumer.
+func AddClusterFlag(command *cobra.Command, id *string, role string) {
+	command.Flags().StringVar(id, "remote-cluster-id", "", "Cluster ID of the "+role+" (required)")
 	cmdline.Required(command, "remote-cluster-id")
-	BeginsPeering(command)
-}
-
-// AddGenerateFlags registers the common flags of all commands that print an object for a peer.
-func AddGenerateFlags(flags *pflag.FlagSet, output *cmdline.Output, namespace *string, timeout *time.Duration) {
-	cmdline.AddTimeout(flags, timeout)
-	flags.StringVarP(&output.Format, "output", "o", "yaml", "How to print the object: json or yaml")
-	flags.StringVar(namespace, "remote-tenant-namespace", "", "Namespace of the object in the peer (default: liqo-tenant- and the ID of this cluster)")
 }
 
 // AddIgnoreNotFound registers --ignore-not-found.
