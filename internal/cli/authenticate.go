@@ -79,7 +79,7 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 		if err := halfDone(p, endAuthentication(ctx, p, o.wait)); err != nil {
 			return err
 		}
-		return tellLeft(ctx, p, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))
+		return reportLeft(ctx, p, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))
 	}
 	return command
 }

@@ -72,7 +72,7 @@ func unpeerCommand(a *session.Session) *cobra.Command {
 		if err := halfDone(p, runUnpeer(ctx, p, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
 			return err
 		}
-		return tellLeft(ctx, p, withNamespaces(cmd, args))
+		return reportLeft(ctx, p, withNamespaces(cmd, args))
 	}
 	command.AddCommand(unpeerOutOfBandCommand(a), unpeerInBandCommand(a))
 	return command

@@ -53,9 +53,9 @@ func describeLeft(ctx context.Context, c *session.Cluster, peer string) string {
 // halfDone calls explainHalfDone for the local cluster.
 func halfDone(p *session.Pair, err error) error { return explainHalfDone(p.Local, p.Remote.ID, err) }
 
-// tellLeft prints what an unpeer leaves in both clusters, and the command that removes it. It prints nothing if the remote cluster is a
+// reportLeft prints what an unpeer leaves in both clusters, and the command that removes it. It prints nothing if the remote cluster is a
 // consumer too, because that peering needs the objects.
-func tellLeft(ctx context.Context, p *session.Pair, command string) error {
+func reportLeft(ctx context.Context, p *session.Pair, command string) error {
 	if shared, err := hasBothWays(ctx, p); err != nil || shared {
 		return err
 	}

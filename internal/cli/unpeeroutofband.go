@@ -121,7 +121,7 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 		if err := halfDone(p, runUnpeer(ctx, p, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
 			return err
 		}
-		return tellLeft(ctx, p, withNamespaces(cmd, nil))
+		return reportLeft(ctx, p, withNamespaces(cmd, nil))
 	}
 	return command
 }

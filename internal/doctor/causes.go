@@ -178,7 +178,7 @@ func explains(cause, of *Finding) bool {
 // findings.
 func partitions(f *Facts, findings []Finding) (out []Finding) {
 	type pairOf struct{ a, b string }
-	told := map[pairOf]bool{}
+	reported := map[pairOf]bool{}
 	for _, c := range []*Cluster{f.Local, f.Remote} {
 		if c == nil {
 			continue
@@ -200,7 +200,7 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 				}
 			}
 			// A provider has no access to the API server of its consumer, so the consumer reports the partition.
-			if server == "" || tunnel == "" || told[pairOf{peer, c.ID}] || gatewayDown(findings, c.ID, peer) {
+			if server == "" || tunnel == "" || reported[pairOf{peer, c.ID}] || gatewayDown(findings, c.ID, peer) {
 				continue
 			}
 			for _, access := range c.Accesses {
@@ -208,7 +208,7 @@ func partitions(f *Facts, findings []Finding) (out []Finding) {
 					api = access.Server
 				}
 			}
-			told[pairOf{c.ID, peer}] = true
+			reported[pairOf{c.ID, peer}] = true
 			finding := Finding{
 				Cluster: c.ID, Peer: peer, Check: "reachability", Level: Fail, part: partPartition,
 				Evidence: fmt.Sprintf("cluster %s is unreachable from %s: neither its API server nor the tunnel responds (%s)", peer, c.ID, server),

@@ -115,8 +115,8 @@ type Cluster struct {
 	Webhooks []admissionregistrationv1.MutatingWebhookConfiguration
 	Backends map[string]int
 	Leases   []coordinationv1.Lease
-	// Told holds the address ranges in the configuration of the installation, by type of Network.
-	Told           map[string][]string
+	// Configured holds the address ranges in the configuration of the installation, by type of Network.
+	Configured     map[string][]string
 	Networks       []ipamv1alpha1.Network
 	Peers          []corev1beta1.ForeignCluster
 	Tenants        []authv1beta1.Tenant

@@ -84,8 +84,8 @@ func cluster(t *testing.T, id, other, pods string) *Cluster {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "leader"},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed},
 		}},
-		Told:     map[string][]string{ipamv1alpha1.NetworkTypePod: {pods}},
-		Networks: []ipamv1alpha1.Network{network("pod-cidr", ipamv1alpha1.NetworkTypePod, pods), network("external-cidr", ipamv1alpha1.NetworkTypeExternal, "10.70.0.0/16")},
+		Configured: map[string][]string{ipamv1alpha1.NetworkTypePod: {pods}},
+		Networks:   []ipamv1alpha1.Network{network("pod-cidr", ipamv1alpha1.NetworkTypePod, pods), network("external-cidr", ipamv1alpha1.NetworkTypeExternal, "10.70.0.0/16")},
 		Peers: []corev1beta1.ForeignCluster{{
 			Spec: corev1beta1.ForeignClusterSpec{ClusterID: other}, Status: corev1beta1.ForeignClusterStatus{
 				Role:       corev1beta1.RoleConsumerAndProvider,
@@ -249,7 +249,7 @@ func TestSick(t *testing.T) {
 			f.Remote = nil
 		},
 			"fail rome, ranges: Network external-cidr in namespace liqo: Full, because\n", "liqoctl upgrade --"},
-		"ranges that changed": {func(c *Cluster, _ *Facts) { c.Told[ipamv1alpha1.NetworkTypePod] = []string{"10.9.0.0/16"} },
+		"ranges that changed": {func(c *Cluster, _ *Facts) { c.Configured[ipamv1alpha1.NetworkTypePod] = []string{"10.9.0.0/16"} },
 			"fail rome, ranges: the installation is configured with the pod range 10.9.0.0/16, the Networks have 10.1.0.0/16\n", "liqoctl upgrade"},
 		"a certificate that ended": {func(c *Cluster, _ *Facts) {
 			c.Identities[0].Spec.AuthParams.SignedCRT = certificate(t, now.Add(-time.Hour))
@@ -358,7 +358,7 @@ func TestSick(t *testing.T) {
 				"warn milan, agreement with rome: cluster milan runs v2, cluster rome runs v1\n", "liqoctl v2"},
 		"a peer that forgot": {func(_ *Cluster, f *Facts) { f.Remote.Peers = nil }, "fail rome, agreement with milan: cluster rome knows milan, which does not know it\n", "liqoctl force unpeer milan"},
 		"a peer whose ranges changed": {func(_ *Cluster, f *Facts) {
-			f.Remote.Told, f.Remote.Networks[0].Spec.CIDR, f.Remote.Networks[0].Status.CIDR = nil, "10.8.0.0/16", "10.8.0.0/16"
+			f.Remote.Configured, f.Remote.Networks[0].Spec.CIDR, f.Remote.Networks[0].Status.CIDR = nil, "10.8.0.0/16", "10.8.0.0/16"
 		}, "fail rome, agreement with milan: Configuration milan in namespace liqo-tenant-milan says that the pod range of milan is 10.2.0.0/16, it is 10.8.0.0/16\n", "liqoctl network connect"},
 		"another key":     {func(c *Cluster, _ *Facts) { c.KnownKeys["milan"] = []byte("old") }, "fail rome, agreement with milan: cluster rome stores another key than the gateway of milan has\n", "liqoctl network connect"},
 		"no key was told": {func(c *Cluster, _ *Facts) { c.KnownKeys = nil }, "fail rome, agreement with milan: cluster rome does not have the key of the gateway of milan\n", "liqoctl network connect"},

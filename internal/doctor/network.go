@@ -55,8 +55,8 @@ func ranges(r *report) {
 	if len(all) == 0 {
 		return
 	}
-	for _, of := range slices.Sorted(maps.Keys(r.Told)) {
-		for _, cidr := range r.Told[of] {
+	for _, of := range slices.Sorted(maps.Keys(r.Configured)) {
+		for _, cidr := range r.Configured[of] {
 			if len(have[of]) > 0 && !slices.Contains(have[of], cidr) {
 				r.fail(fmt.Sprintf("liqoctl upgrade --%s %s", of, strings.Join(have[of], ",")),
 					"the installation is configured with the %s range %s, the Networks have %s", short(of), cidr, strings.Join(have[of], ", "))
@@ -208,25 +208,25 @@ func between(c, other *Cluster) []Finding {
 			continue
 		}
 		for _, part := range []struct {
-			of   string
-			told []string
+			of     string
+			stored []string
 		}{{ipamv1alpha1.NetworkTypePod, configuration.Spec.Remote.CIDR.Pod}, {ipamv1alpha1.NetworkTypeExternal, configuration.Spec.Remote.CIDR.External}} {
 			is := slices.Clone(own[part.of])
 			slices.Sort(is)
-			told := slices.Clone(part.told)
-			slices.Sort(told)
-			if len(is) > 0 && !slices.Equal(is, told) {
+			stored := slices.Clone(part.stored)
+			slices.Sort(stored)
+			if len(is) > 0 && !slices.Equal(is, stored) {
 				r.fail("liqoctl network reset --remote-kubeconfig FILE (its traffic stops), then liqoctl network connect --remote-kubeconfig FILE takes the new ranges",
 					"Configuration %s in namespace %s says that the %s range of %s is %s, it is %s", configuration.Name, configuration.Namespace, short(part.of), other.ID,
-					strings.Join(told, ", "), strings.Join(is, ", "))
+					strings.Join(stored, ", "), strings.Join(is, ", "))
 			}
 		}
 	}
-	switch key, told := other.Keys[c.ID], c.KnownKeys[other.ID]; {
+	switch key, stored := other.Keys[c.ID], c.KnownKeys[other.ID]; {
 	case len(key) == 0:
-	case len(told) == 0:
+	case len(stored) == 0:
 		r.fail(connect, "cluster %s does not have the key of the gateway of %s", c.ID, other.ID)
-	case !bytes.Equal(key, told):
+	case !bytes.Equal(key, stored):
 		r.fail(connect, "cluster %s stores another key than the gateway of %s has", c.ID, other.ID)
 	}
 	r.healthy("both are %s and know each other, ranges and keys are those of the other", c.Version)

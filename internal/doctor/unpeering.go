@@ -15,13 +15,13 @@ const unpeerTime = 2 * time.Minute
 
 // unpeerings checks for an unpeer that started and is stuck. For each provider, it reports the first object whose deletion takes too long.
 func unpeerings(r *report) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	check := func(kind string, object *metav1.ObjectMeta, provider string) {
 		since := object.DeletionTimestamp
-		if since == nil || provider == "" || told[provider] || r.now.Sub(since.Time) < unpeerTime {
+		if since == nil || provider == "" || reported[provider] || r.now.Sub(since.Time) < unpeerTime {
 			return
 		}
-		told[provider] = true
+		reported[provider] = true
 		r.about(partUnpeering, provider)
 		why := ""
 		if len(object.Finalizers) > 0 {

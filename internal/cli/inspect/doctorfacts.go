@@ -56,7 +56,7 @@ const (
 // DoctorFacts collects all facts about a cluster that requests of this depth find.
 func DoctorFacts(ctx context.Context, c *session.Cluster, of Depth) *doctor.Cluster {
 	p := &collector{cluster: c, ctx: ctx, depth: of, Cluster: &doctor.Cluster{
-		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Lacked: map[string]string{}, Backends: map[string]int{}, Told: map[string][]string{},
+		ID: c.ID, Version: c.Version, Namespace: c.Namespace, Defined: map[string]bool{}, Lacked: map[string]string{}, Backends: map[string]int{}, Configured: map[string][]string{},
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
 	}}
 	p.installation()
@@ -243,10 +243,10 @@ func (p *collector) network() {
 		p.get("Secret", client.ObjectKeyFromObject(keys), keys)
 		p.Keys[id] = keys.Data[networkingv1beta1.SecretPublicKey]
 	}
-	told, err := gatherNetwork(p.ctx, p.cluster)
+	configured, err := gatherNetwork(p.ctx, p.cluster)
 	p.unreadable("The address ranges", err)
 	if err == nil {
-		p.Told[ipamv1alpha1.NetworkTypePod] = told.PodCIDRs
+		p.Configured[ipamv1alpha1.NetworkTypePod] = configured.PodCIDRs
 	}
 }
 

@@ -31,15 +31,15 @@ type networkInfo struct {
 }
 
 func gatherNetwork(ctx context.Context, c *session.Cluster) (networkInfo, error) {
-	var told corev1.ConfigMap
+	var configured corev1.ConfigMap
 	// Earlier versions have no such ConfigMap.
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: NetworkConfigMap}, &told); client.IgnoreNotFound(err) != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: NetworkConfigMap}, &configured); client.IgnoreNotFound(err) != nil {
 		return networkInfo{PodCIDRs: []string{}}, fmt.Errorf("reading ConfigMap %s in namespace %s: %w", NetworkConfigMap, c.Namespace, err)
 	}
 	info := networkInfo{
-		PodCIDRs: []string{}, ServiceCIDR: told.Data["SERVICE_CIDR"], ExternalCIDR: told.Data["EXTERNAL_CIDR"], InternalCIDR: told.Data["INTERNAL_CIDR"],
+		PodCIDRs: []string{}, ServiceCIDR: configured.Data["SERVICE_CIDR"], ExternalCIDR: configured.Data["EXTERNAL_CIDR"], InternalCIDR: configured.Data["INTERNAL_CIDR"],
 	}
-	if pods := told.Data["POD_CIDRS"]; pods != "" {
+	if pods := configured.Data["POD_CIDRS"]; pods != "" {
 		info.PodCIDRs = strings.Split(pods, ",")
 	}
 	return info, givenRanges(ctx, c, &info)

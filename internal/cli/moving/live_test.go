@@ -75,8 +75,8 @@ func (w *movedWorld) createAhead(ctx context.Context, claim *corev1.PersistentVo
 	}
 }
 
-// tell is what a pod does that is told to finish.
-func (w *movedWorld) tell(ctx context.Context, namespace, name string, command ...string) (string, error) {
+// exec is what a pod does that is requested to finish.
+func (w *movedWorld) exec(ctx context.Context, namespace, name string, command ...string) (string, error) {
 	if err := w.allow(ctx); err != nil {
 		return "", err
 	}

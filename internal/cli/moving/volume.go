@@ -40,12 +40,12 @@ type volumeMove struct {
 	alive func()
 	// logs returns the last lines that a pod wrote.
 	logs func(ctx context.Context, namespace, pod string) ([]byte, error)
-	// tell executes a command in a pod.
-	tell func(ctx context.Context, namespace, pod string, command ...string) (string, error)
+	// exec executes a command in a pod.
+	exec func(ctx context.Context, namespace, pod string, command ...string) (string, error)
 	// late is the text of the error that ends the command if it waits too long for something, and since is when this wait began.
 	late  string
 	since time.Time
-	// unheard counts consecutive failures of tell.
+	// unheard counts consecutive failures of exec.
 	unheard int
 	// first holds the result of the first read, nil before that. Later reads only get the objects that may have changed, by name.
 	first *move.State
@@ -69,7 +69,7 @@ func moveVolume(ctx context.Context, c *session.Cluster, request *move.Request, 
 	if request.Credentials, err = moveCredentials(); err != nil {
 		return err
 	}
-	v := &volumeMove{Cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), tell: inMover(c)}
+	v := &volumeMove{Cluster: c, request: request, alive: alive, report: newMoveReport(c.Console, lines, time.Now), exec: inMover(c)}
 	v.logs = func(ctx context.Context, namespace, pod string) ([]byte, error) { // others may have added containers to the pod
 		return workload.LastLine(ctx, c, namespace, pod, move.Container)
 	}
@@ -123,7 +123,7 @@ func (v *volumeMove) run(ctx context.Context) error {
 		before := v.report.last
 		state, err := v.read(ctx)
 		if err != nil {
-			v.late = "" // while reads fail, nobody can correct what the step waits for
+			v.late = "" // while reads fail, the user cannot correct what the step waits for
 		} else {
 			read = true
 			var step move.Step
@@ -201,12 +201,12 @@ func (v *volumeMove) isLate(step *move.Step) bool {
 	return text != "" && time.Since(v.since) > step.Within
 }
 
-// finish tells the pods of a step to copy the rest and to end. If a pod cannot be reached, it is deleted. Its replacement copies everything without
-// being told, which takes longer.
+// finish requests the pods of a step to copy the rest and to end. If a pod cannot be reached, it is deleted. Its replacement copies everything without
+// such a request, which takes longer.
 func (v *volumeMove) finish(ctx context.Context, step *move.Step) error {
 	for _, pod := range step.Pods {
 		within, cancel := context.WithTimeout(ctx, finishTime)
-		_, err := v.tell(within, pod.Namespace, pod.Name, "/volume-mover", "finish")
+		_, err := v.exec(within, pod.Namespace, pod.Name, "/volume-mover", "finish")
 		late := within.Err() != nil // the pod is still copying
 		cancel()
 		switch {
@@ -247,7 +247,7 @@ func (v *volumeMove) collect(ctx context.Context, pods []*corev1.Pod) error {
 // status of the pod has the report before that.
 func (v *volumeMove) keepReport(ctx context.Context, pod *corev1.Pod) error {
 	within, cancel := context.WithTimeout(ctx, finishTime)
-	report, err := v.tell(within, pod.Namespace, pod.Name, "/volume-mover", "result")
+	report, err := v.exec(within, pod.Namespace, pod.Name, "/volume-mover", "result")
 	cancel()
 	var next *corev1.Pod
 	if err == nil {

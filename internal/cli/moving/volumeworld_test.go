@@ -356,7 +356,7 @@ func (w *movedWorld) run(node string, limit int, change func(*move.Request)) err
 		shown := console.New(&w.out, &w.said, false)
 		v := &volumeMove{
 			Cluster: &session.Cluster{WithWatch: lists, Console: shown}, request: request, report: newMoveReport(shown, true, time.Now),
-			logs: func(context.Context, string, string) ([]byte, error) { return nil, nil }, tell: w.tell,
+			logs: func(context.Context, string, string) ([]byte, error) { return nil, nil }, exec: w.exec,
 		}
 		if w.dryRun {
 			v.Plan = preview.NewDryRun(lists, shown, &atomic.Int32{})

@@ -78,19 +78,19 @@ const stuckEvery = 2 * time.Second
 
 // reportStuck warns once about each container that cannot start, as soon as that is known. The wait itself may last until its timeout.
 func reportStuck(ctx context.Context, c *session.Cluster) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for {
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err == nil {
 			for i := range pods.Items {
 				for about, why := range stuckContainers(&pods.Items[i]) {
-					if !told[about] {
-						told[about] = true
+					if !reported[about] {
+						reported[about] = true
 						c.Warn("%s", why)
 					}
 				}
-				if missesImage(&pods.Items[i]) && !told[imageCure] {
-					told[imageCure] = true
+				if missesImage(&pods.Items[i]) && !reported[imageCure] {
+					reported[imageCure] = true
 					c.Info("%s", imageCure)
 				}
 			}
@@ -215,10 +215,10 @@ func podTroubles(c *session.Cluster, part installer.Workload) (out []string) {
 	for i := range events.Items {
 		event := &events.Items[i]
 		about := event.InvolvedObject
-		told := fmt.Sprintf("%s %s: %s: %s", about.Kind, about.Name, event.Reason, event.Message)
-		if event.Type == corev1.EventTypeWarning && len(out) < fewTroubles && !slices.Contains(out, told) &&
+		warning := fmt.Sprintf("%s %s: %s: %s", about.Kind, about.Name, event.Reason, event.Message)
+		if event.Type == corev1.EventTypeWarning && len(out) < fewTroubles && !slices.Contains(out, warning) &&
 			(about.Name == part.Name || (about.Kind == "ReplicaSet" && strings.HasPrefix(about.Name, part.Name+"-"))) {
-			out = append(out, told)
+			out = append(out, warning)
 		}
 	}
 	return out

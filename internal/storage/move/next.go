@@ -131,16 +131,16 @@ func (m *move) replaced() Step {
 	if is, want := className(&m.Claim.Spec), className(&m.record.Spec); is != want {
 		differs = append(differs, fmt.Sprintf("spec.storageClassName is %q, and must be %q", is, want))
 	}
-	return m.anew("can't get the data", differs)
+	return m.recreated("can't get the data", differs)
 }
 
 // unfit returns the error about a claim that a user recreated during the move, and that Kubernetes would not bind to the old volume.
 func (m *move) unfit(differs []string) Step {
-	return m.anew("can't get its old volume "+m.source.Name, differs)
+	return m.recreated("can't get its old volume "+m.source.Name, differs)
 }
 
-// anew returns the error about a claim that a user recreated during the move. differs lists its wrong fields.
-func (m *move) anew(cannot string, differs []string) Step {
+// recreated returns the error about a claim that a user recreated during the move. differs lists its wrong fields.
+func (m *move) recreated(cannot string, differs []string) Step {
 	cure := fmt.Sprintf("It has no volume, so no data depends on it. Delete it (kubectl -n %s delete pvc %s)", m.Namespace, m.Name)
 	if volume := m.Claim.Spec.VolumeName; volume != "" {
 		cure = fmt.Sprintf(`It has volume %s, which may have new data. To keep that, first run kubectl patch pv %[1]s --patch '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'. Then stop `+

@@ -88,7 +88,7 @@ const (
 	Create
 	Patch
 	Delete
-	// Finish tells the pods of a live move that no program uses the data any more. They copy the last changes and end.
+	// Finish makes the pods of a live move copy the last changes and end, because no program uses the data any more.
 	Finish
 )
 
@@ -132,7 +132,7 @@ type Step struct {
 	Why string
 	// Pod is the pod whose log shows the progress, nil if there is none.
 	Pod *corev1.Pod
-	// Stopped is a message that tells users how to restart the owner of the pods. It is empty if no owner is stopped, or if this step restarts it.
+	// Stopped is a message that shows users how to restart the owner of the pods. It is empty if no owner is stopped, or if this step restarts it.
 	Stopped string
 	// Pods are the pods that receive Finish, in this order. Each of them needs the copy of the one before.
 	Pods []*corev1.Pod

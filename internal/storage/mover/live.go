@@ -41,8 +41,8 @@ const (
 // incomplete is the exit code of restic if files vanished or could not be read.
 const incomplete = 3
 
-// Control executes "follows", "finish" or "result" in the pod of a live copy. "follows" fails until few changes are left. "finish" tells the program to copy
-// the last changes and to end, and waits until the other pod can continue. "result" waits for the result and prints it. Each of them can be repeated.
+// Control executes "follows", "finish" or "result" in the pod of a live copy. "follows" fails until few changes are left. "finish" makes the program copy
+// the last changes and end, and waits until the other pod can continue. "result" waits for the result and prints it. Each of them can be repeated.
 func (p *Program) Control(ctx context.Context, command string) error {
 	switch command {
 	case followsFile:

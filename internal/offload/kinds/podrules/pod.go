@@ -88,7 +88,7 @@ func ShadowPod(local *corev1.Pod, namespace string, o Options) *offloadingv1beta
 
 func podMetadata(local *corev1.Pod, o Options) (labels, annotations map[string]string) {
 	// The local Pod may carry labels and annotations of an offloaded Pod, for example because its manifest was exported from one. They are not
-	// copied. Some of them would tell the provider that this virtual node set them, and the provider must set the others itself.
+	// copied. The provider would take some of them for those of this virtual node, and must set the others itself.
 	labels = kinds.Without(local.Labels, offloadingv1beta1.LabelShadowPod, LabelRemoteUnavailable, offloadingv1beta1.LabelCreatorUser, offloadingv1beta1.LabelManagedBy)
 	annotations = kinds.Without(local.Annotations, kinds.AnnotationAnnotations, kinds.AnnotationLabels, AnnotationRestarts, AnnotationOffloaded, AnnotationRemoteUID, AnnotationSpec, AnnotationGates, AnnotationGrace)
 	WithoutBinding(labels)
