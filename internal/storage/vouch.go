@@ -13,7 +13,7 @@ import (
 	"liqo.io/liqo/api"
 )
 
-// ConditionBacking, followed by the ID of a provider, is the type of a condition on a claim that is being moved. With it, the virtual kubelet of that
+// ConditionBacking is, followed by the ID of a provider, the type of a condition on a claim that is being moved. With it, the virtual kubelet of that
 // provider reports whether the move may use the backing claim, the PersistentVolumeClaim of the same name in the provider. This is necessary because other
 // users of the provider can create claims of that name, and a move must neither read nor overwrite their data.
 //
