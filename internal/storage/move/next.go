@@ -198,6 +198,9 @@ func (m *move) withdraw(target *corev1.Node) Step {
 
 // hindered returns the step of a move that must not replace the claim now. due is false if it may.
 func (m *move) hindered(target *corev1.Node) (step Step, due bool) {
+	if err := m.ownedByUser(); err != nil {
+		return Step{Err: err}, true
+	}
 	if users := strings.Join(m.users(anywhere), ", "); users != "" {
 		return fail("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: delete them, and run the command again", m.Name, m.Namespace, users), true
 	}

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
@@ -30,7 +31,7 @@ func (s *State) start() Step {
 		return s.arrived()
 	}
 	problems := m.obstacles(node)
-	if s.Live {
+	if s.Live && s.ownedByUser() == nil { // else the pods must not be stopped by hand either
 		owner, err := s.owner()
 		if err == nil {
 			err = s.liveRefusal()
@@ -87,7 +88,9 @@ func (m *move) obstacles(node *corev1.Node) (out []error) {
 		add("PersistentVolumeClaim %s in namespace %s can't be moved: StatefulSet %s deletes it, with its data, when it has fewer replicas "+
 			"(spec.persistentVolumeClaimRetentionPolicy.whenScaled is Delete), and its pods have to stop for the move. Keep the claims first: kubectl patch statefulset %[3]s --namespace %[2]s "+
 			`--patch '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Retain"}}}'`, m.Name, m.Namespace, set.Name)
-	} else if users := m.users(anywhere); len(users) > 0 && !m.Live { // with that policy, they must not be stopped yet
+	} else if err := m.ownedByUser(); err != nil {
+		out = append(out, err)
+	} else if users := m.users(anywhere); len(users) > 0 && !m.Live { // otherwise they must not be stopped yet
 		add("PersistentVolumeClaim %s in namespace %s is mounted by pods %s: stop them first, for example with kubectl scale --replicas=0, delete those "+
 			"that have ended, and then run the command again, or let --live stop them", m.Name, m.Namespace, strings.Join(users, ", "))
 	}
@@ -121,6 +124,20 @@ func (s *State) scalesAway() *appsv1.StatefulSet {
 			if _, err := strconv.Atoi(ordinal); of && err == nil {
 				return set
 			}
+		}
+	}
+	return nil
+}
+
+// ownedByUser returns an error if a pod owns the claim that it mounts, as drivers of Spark do. Kubernetes deletes the claim, with its data, together with such a pod.
+func (s *State) ownedByUser() error {
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		at := slices.IndexFunc(s.Claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == pod.UID })
+		if at >= 0 && s.isUser(pod) {
+			return fmt.Errorf("PersistentVolumeClaim %s in namespace %s can't be moved: pod %s, which mounts it and would have to end for the move, is its owner (metadata.ownerReferences), so "+
+				"Kubernetes deletes the claim, with its data, together with the pod. Remove this owner first, and delete the claim yourself once its data is not needed any more: "+
+				`kubectl patch pvc %[1]s --namespace %[2]s --type json --patch '[{"op":"remove","path":"/metadata/ownerReferences/%[4]d"}]'`, s.Name, s.Namespace, pod.Name, at)
 		}
 	}
 	return nil

@@ -169,6 +169,45 @@ func TestRefusedMovesChangeNothing(t *testing.T) {
 	}
 }
 
+// TestPodsThatOwnTheirClaimAreNotStopped: Kubernetes deletes a claim with the pod that owns it. So no error advises to stop such a pod before the claim has lost this owner.
+func TestPodsThatOwnTheirClaimAreNotStopped(t *testing.T) {
+	yes := true
+	owning := func(s *State) {
+		s.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "driver", UID: "p1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+		s.Pods[0].Spec.Volumes, s.Pods[0].Spec.NodeName = []corev1.Volume{claimVolume("data", claimName)}, "n1"
+		s.Claim.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "job", UID: "c1"}, {APIVersion: "v1", Kind: "Pod", Name: "driver", UID: "p1", Controller: &yes},
+		}
+	}
+	begun := func(s *State) {
+		owning(s)
+		s.Volumes[0].Annotations[storage.AnnotationMove] = `{"node":"milan"}`
+	}
+	for name, s := range map[string]State{
+		"at the start": bound(owning), "with --live": bound(owning, func(s *State) { s.Live = true }), "during the move": bound(begun),
+	} {
+		step := Next(s)
+		if step.Err == nil || step.Action != Nothing || step.Done {
+			t.Errorf("%s: %+v", name, step)
+			continue
+		}
+		for _, part := range []string{"PersistentVolumeClaim data in namespace shop", "pod driver", "metadata.ownerReferences",
+			`kubectl patch pvc data --namespace shop --type json --patch '[{"op":"remove","path":"/metadata/ownerReferences/1"}]'`} {
+			if !strings.Contains(step.Err.Error(), part) {
+				t.Errorf("%s: no %q in: %v", name, part, step.Err)
+			}
+		}
+		for _, part := range []string{"stop them", "stop it", "delete them"} {
+			if strings.Contains(step.Err.Error(), part) {
+				t.Errorf("%s: %q is advised in: %v", name, part, step.Err)
+			}
+		}
+	}
+	if step := Next(bound(owning, func(s *State) { s.Pods = nil })); step.Err != nil {
+		t.Errorf("no pod mounts it: %v", step.Err)
+	}
+}
+
 // TestNothingToMove: a claim that is at the target stays as it is, and older data that is to be deleted is waited for.
 func TestNothingToMove(t *testing.T) {
 	here := func(s *State) { s.Node = "n2" } // the volume names no node, so each node of this cluster can use it
