@@ -137,7 +137,8 @@ func (s *State) ownedByUser() error {
 		if at >= 0 && s.isUser(pod) {
 			return fmt.Errorf("PersistentVolumeClaim %s in namespace %s can't be moved: pod %s, which mounts it and would have to end for the move, is its owner (metadata.ownerReferences), so "+
 				"Kubernetes deletes the claim, with its data, together with the pod. Remove this owner first, and delete the claim yourself once its data is not needed any more: "+
-				`kubectl patch pvc %[1]s --namespace %[2]s --type json --patch '[{"op":"remove","path":"/metadata/ownerReferences/%[4]d"}]'`, s.Name, s.Namespace, pod.Name, at)
+				`kubectl patch pvc %[1]s --namespace %[2]s --type json --patch '[{"op":"test","path":"/metadata/ownerReferences/%[4]d/uid","value":"%[5]s"},{"op":"remove","path":"/metadata/ownerReferences/%[4]d"}]'`,
+				s.Name, s.Namespace, pod.Name, at, pod.UID)
 		}
 	}
 	return nil

@@ -192,7 +192,7 @@ func TestPodsThatOwnTheirClaimAreNotStopped(t *testing.T) {
 			continue
 		}
 		for _, part := range []string{"PersistentVolumeClaim data in namespace shop", "pod driver", "metadata.ownerReferences",
-			`kubectl patch pvc data --namespace shop --type json --patch '[{"op":"remove","path":"/metadata/ownerReferences/1"}]'`} {
+			`kubectl patch pvc data --namespace shop --type json --patch '[{"op":"test","path":"/metadata/ownerReferences/1/uid","value":"p1"},{"op":"remove","path":"/metadata/ownerReferences/1"}]'`} {
 			if !strings.Contains(step.Err.Error(), part) {
 				t.Errorf("%s: no %q in: %v", name, part, step.Err)
 			}
