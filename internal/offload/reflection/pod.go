@@ -86,8 +86,8 @@ func Pods(workers int, options func() podrules.Options) Kind {
 	}
 }
 
-// stripLocalPod reduces an offloaded Pod to the fields that its status depends on and the fields that show a change of its specification. A Pod that
-// is not offloaded yet keeps its whole spec.
+// stripLocalPod reduces an offloaded Pod to the fields that its status depends on, the fields that show a change of its specification, and the claims that it
+// mounts. A Pod that is not offloaded yet keeps its whole spec.
 func stripLocalPod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || !podrules.Offloaded(pod) {
@@ -95,7 +95,7 @@ func stripLocalPod(obj client.Object) {
 	}
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
-		ServiceAccountName: pod.Spec.ServiceAccountName, Volumes: podrules.TokenVolumes(pod.Spec.Volumes),
+		ServiceAccountName: pod.Spec.ServiceAccountName, Volumes: podrules.CachedVolumes(pod.Spec.Volumes),
 		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	keep := func(c *corev1.Container) corev1.Container {

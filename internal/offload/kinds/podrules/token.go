@@ -109,10 +109,13 @@ func RequestsTokens(local *corev1.Pod) bool {
 	})
 }
 
-// TokenVolumes returns the volumes reduced to the fields that Tokens reads.
-func TokenVolumes(volumes []corev1.Volume) []corev1.Volume {
+// CachedVolumes returns what is read of the volumes of a pod that is offloaded: the fields that Tokens reads, and the claims that the pod mounts.
+func CachedVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range volumes {
+		if claim := volumes[i].PersistentVolumeClaim; claim != nil {
+			out = append(out, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+		}
 		if volumes[i].Projected == nil {
 			continue
 		}

@@ -76,7 +76,7 @@ func TestPodsUseTheOriginAPIServer(t *testing.T) {
 		t.Error(diff)
 	}
 	stripped := pod(access)
-	stripped.Spec.Volumes = TokenVolumes(stripped.Spec.Volumes)
+	stripped.Spec.Volumes = CachedVolumes(stripped.Spec.Volumes)
 	if diff := cmp.Diff(Tokens(pod(access), withOriginAPIServer()), Tokens(stripped, withOriginAPIServer())); diff != "" {
 		t.Errorf("stripped: %s", diff)
 	}
