@@ -120,7 +120,7 @@ func TestHostileProviderFillsNoMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var reported atomic.Int32
 			log := funcr.New(func(_, args string) {
-				if strings.Contains(args, "too many copies") && strings.Contains(args, "NamespaceMap") && strings.Contains(args, "milan") {
+				if strings.Contains(args, "exceed the limits of the cache") && strings.Contains(args, "NamespaceMap") && strings.Contains(args, "milan") {
 					reported.Add(1)
 				}
 			}, funcr.Options{})
