@@ -23,7 +23,7 @@ type walk struct {
 	clusters []Cluster
 	hops     []Hop
 	fault    *Fault
-	// flows are the connections that connection tracking on the nodes knows.
+	// flows are the connections of the call: as it was sent, and as connection tracking on the nodes knows them.
 	flows []flow
 }
 

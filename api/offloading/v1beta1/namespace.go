@@ -88,7 +88,7 @@ const (
 	// ReasonClusterNotSelected, ReasonNamespaceProtected if the namespace must not be offloaded to any cluster, or ReasonVolumesKept if the remote
 	// namespace stays only because volumes in it hold data.
 	RemoteNamespaceRequired RemoteNamespaceConditionType = "OffloadingRequired"
-	// RemoteNamespaceReady is true if the remote namespace exists.
+	// RemoteNamespaceReady is true if the remote namespace exists and is not being deleted.
 	RemoteNamespaceReady RemoteNamespaceConditionType = "Ready"
 
 	ReasonClusterSelected     = "ClusterSelected"

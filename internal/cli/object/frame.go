@@ -59,7 +59,7 @@ func (f *creation) create(ctx context.Context, c *session.Cluster, object client
 // waits reports whether the command waits after it created the object.
 func (f *creation) waits() bool { return f.wait && f.output.Format == "" }
 
-// createOrUpdate creates the object or updates it to what the user wants, and reports which of the two it did.
+// createOrUpdate creates the object, or updates it to what the user wants. It reports which of the two it did, or that nothing had to be changed.
 func createOrUpdate(ctx context.Context, c *session.Cluster, object client.Object, fill func()) error {
 	existed := false
 	changed, err := c.Ensure(ctx, object, func() error {

@@ -61,7 +61,8 @@ func (d *Service) bounded(serve func(context.Context, []byte) (any, error)) http
 	}
 }
 
-// answer writes the response and logs errors. Neither the token nor any other content of the request gets into the log.
+// answer writes the response and logs errors. It logs neither the token nor the body of the request. The text of a rejection may quote a short part of it, such as the
+// cluster ID.
 func (d *Service) answer(w http.ResponseWriter, r *http.Request, out any, err error) {
 	status := http.StatusOK
 	rejection := &refusal{}
