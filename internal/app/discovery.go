@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +18,6 @@ import (
 	"liqo.io/liqo/internal/discovery"
 	"liqo.io/liqo/internal/discovery/agent"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/peering"
 )
 
 // DiscoveryOptions are the flags for discovery. With Enabled, the controller manager runs no controllers: it only finds other clusters and announces
@@ -90,22 +91,22 @@ func Discovery(ctx context.Context, cfg *rest.Config, manager *ControllerManager
 // authenticationURL returns the URL at which others reach the authentication service.
 func authenticationURL(ctx context.Context, c client.Reader, namespace string) (string, error) {
 	service := &corev1.Service{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.EnrollmentService}, service); err != nil {
-		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, peering.EnrollmentService, err)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: invite.Service}, service); err != nil {
+		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, invite.Service, err)
 	}
 	// An address that the administrator has set may be that of a proxy that terminates TLS, so this cluster's certificate does not matter.
-	if service.Annotations[peering.AnnotationEnrollmentAddress] == "" {
-		if err := peering.CheckEnrollmentTLS(service); err != nil {
+	if service.Annotations[invite.AnnotationAddress] == "" {
+		if err := invite.CheckTLS(service); err != nil {
 			return "", err
 		}
 	}
 	// Most Services need no node: only a node port has the address of one.
-	if url, err := peering.EnrollmentURL(service, nil); err == nil {
+	if url, err := invite.URL(service, nil); err == nil {
 		return url, nil
 	}
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
-	return peering.EnrollmentURL(service, nodes.Items)
+	return invite.URL(service, nodes.Items)
 }

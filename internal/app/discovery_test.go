@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"liqo.io/liqo/internal/peering"
 )
 
 // discoveryFlags parses flags and returns the resulting options.
@@ -75,7 +75,7 @@ func TestDiscoveryOptionsAreChecked(t *testing.T) {
 // TestAnnouncedURL: the announced URL is the one that generate peer-command prints. A service without TLS is not announced, and nodes are listed only
 // for a node port.
 func TestAnnouncedURL(t *testing.T) {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService}, Spec: corev1.ServiceSpec{
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.Service}, Spec: corev1.ServiceSpec{
 		Ports: []corev1.ServicePort{{Port: 443, NodePort: 30443}},
 	}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{
@@ -84,9 +84,9 @@ func TestAnnouncedURL(t *testing.T) {
 	balanced := service.DeepCopy()
 	balanced.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
 	annotated := service.DeepCopy()
-	annotated.Annotations = map[string]string{peering.AnnotationEnrollmentAddress: "203.0.113.8"}
+	annotated.Annotations = map[string]string{invite.AnnotationAddress: "203.0.113.8"}
 	plain := balanced.DeepCopy()
-	plain.Spec.Ports[0].Name = peering.EnrollmentPlainPort
+	plain.Spec.Ports[0].Name = invite.PlainPort
 	proxied := plain.DeepCopy()
 	proxied.Annotations = annotated.Annotations
 	for name, row := range map[string]struct {

@@ -31,7 +31,7 @@ type pkg struct {
 
 // pure are the packages with decisions and without I/O. They may import the standard library, our API, Kubernetes' API types, and each other.
 var pure = []string{
-	"internal/peering", "internal/peering/sharing",
+	"internal/peering", "internal/peering/invite", "internal/peering/sharing",
 	"internal/eks",
 	"internal/offload",
 	"internal/offload/kinds", "internal/offload/kinds/podrules", "internal/offload/kubelet",
@@ -85,7 +85,7 @@ var layers = []struct {
 }{
 	{"api", 0},
 	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0}, {"internal/excerpt", 0}, {"internal/address", 0}, {"internal/pki", 0},
-	{"internal/peering", 1}, {"internal/peering/sharing", 1}, {"internal/eks", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1}, {"internal/offload/kinds/podrules", 1}, {"internal/offload/kubelet", 1},
+	{"internal/peering", 1}, {"internal/peering/invite", 1}, {"internal/peering/sharing", 1}, {"internal/eks", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1}, {"internal/offload/kinds/podrules", 1}, {"internal/offload/kubelet", 1},
 	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/network/gatewaypod", 1}, {"internal/storage", 1}, {"internal/discovery", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},
 	{"internal/dataplane/kernel", 2},

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // lawRow is a command before the law: valid arguments, and what there is before it runs.
@@ -38,7 +38,7 @@ var lawStates = map[string][]string{
 	"sliced":        {"peer --create-virtual-node=false --kubeconfig %rome --remote-kubeconfig %milan"},
 }
 
-var lawToken = (&peering.Token{ID: "AAECAwQFBgcI", Expires: time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC), Pin: bytes.Repeat([]byte{7}, 32)}).Text([]byte("secret"))
+var lawToken = (&invite.Token{ID: "AAECAwQFBgcI", Expires: time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC), Pin: bytes.Repeat([]byte{7}, 32)}).Text([]byte("secret"))
 
 var lawIntroduction = "peer out-of-band milan --auth-url https://192.0.2.2 --cluster-id milan --kubeconfig %rome --auth-token " + lawToken
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -183,7 +185,7 @@ func (s *memorySide) identities(ctx context.Context, _ *memorySide) error {
 	for i := range identities.Items {
 		identity := &identities.Items[i]
 		invitation := &corev1.Secret{}
-		invited := s.client.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: peering.InvitationSecret}, invitation) == nil
+		invited := s.client.Get(ctx, client.ObjectKey{Namespace: identity.Namespace, Name: invite.Secret}, invitation) == nil
 		if invited && peering.WantsReenrollment(identity, invitation) {
 			identity.Spec.AuthParams = authv1beta1.AuthParams{SignedCRT: []byte("crt")}
 			delete(identity.Annotations, peering.AnnotationReenroll)

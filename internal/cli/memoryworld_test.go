@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +31,6 @@ import (
 	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/clitest"
 )
 
@@ -268,7 +269,7 @@ func installedObjects(t *testing.T, id string) []client.Object {
 		&corev1.Secret{ObjectMeta: in(authv1beta1.KeysSecret), Data: map[string][]byte{authv1beta1.PrivateKeyKey: private, authv1beta1.PublicKeyKey: public}},
 		&corev1.Service{ObjectMeta: in(handshake.ProxyService), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8118}}}},
 		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService, Annotations: map[string]string{peering.AnnotationEnrollmentAddress: id + ".example.com"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.Service, Annotations: map[string]string{invite.AnnotationAddress: id + ".example.com"}},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 		},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id + "-1"}, Spec: corev1.NodeSpec{PodCIDR: pods}, Status: corev1.NodeStatus{

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +19,6 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/peering"
 )
 
 // TestOnlyPeer: a command that needs the name of a peer uses the only one that exists and says so. Of several it lists the names and changes
@@ -89,7 +90,7 @@ func TestSimilar(t *testing.T) {
 // TestMisspeltValuesAreRefused: each flag that takes one of a few words refuses a misspelt one, with the right one, before any cluster is contacted.
 func TestMisspeltValuesAreRefused(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	token := (&peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}).Text([]byte("secret"))
+	token := (&invite.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}).Text([]byte("secret"))
 	given := map[string]string{
 		"move volume": "move volume a --target-node b", "test network": "test network -p a", "discover": "discover example.org",
 		"install aks":      "install aks --resource-group-name a --resource-name b --subscription-id c",

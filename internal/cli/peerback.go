@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +47,7 @@ func inviteProvider(ctx context.Context, p *session.Pair) error {
 	if _, err := enrollment.ServiceOf(ctx, p.Local, p.Local.Namespace); err != nil {
 		return err
 	}
-	address, err := handshake.ThroughTunnel(ctx, back, ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "the authentication service")
+	address, err := handshake.ThroughTunnel(ctx, back, ipamv1alpha1.IPAuthentication, invite.Service, "the authentication service")
 	if err != nil {
 		return fmt.Errorf("%w; the authentication service is installed with auth.enabled=true", err)
 	}
@@ -63,36 +65,36 @@ func inviteProvider(ctx context.Context, p *session.Pair) error {
 		return p.Local.Err(err)
 	}
 	url, through := "https://"+address.String(), "http://"+proxy.String()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.There, Name: peering.InvitationSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.There, Name: invite.Secret}}
 	changed, err := p.Remote.Ensure(ctx, secret, func() error {
-		same := string(secret.Data[peering.InvitationURLKey]) == url && string(secret.Data[peering.InvitationProxyKey]) == through
+		same := string(secret.Data[invite.URLKey]) == url && string(secret.Data[invite.ProxyKey]) == through
 		if same && lasts(secret, tokens, p.Remote.ID, time.Now()) {
 			return nil
 		}
-		text, err := session.SealToken(ctx, p.Local, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: p.Remote.ID}, true)
+		text, err := session.SealToken(ctx, p.Local, &invite.Token{Expires: time.Now().Add(invite.MaxTokenLifetime), Consumer: p.Remote.ID}, true)
 		if err != nil {
 			return err
 		}
-		kube.AddLabels(secret, map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: p.Local.ID})
+		kube.AddLabels(secret, map[string]string{invite.Label: api.True, api.LabelRemoteClusterID: p.Local.ID})
 		secret.Data = map[string][]byte{
-			peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(text), peering.InvitationProxyKey: []byte(through),
+			invite.URLKey: []byte(url), invite.TokenKey: []byte(text), invite.ProxyKey: []byte(through),
 		}
 		return controllerutil.SetOwnerReference(tenant, secret, p.Remote.Scheme())
 	})
 	if err == nil && changed {
-		p.Remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.Remote.ID, p.Local.ID, peering.MaxTokenLifetime, p.Local.ID)
+		p.Remote.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", p.Remote.ID, p.Local.ID, invite.MaxTokenLifetime, p.Local.ID)
 	}
 	return err
 }
 
-// lasts reports whether the token of an Invitation still admits the consumer and stays valid for more than half of peering.MaxTokenLifetime. It
+// lasts reports whether the token of an Invitation still admits the consumer and stays valid for more than half of invite.MaxTokenLifetime. It
 // checks the token against the token Secret of the inviting cluster.
 func lasts(invitation, tokens *corev1.Secret, consumer string, now time.Time) bool {
-	token, err := peering.CheckToken(tokens.Data[peering.EnrollmentSecretKey], string(invitation.Data[peering.InvitationTokenKey]), consumer, now)
-	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= peering.MaxTokenLifetime/2 {
+	token, err := invite.CheckToken(tokens.Data[invite.SecretKey], string(invitation.Data[invite.TokenKey]), consumer, now)
+	if err != nil || token.Consumer != consumer || token.Expires.Sub(now) <= invite.MaxTokenLifetime/2 {
 		return false
 	}
-	_, err = peering.Redeem(tokens.Data[peering.EnrollmentUsedKey], token, consumer, now)
+	_, err = invite.Redeem(tokens.Data[invite.UsedKey], token, consumer, now)
 	return err == nil
 }
 
@@ -141,7 +143,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: invite.Secret}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	switch {
 	case apierrors.IsNotFound(err) && granted != nil: // enrolled already
@@ -152,7 +154,7 @@ func (u *use) acceptInvitation(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", c.Name(secret), err)
 	}
-	token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
+	token, err := invite.ParseToken(string(secret.Data[invite.TokenKey]))
 	if err == nil && time.Now().After(token.Expires) {
 		err = fmt.Errorf("it expired at %s", token.Expires.UTC().Format(time.RFC3339))
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +38,7 @@ func (n networks) inviteBack(p *session.Pair) {
 		}
 		return []client.Object{exposed, behind}
 	}
-	made := append(expose(ipamv1alpha1.IPAuthentication, peering.EnrollmentService, "10.70.0.8", 443), expose(ipamv1alpha1.IPAPIServerProxy, handshake.ProxyService, "10.70.0.7", 8118)...)
+	made := append(expose(ipamv1alpha1.IPAuthentication, invite.Service, "10.70.0.8", 443), expose(ipamv1alpha1.IPAPIServerProxy, handshake.ProxyService, "10.70.0.7", 8118)...)
 	namespace := api.TenantNamespace("rome")
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rome", Labels: map[string]string{api.LabelRemoteClusterID: "rome"}},
@@ -46,18 +48,18 @@ func (n networks) inviteBack(p *session.Pair) {
 	if err := inviteProvider(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	key := client.ObjectKey{Namespace: namespace, Name: peering.InvitationSecret}
+	key := client.ObjectKey{Namespace: namespace, Name: invite.Secret}
 	var secret, again corev1.Secret
 	if err := n.milan.Get(t.Context(), key, &secret); err != nil {
 		t.Fatal(err)
 	}
 	// milan sees rome's external CIDR at 10.71.0.0/16.
-	for at, want := range map[string]string{peering.InvitationURLKey: "https://10.71.0.8:443", peering.InvitationProxyKey: "http://10.71.0.7:8118"} {
+	for at, want := range map[string]string{invite.URLKey: "https://10.71.0.8:443", invite.ProxyKey: "http://10.71.0.7:8118"} {
 		if got := string(secret.Data[at]); got != want {
 			t.Errorf("data.%s is %s, want %s", at, got, want)
 		}
 	}
-	token, err := peering.ParseToken(string(secret.Data[peering.InvitationTokenKey]))
+	token, err := invite.ParseToken(string(secret.Data[invite.TokenKey]))
 	if err != nil || token.Consumer != "milan" || token.Pin == nil {
 		t.Errorf("%+v, %v", token, err)
 	}
@@ -89,17 +91,17 @@ func (n networks) inviteBack(p *session.Pair) {
 func TestInvitationsAreRenewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	key := []byte("secret")
-	token := func(consumer string, left time.Duration) peering.Token {
-		return peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(left), Consumer: consumer, Pin: bytes.Repeat([]byte{7}, 32)}
+	token := func(consumer string, left time.Duration) invite.Token {
+		return invite.Token{ID: "AAECAwQFBgcI", Expires: now.Add(left), Consumer: consumer, Pin: bytes.Repeat([]byte{7}, 32)}
 	}
 	of := func(consumer string, left time.Duration) *corev1.Secret {
-		return &corev1.Secret{Data: map[string][]byte{peering.InvitationTokenKey: []byte(token(consumer, left).Text(key))}}
+		return &corev1.Secret{Data: map[string][]byte{invite.TokenKey: []byte(token(consumer, left).Text(key))}}
 	}
-	used, err := peering.Redeem(nil, token("milan", peering.MaxTokenLifetime), "milan", now)
+	used, err := invite.Redeem(nil, token("milan", invite.MaxTokenLifetime), "milan", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spent, err := peering.SpendTokens(used, "milan", now, now)
+	spent, err := invite.SpendTokens(used, "milan", now, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +111,14 @@ func TestInvitationsAreRenewed(t *testing.T) {
 		want            bool
 	}{
 		"none":                        {&corev1.Secret{}, key, nil, false},
-		"new":                         {of("milan", peering.MaxTokenLifetime), key, nil, true},
-		"used":                        {of("milan", peering.MaxTokenLifetime), key, used, true},
-		"of a peering that has ended": {of("milan", peering.MaxTokenLifetime), key, spent, false},
-		"of a Secret replaced since":  {of("milan", peering.MaxTokenLifetime), []byte("another"), nil, false},
-		"old":                         {of("milan", peering.MaxTokenLifetime/3), key, nil, false},
-		"another's":                   {of("naples", peering.MaxTokenLifetime), key, nil, false},
+		"new":                         {of("milan", invite.MaxTokenLifetime), key, nil, true},
+		"used":                        {of("milan", invite.MaxTokenLifetime), key, used, true},
+		"of a peering that has ended": {of("milan", invite.MaxTokenLifetime), key, spent, false},
+		"of a Secret replaced since":  {of("milan", invite.MaxTokenLifetime), []byte("another"), nil, false},
+		"old":                         {of("milan", invite.MaxTokenLifetime/3), key, nil, false},
+		"another's":                   {of("naples", invite.MaxTokenLifetime), key, nil, false},
 	} {
-		tokens := &corev1.Secret{Data: map[string][]byte{peering.EnrollmentSecretKey: test.key, peering.EnrollmentUsedKey: test.usedTokens}}
+		tokens := &corev1.Secret{Data: map[string][]byte{invite.SecretKey: test.key, invite.UsedKey: test.usedTokens}}
 		if got := lasts(test.secret, tokens, "milan", now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -137,15 +139,15 @@ func TestInvitations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	invite := func(left time.Duration) func() {
+	invitedFor := func(left time.Duration) func() {
 		return func() {
-			token := peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(left), Consumer: "rome", Pin: bytes.Repeat([]byte{7}, 32)}
+			token := invite.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(left), Consumer: "rome", Pin: bytes.Repeat([]byte{7}, 32)}
 			must(rome.Create(context.Background(), &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
-					Namespace: namespace, Name: peering.InvitationSecret,
-					Labels: map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: "milan"},
+					Namespace: namespace, Name: invite.Secret,
+					Labels: map[string]string{invite.Label: api.True, api.LabelRemoteClusterID: "milan"},
 				},
-				Data: map[string][]byte{peering.InvitationURLKey: []byte("https://192.0.2.2"), peering.InvitationTokenKey: []byte(token.Text([]byte("secret")))},
+				Data: map[string][]byte{invite.URLKey: []byte("https://192.0.2.2"), invite.TokenKey: []byte(token.Text([]byte("secret")))},
 			}))
 		}
 	}
@@ -172,13 +174,13 @@ func TestInvitations(t *testing.T) {
 		said    []string
 	}{
 		{"not invited", installed, []func(){tenantNamespace}, 1, []string{"cluster milan has not invited this one", "generate peer-command"}},
-		{"invited", installed, []func(){tenantNamespace, invite(time.Hour)}, 0, []string{"Cluster milan has admitted this cluster"}},
-		{"invited long ago", installed, []func(){tenantNamespace, invite(-time.Hour)}, 1, []string{"no longer admits this cluster", cure}},
+		{"invited", installed, []func(){tenantNamespace, invitedFor(time.Hour)}, 0, []string{"Cluster milan has admitted this cluster"}},
+		{"invited long ago", installed, []func(){tenantNamespace, invitedFor(-time.Hour)}, 1, []string{"no longer admits this cluster", cure}},
 		{"enrolled", enrolled, nil, 0, nil},
-		{"enrolled, invited long ago", enrolled, []func(){invite(-time.Hour)}, 0, nil},
-		{"not accepted, invited", enrolled, []func(){expired, invite(time.Hour)}, 0, []string{"Cluster milan has admitted this cluster again: the token is replaced"}},
-		{"not accepted, invited long ago", enrolled, []func(){expired, invite(-time.Hour)}, 1, []string{
-			"cluster milan does not accept the token of this cluster any more, and the invitation of cluster milan, Secret " + peering.InvitationSecret, cure,
+		{"enrolled, invited long ago", enrolled, []func(){invitedFor(-time.Hour)}, 0, nil},
+		{"not accepted, invited", enrolled, []func(){expired, invitedFor(time.Hour)}, 0, []string{"Cluster milan has admitted this cluster again: the token is replaced"}},
+		{"not accepted, invited long ago", enrolled, []func(){expired, invitedFor(-time.Hour)}, 1, []string{
+			"cluster milan does not accept the token of this cluster any more, and the invitation of cluster milan, Secret " + invite.Secret, cure,
 		}},
 	} {
 		ran := w.in(t, test.at, "peer milan"+lawOne, func() {
@@ -207,7 +209,7 @@ func TestInvitationBack(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	const (
 		command = "peer --in-band --invite" + lawBoth
-		secret  = "/v1/secrets liqo-tenant-rome/" + peering.InvitationSecret
+		secret  = "/v1/secrets liqo-tenant-rome/" + invite.Secret
 	)
 	w := installedWorld(t)
 	bare := w.snapshot()
@@ -226,11 +228,11 @@ func TestInvitationBack(t *testing.T) {
 		}
 		return string(plain)
 	}
-	if url, proxy := decoded(peering.InvitationURLKey), decoded(peering.InvitationProxyKey); !strings.HasPrefix(url, "https://10.") || !strings.HasSuffix(url, ":443") ||
+	if url, proxy := decoded(invite.URLKey), decoded(invite.ProxyKey); !strings.HasPrefix(url, "https://10.") || !strings.HasSuffix(url, ":443") ||
 		!strings.HasPrefix(proxy, "http://10.") || !strings.HasSuffix(proxy, ":8118") {
 		t.Errorf("the invitation leads to %s, through %s", url, proxy)
 	}
-	if token, err := peering.ParseToken(decoded(peering.InvitationTokenKey)); err != nil || token.Consumer != "milan" {
+	if token, err := invite.ParseToken(decoded(invite.TokenKey)); err != nil || token.Consumer != "milan" {
 		t.Errorf("the token is for %q, %v", token.Consumer, err)
 	}
 	if owners, _ := nested(invitation, "metadata")["ownerReferences"].([]any); len(owners) != 1 {
@@ -247,7 +249,7 @@ func TestInvitationBack(t *testing.T) {
 	}
 
 	refused := w.in(t, bare, command, func() {
-		if err := w.clusters["rome"].client.Delete(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService}}); err != nil {
+		if err := w.clusters["rome"].client.Delete(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.Service}}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,7 +61,7 @@ func peerOutOfBandCommand(a *session.Session) *cobra.Command {
 	flags.StringVar(&i.url, "auth-url", "", "URL of the provider's authentication service (required)")
 	flags.StringVar(&i.id, "cluster-id", "", "Cluster ID of the provider (required)")
 	flags.StringVar(&i.token, "auth-token", "", "Token from the administrator of the provider (required)")
-	flags.BoolVar(&o.auth.Invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
+	flags.BoolVar(&o.auth.Invite, "invite", false, fmt.Sprintf("Also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", invite.MaxTokenLifetime/(24*time.Hour)))
 	cmdline.Required(command, "auth-url", "cluster-id", "auth-token")
 	command.PreRunE = func(cmd *cobra.Command, _ []string) error { // replaces the error of cobra's check, which does not say where the values of the flags come from
 		if err := cmd.ValidateRequiredFlags(); err != nil {
@@ -132,21 +134,21 @@ func (o *peerOptions) checkRequest() error {
 }
 
 // check validates the user's input and returns the parsed token.
-func (i *invitation) check(now time.Time) (peering.Token, error) {
-	if err := peering.CheckEnrollmentURL(i.url); err != nil {
-		return peering.Token{}, fmt.Errorf("--auth-url: %w", err)
+func (i *invitation) check(now time.Time) (invite.Token, error) {
+	if err := invite.CheckURL(i.url); err != nil {
+		return invite.Token{}, fmt.Errorf("--auth-url: %w", err)
 	}
 	for what, value := range map[string]string{"NAME": i.name, "--cluster-id": i.id} {
 		if problems := validation.IsDNS1123Label(value); len(problems) > 0 {
-			return peering.Token{}, fmt.Errorf("%s is %q: %s", what, value, problems[0])
+			return invite.Token{}, fmt.Errorf("%s is %q: %s", what, value, problems[0])
 		}
 	}
-	token, err := peering.ParseToken(strings.TrimSpace(i.token))
+	token, err := invite.ParseToken(strings.TrimSpace(i.token))
 	if err == nil && now.After(token.Expires) {
-		err = peering.ErrTokenExpired
+		err = invite.ErrTokenExpired
 	}
 	if err != nil {
-		return peering.Token{}, fmt.Errorf("--auth-token: %w", err)
+		return invite.Token{}, fmt.Errorf("--auth-token: %w", err)
 	}
 	return token, nil
 }
@@ -185,13 +187,13 @@ func enroll(ctx context.Context, c *session.Cluster, namespace string, i *invita
 	if err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: invite.Secret}}
 	if _, err := c.Ensure(ctx, secret, func() error {
-		kube.AddLabels(secret, map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: i.id})
+		kube.AddLabels(secret, map[string]string{invite.Label: api.True, api.LabelRemoteClusterID: i.id})
 		secret.OwnerReferences = nil // from now on the Secret belongs to the administrator, even if the peer created it: then the peer cannot change it
-		secret.Data = map[string][]byte{peering.InvitationURLKey: []byte(i.url), peering.InvitationTokenKey: []byte(strings.TrimSpace(i.token))}
+		secret.Data = map[string][]byte{invite.URLKey: []byte(i.url), invite.TokenKey: []byte(strings.TrimSpace(i.token))}
 		if back != "" {
-			secret.Data[peering.InvitationBackURLKey], secret.Data[peering.InvitationBackTokenKey] = []byte(i.back), []byte(back)
+			secret.Data[invite.BackURLKey], secret.Data[invite.BackTokenKey] = []byte(i.back), []byte(back)
 		}
 		return nil
 	}); err != nil {
@@ -206,7 +208,7 @@ func enroll(ctx context.Context, c *session.Cluster, namespace string, i *invita
 		return err
 	}
 	if back != "" {
-		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.ID, peering.MaxTokenLifetime, c.ID)
+		c.Did("Cluster %s may use resources of %s too, within %s: liqoctl peer %s, run there", i.id, c.ID, invite.MaxTokenLifetime, c.ID)
 	}
 	return kube.Delete(ctx, c, secret)
 }
@@ -222,7 +224,7 @@ func inviteThem(ctx context.Context, c *session.Cluster, i *invitation, granted 
 			i.id, i.id, i.id)
 		return "", nil
 	}
-	return session.SealToken(ctx, c, &peering.Token{Expires: time.Now().Add(peering.MaxTokenLifetime), Consumer: i.id}, true)
+	return session.SealToken(ctx, c, &invite.Token{Expires: time.Now().Add(invite.MaxTokenLifetime), Consumer: i.id}, true)
 }
 
 // withoutRefusal returns the Identity that the provider has granted to the local cluster; nil if there is none. It deletes an Identity that is not granted,

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,8 +21,8 @@ import (
 
 // TestInvalidPeerCommands: a mistake in a copied command is reported before any cluster is called.
 func TestInvalidPeerCommands(t *testing.T) {
-	token := func(change func(*peering.Token)) string {
-		out := peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}
+	token := func(change func(*invite.Token)) string {
+		out := invite.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: bytes.Repeat([]byte{7}, 32)}
 		if change != nil {
 			change(&out)
 		}
@@ -43,7 +45,7 @@ func TestInvalidPeerCommands(t *testing.T) {
 		"a URL that is none":  {with(4, "198.51.100.7"), "--auth-url: \"198.51.100.7\" is not the URL of an authentication service, want https://host[:port]"},
 		"no cluster ID":       {with(6, ""), `--cluster-id is ""`},
 		"half a token":        {with(8, token(nil)[:40]), "--auth-token: this is not a token of a Liqo peer command: copy the whole command"},
-		"an old token":        {with(8, token(func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) })), "the token has expired"},
+		"an old token":        {with(8, token(func(t *invite.Token) { t.Expires = time.Now().Add(-time.Hour) })), "the token has expired"},
 		"a server nowhere":    {append(with(2, "milan"), "--gw-server-service-location", "Moon"), "--gw-server-service-location Moon: want Provider or Consumer"},
 		"another's Service":   {append(with(2, "milan"), "--gw-server-service-type", "NodePort"), "the administrator of the provider sets the type of its own, with liqoctl install --service-type"},
 		"a type that is none": {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -192,7 +194,7 @@ func returnResources(ctx context.Context, c *session.Cluster, provider, namespac
 			return fmt.Errorf("marking %s: %w", c.Name(secret), err)
 		}
 	}
-	invitation := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: peering.InvitationSecret}}
+	invitation := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: invite.Secret}}
 	err = c.Get(ctx, client.ObjectKeyFromObject(invitation), invitation)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading %s: %w", c.Name(invitation), err)

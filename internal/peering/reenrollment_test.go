@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
@@ -109,7 +111,7 @@ func TestReplacements(t *testing.T) {
 // TestReenrollmentIsForOneCredential: the annotation permits to replace this credential with this invitation, and nothing else.
 func TestReenrollmentIsForOneCredential(t *testing.T) {
 	rome := newHolder(t, Ed25519)
-	invitation := &corev1.Secret{Data: map[string][]byte{InvitationURLKey: []byte("https://milan"), InvitationTokenKey: []byte("one")}}
+	invitation := &corev1.Secret{Data: map[string][]byte{invite.URLKey: []byte("https://milan"), invite.TokenKey: []byte("one")}}
 	identity := &authv1beta1.Identity{Spec: authv1beta1.IdentitySpec{Type: authv1beta1.IdentityControlPlane, AuthParams: *paramsUntil(t, rome, time.Hour)}}
 	if WantsReenrollment(identity, invitation) {
 		t.Error("without the annotation")
@@ -121,9 +123,9 @@ func TestReenrollmentIsForOneCredential(t *testing.T) {
 	}{
 		"as written":        {func(*authv1beta1.Identity, *corev1.Secret) {}, true},
 		"owned by the peer": {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }, true},
-		"another token":     {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Data[InvitationTokenKey] = []byte("two") }, false},
-		"another address":   {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Data[InvitationURLKey] = []byte("https://thief") }, false},
-		"a proxy":           {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Data[InvitationProxyKey] = []byte("http://thief:1") }, false},
+		"another token":     {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Data[invite.TokenKey] = []byte("two") }, false},
+		"another address":   {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Data[invite.URLKey] = []byte("https://thief") }, false},
+		"a proxy":           {func(_ *authv1beta1.Identity, s *corev1.Secret) { s.Data[invite.ProxyKey] = []byte("http://thief:1") }, false},
 		"renewed meanwhile": {func(i *authv1beta1.Identity, _ *corev1.Secret) {
 			i.Spec.AuthParams.SignedCRT = rome.certificate(t, ControlPlaneSubject("rome"), 2*time.Hour)
 		}, false},

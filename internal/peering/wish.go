@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,15 +212,15 @@ func (f *Facts) enroll(plan Plan, namespace string) Plan {
 	if given && !Accepts(identity, w.Invitation) {
 		plan.Accept = identity.DeepCopy()
 		Accept(plan.Accept, w.Invitation)
-		return plan.pending(reasons.Enrolling, "accepting the invitation of cluster %s, Secret %s/%s", id, identity.Namespace, InvitationSecret)
+		return plan.pending(reasons.Enrolling, "accepting the invitation of cluster %s, Secret %s/%s", id, identity.Namespace, invite.Secret)
 	}
 	if !given && (w.Invitation == nil || !InvitationOf(identity, w.Invitation) || !sameContent(w.Invitation.Data, content)) {
 		plan.Invitation = newInvitation(identity, content)
-		return plan.pending(reasons.Enrolling, "writing the address and the token to Secret %s/%s", identity.Namespace, InvitationSecret)
+		return plan.pending(reasons.Enrolling, "writing the address and the token to Secret %s/%s", identity.Namespace, invite.Secret)
 	}
 	where := fmt.Sprintf("Secret %s/%s", w.Namespace, corev1beta1.TokenSecretPrefix+id)
 	if given {
-		where = fmt.Sprintf("Secret %s/%s", identity.Namespace, InvitationSecret)
+		where = fmt.Sprintf("Secret %s/%s", identity.Namespace, invite.Secret)
 	}
 	ready := meta.FindStatusCondition(identity.Status.Conditions, "Ready")
 	if ready != nil && ready.Reason == reasons.InvitationUnconfirmed {
@@ -254,26 +256,26 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 		return nil, reasons.AddressMissing, fmt.Errorf("spec.foreignAuthUrl is empty: set it to the URL of the authentication service of cluster %s, which %s",
 			spec.ClusterID, cure)
 	}
-	if err := CheckEnrollmentURL(spec.ForeignAuthURL); err != nil {
+	if err := invite.CheckURL(spec.ForeignAuthURL); err != nil {
 		return nil, reasons.AddressInvalid, fmt.Errorf("spec.foreignAuthUrl: %w", err)
 	}
-	content = map[string][]byte{InvitationURLKey: []byte(spec.ForeignAuthURL)}
+	content = map[string][]byte{invite.URLKey: []byte(spec.ForeignAuthURL)}
 	if proxy := spec.ForeignProxyURL; proxy != "" {
 		if err := CheckProxyURL(proxy); err != nil {
 			return nil, reasons.ProxyInvalid, fmt.Errorf("spec.foreignProxyUrl is %w", err)
 		}
-		content[InvitationProxyKey] = []byte(proxy)
+		content[invite.ProxyKey] = []byte(proxy)
 	}
 	text := strings.TrimSpace(string(w.Token))
 	if text == "" {
 		return nil, reasons.TokenMissing, fmt.Errorf("%s is missing or empty: put the token of cluster %s there, which %s", secret, spec.ClusterID, cure)
 	}
-	token, err := ParseToken(text)
+	token, err := invite.ParseToken(text)
 	switch {
 	case err != nil:
 		return nil, reasons.TokenInvalid, fmt.Errorf("%s: %w", secret, err)
 	case w.Now.After(token.Expires):
-		return nil, reasons.TokenExpired, fmt.Errorf("%s: %w", secret, ErrTokenExpired)
+		return nil, reasons.TokenExpired, fmt.Errorf("%s: %w", secret, invite.ErrTokenExpired)
 	case token.Consumer != "" && token.Consumer != w.Own:
 		return nil, reasons.TokenInvalid, fmt.Errorf("%s: the token is for cluster %s, and this is %s", secret, token.Consumer, w.Own)
 	case len(token.Pin) == 0 && w.discovered():
@@ -285,7 +287,7 @@ func (w *Wish) terms() (content map[string][]byte, reason string, err error) {
 		return nil, reasons.TokenWithoutFingerprint, fmt.Errorf("%s: the token has no fingerprint of the provider's key, so the Secret must contain the URL to which it may be sent: "+
 			"set its data.%s to %s, the value of spec.foreignAuthUrl, or ask for a token without --trusted-certificate", secret, corev1beta1.TokenURLKey, spec.ForeignAuthURL)
 	}
-	content[InvitationTokenKey] = []byte(text)
+	content[invite.TokenKey] = []byte(text)
 	return content, "", nil
 }
 

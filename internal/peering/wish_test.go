@@ -1,12 +1,16 @@
 package peering
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"liqo.io/liqo/internal/peering/invite"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +22,12 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+)
+
+// doorSecret is the key of the tokens of this test, doorToken a token of milan.
+var (
+	doorSecret = []byte(strings.Repeat("a1", 64))
+	doorToken  = invite.Token{ID: "AAECAwQFBgcI", Expires: then.Add(time.Hour).Truncate(time.Second), Pin: bytes.Repeat([]byte{7}, sha256.Size)}
 )
 
 // wishing returns the facts about a ForeignCluster milan of cluster rome that asks for a peering, and that nothing was done for yet.
@@ -350,7 +360,7 @@ func TestAutoTouchesNothing(t *testing.T) {
 
 // TestWishesAreRefused: what can't lead to a peering creates nothing, and the condition names the field or the Secret, and the cure.
 func TestWishesAreRefused(t *testing.T) {
-	token := func(change func(*Token)) func(*Facts) {
+	token := func(change func(*invite.Token)) func(*Facts) {
 		return func(f *Facts) {
 			other := doorToken
 			change(&other)
@@ -396,13 +406,13 @@ func TestWishesAreRefused(t *testing.T) {
 			[]string{"liqo/remote-token-milan", "data.token", "generate peer-command"}},
 		"an empty token":          {namespaced(func(f *Facts) { f.Wish.Token = []byte(" \n") }), "TokenMissing", []string{"data.token"}},
 		"no token of Liqo":        {namespaced(func(f *Facts) { f.Wish.Token = []byte("deadbeef") }), "TokenInvalid", []string{"liqo/remote-token-milan"}},
-		"a token of others":       {namespaced(token(func(t *Token) { t.Consumer = "turin" })), "TokenInvalid", []string{"turin", "rome"}},
-		"a token for any address": {namespaced(token(func(t *Token) { t.Pin = nil })), "TokenWithoutFingerprint", []string{"data.url", "https://192.0.2.7"}},
+		"a token of others":       {namespaced(token(func(t *invite.Token) { t.Consumer = "turin" })), "TokenInvalid", []string{"turin", "rome"}},
+		"a token for any address": {namespaced(token(func(t *invite.Token) { t.Pin = nil })), "TokenWithoutFingerprint", []string{"data.url", "https://192.0.2.7"}},
 		"a token for another address": {namespaced(func(f *Facts) {
-			token(func(t *Token) { t.Pin = nil })(f)
+			token(func(t *invite.Token) { t.Pin = nil })(f)
 			f.Wish.TokenURL = "https://milan.example.org"
 		}), "TokenWithoutFingerprint", []string{"data.url"}},
-		"an expired token": {namespaced(token(func(t *Token) { t.Expires = then.Add(-time.Hour) })), "TokenExpired", []string{"generate peer-command"}},
+		"an expired token": {namespaced(token(func(t *invite.Token) { t.Expires = then.Add(-time.Hour) })), "TokenExpired", []string{"generate peer-command"}},
 		"a refused token": {namespaced(func(f *Facts) {
 			f.Identity = newIdentity("liqo-tenant-milan", "milan")
 			f.Identity.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "InvitationRefused", Message: "the token is spent"}}
@@ -460,10 +470,10 @@ func TestInvitationsOfPeersReplaceNothing(t *testing.T) {
 	namespace := newTenantNamespace("milan")
 	f.TenantNamespaces, f.Identity = []corev1.Namespace{*namespace}, newIdentity(namespace.Name, "milan")
 	f.Wish.Invitation = &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}, Data: map[string][]byte{InvitationURLKey: []byte("https://192.0.2.66")},
+		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Tenant"}}}, Data: map[string][]byte{invite.URLKey: []byte("https://192.0.2.66")},
 	}
 	plan := PlanWish(f)
-	if plan.Invitation == nil || string(plan.Invitation.Data[InvitationURLKey]) != "https://192.0.2.7" || InvitationOfTenant(plan.Invitation) {
+	if plan.Invitation == nil || string(plan.Invitation.Data[invite.URLKey]) != "https://192.0.2.7" || InvitationOfTenant(plan.Invitation) {
 		t.Errorf("%+v", plan)
 	}
 	// The same content does not make it the invitation that the ForeignCluster decided on.

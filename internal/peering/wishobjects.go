@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,8 +50,8 @@ func newIdentity(namespace, provider string) *authv1beta1.Identity {
 
 // newInvitation returns the invitation for the enrollment of an Identity. The Identity owns it, so both are deleted together.
 func newInvitation(identity *authv1beta1.Identity, content map[string][]byte) *corev1.Secret {
-	secret := &corev1.Secret{ObjectMeta: ofPeer(identity.Namespace, InvitationSecret, identity.Spec.ClusterID), Data: content}
-	secret.Labels[LabelInvitation] = api.True
+	secret := &corev1.Secret{ObjectMeta: ofPeer(identity.Namespace, invite.Secret, identity.Spec.ClusterID), Data: content}
+	secret.Labels[invite.Label] = api.True
 	secret.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: authv1beta1.GroupVersion.String(), Kind: kindIdentity, Name: identity.Name, UID: identity.UID,
 	}}

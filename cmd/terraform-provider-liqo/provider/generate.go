@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -18,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
 )
 
@@ -59,7 +60,7 @@ func (r *generateResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"token_lifetime": schema.StringAttribute{
 				Optional: true, PlanModifiers: replaced, Validators: []validator.String{duration},
 				MarkdownDescription: fmt.Sprintf("Lifetime of the token, at most `%s`, or `%s` with `consumer_cluster_id`. By default `%s`.",
-					peering.MaxTokenLifetime, peering.MaxNamedTokenLifetime, tokenLifetime),
+					invite.MaxTokenLifetime, invite.MaxNamedTokenLifetime, tokenLifetime),
 			},
 			"cluster_id":   result("Cluster ID of this cluster.", false),
 			"cluster_name": result("Name of this cluster, which is its cluster ID.", false),
@@ -84,9 +85,9 @@ func (r *generateResource) ValidateConfig(ctx context.Context, req resource.Vali
 
 // checkLifetime fails if a token lives longer than one for this consumer may; empty is any consumer.
 func checkLifetime(lifetime time.Duration, consumer string) error {
-	most, named := peering.MaxTokenLifetime, fmt.Sprintf(", or %s with consumer_cluster_id", peering.MaxNamedTokenLifetime)
+	most, named := invite.MaxTokenLifetime, fmt.Sprintf(", or %s with consumer_cluster_id", invite.MaxNamedTokenLifetime)
 	if consumer != "" {
-		most, named = peering.MaxNamedTokenLifetime, ""
+		most, named = invite.MaxNamedTokenLifetime, ""
 	}
 	if lifetime > most {
 		return fmt.Errorf("token_lifetime is %s: want at most %s%s", lifetime, most, named)
@@ -127,7 +128,7 @@ func (r *generateResource) issue(ctx context.Context, m *generateModel) (warning
 	if enrollment.NodePortInstead(service) {
 		warning = fmt.Sprintf("Service %s has no address from a load balancer yet: auth_ep is the address of a node of this cluster", client.ObjectKeyFromObject(service))
 	}
-	token := &peering.Token{Expires: time.Now().Add(lifetime), Consumer: consumer}
+	token := &invite.Token{Expires: time.Now().Add(lifetime), Consumer: consumer}
 	text, err := enrollment.Seal(ctx, &enrollment.Options{Namespace: namespace, Client: r.c, Reader: r.c, Now: time.Now, Random: rand.Reader}, token, true)
 	if err != nil {
 		return "", err
@@ -164,14 +165,14 @@ func (r *generateResource) observe(ctx context.Context, m *generateModel) (known
 		return false, err
 	}
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: namespace, Name: peering.DoorSecret}
+	key := client.ObjectKey{Namespace: namespace, Name: invite.KeySecret}
 	if err := r.c.Get(ctx, key, secret); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
-	_, err = peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], m.LocalToken.ValueString(), m.ConsumerClusterID.ValueString(), time.Now())
-	if errors.Is(err, peering.ErrTokenForged) || id != m.ClusterID.ValueString() {
+	_, err = invite.CheckToken(secret.Data[invite.SecretKey], m.LocalToken.ValueString(), m.ConsumerClusterID.ValueString(), time.Now())
+	if errors.Is(err, invite.ErrTokenForged) || id != m.ClusterID.ValueString() {
 		return false, nil
 	}
 	if url, _, err := enrollment.URL(ctx, r.c, namespace); err == nil { // otherwise the last address stays
@@ -191,10 +192,10 @@ func (r *generateResource) Delete(ctx context.Context, req resource.DeleteReques
 	if resp.Diagnostics.Append(req.State.Get(ctx, &m)...); resp.Diagnostics.HasError() {
 		return
 	}
-	token, err := peering.ParseToken(m.LocalToken.ValueString())
+	token, err := invite.ParseToken(m.LocalToken.ValueString())
 	if err != nil || time.Now().After(token.Expires) {
 		return
 	}
 	resp.Diagnostics.AddAttributeWarning(path.Root("local_token"), "The token stays valid", fmt.Sprintf("Until %s it admits one cluster, if none has used it. "+
-		"To revoke it, with all other tokens that were not used yet, delete Secret %s in the namespace of the installation", token.Expires.UTC().Format(time.RFC3339), peering.DoorSecret))
+		"To revoke it, with all other tokens that were not used yet, delete Secret %s in the namespace of the installation", token.Expires.UTC().Format(time.RFC3339), invite.KeySecret))
 }

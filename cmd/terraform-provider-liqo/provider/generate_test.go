@@ -4,17 +4,17 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"liqo.io/liqo/internal/peering"
 )
 
 // authentication is the Service of the authentication service, with an address from a load balancer unless that is empty.
 func authentication(address string) *corev1.Service {
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.EnrollmentService},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.Service},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "https", Port: 443, NodePort: 30443}}},
 	}
 	if address != "" {
@@ -30,11 +30,11 @@ func node(address string) client.Object {
 // keyOf returns the key that the authentication service checks tokens with.
 func keyOf(tf *terraform) []byte {
 	tf.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.KeySecret}}
 	if !tf.get(secret) {
 		tf.Fatal("there is no Secret of the tokens")
 	}
-	return secret.Data[peering.EnrollmentSecretKey]
+	return secret.Data[invite.SecretKey]
 }
 
 // TestGeneratedTokens: liqo_generate returns the cluster ID, the address and a token that the authentication service accepts, with the pin of its
@@ -46,7 +46,7 @@ func TestGeneratedTokens(t *testing.T) {
 	if state["cluster_id"] != "rome" || state["cluster_name"] != "rome" || state["auth_ep"] != "https://198.51.100.7" {
 		t.Errorf("%v", state)
 	}
-	token, err := peering.CheckToken(keyOf(tf), state["local_token"].(string), "milan", time.Now())
+	token, err := invite.CheckToken(keyOf(tf), state["local_token"].(string), "milan", time.Now())
 	if err != nil || len(token.Pin) == 0 || token.Consumer != "" || time.Until(token.Expires) > tokenLifetime || time.Until(token.Expires) < tokenLifetime-time.Hour {
 		t.Errorf("%+v, %v", token, err)
 	}
@@ -67,7 +67,7 @@ func TestGeneratedTokens(t *testing.T) {
 	}
 	next, problems := tf.apply("liqo_generate", state, nil)
 	contains(t, problems, "WARNING", "The token stays valid", "Secret auth-token")
-	if next != nil || tf.get(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}}) == false {
+	if next != nil || tf.get(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.KeySecret}}) == false {
 		t.Error("a destroy revokes the tokens of other consumers, or leaves the resource in the state")
 	}
 }
@@ -80,7 +80,7 @@ func TestTokensForOneConsumer(t *testing.T) {
 		t.Fatal(problems)
 	}
 	state := tf.applied("liqo_generate", nil, config)
-	token, err := peering.CheckToken(keyOf(tf), state["local_token"].(string), "milan", time.Now())
+	token, err := invite.CheckToken(keyOf(tf), state["local_token"].(string), "milan", time.Now())
 	if err != nil || token.Consumer != "milan" || time.Until(token.Expires) < 2159*time.Hour {
 		t.Errorf("%+v, %v", token, err)
 	}
@@ -99,13 +99,13 @@ func TestRevokedTokensAreReplaced(t *testing.T) {
 	tf := configured(t, authentication("198.51.100.7"))
 	state := tf.applied("liqo_generate", nil, attributes{})
 	expired := attributes{"cluster_id": "rome", "cluster_name": "rome", "auth_ep": "https://198.51.100.7"}
-	id, err := peering.NewTokenID(zeros{})
+	id, err := invite.NewTokenID(zeros{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	expired["local_token"] = peering.Token{ID: id, Expires: time.Unix(1, 0)}.Text(keyOf(tf))
+	expired["local_token"] = invite.Token{ID: id, Expires: time.Unix(1, 0)}.Text(keyOf(tf))
 	tf.settled("liqo_generate", expired, attributes{})
-	if err := tf.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}}); err != nil {
+	if err := tf.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.KeySecret}}); err != nil {
 		t.Fatal(err)
 	}
 	if state = tf.refresh("liqo_generate", state); state != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -25,7 +27,6 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/loss"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/reasons"
 )
 
@@ -83,12 +84,12 @@ func (r *peerResource) Schema(_ context.Context, _ resource.SchemaRequest, resp 
 			},
 			"cluster_name": schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the provider. It is the cluster ID, and can be left out."},
 			"cluster_authurl": schema.StringAttribute{
-				Required: true, MarkdownDescription: "URL of the provider's authentication service.", Validators: []validator.String{checked{"https://host[:port]", peering.CheckEnrollmentURL}},
+				Required: true, MarkdownDescription: "URL of the provider's authentication service.", Validators: []validator.String{checked{"https://host[:port]", invite.CheckURL}},
 			},
 			"cluster_token": schema.StringAttribute{
 				Required: true, Sensitive: true, MarkdownDescription: "Token for the authentication service, from a `liqo_generate` or from `liqoctl generate peer-command`.",
 				Validators: []validator.String{checked{"a token", func(text string) error {
-					_, err := peering.ParseToken(text)
+					_, err := invite.ParseToken(text)
 					return err
 				}}},
 			},

@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/test/clitest"
 )
@@ -25,11 +26,11 @@ func tokenSecret() *corev1.Secret {
 
 func token(t *testing.T) string {
 	t.Helper()
-	id, err := peering.NewTokenID(zeros{})
+	id, err := invite.NewTokenID(zeros{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return peering.Token{ID: id, Expires: time.Unix(1<<40, 0)}.Text([]byte("key"))
+	return invite.Token{ID: id, Expires: time.Unix(1<<40, 0)}.Text([]byte("key"))
 }
 
 // peeringWith is a control of a terraform: it reports what yes and no are to the wish of ForeignCluster milan.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/spf13/pflag"
 
 	"liqo.io/liqo/internal/peering"
@@ -33,7 +35,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 
 // AddInvite registers the flag that lets the provider use the consumer too.
 func (f *Flags) AddInvite(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.Invite, "invite", false, fmt.Sprintf("With in-band: also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", peering.MaxTokenLifetime/(24*time.Hour)))
+	flags.BoolVar(&f.Invite, "invite", false, fmt.Sprintf("With in-band: also let the provider use resources of the local cluster, for %d days, when its administrator runs peer NAME there", invite.MaxTokenLifetime/(24*time.Hour)))
 }
 
 // AddForce registers the flag that replaces the stored key or CA of a peer.

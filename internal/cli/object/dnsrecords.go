@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,7 @@ func generateDNSRecordsCommand(a *session.Session) *cobra.Command {
 				return fmt.Errorf("--ttl %s: want 1s to 1h", ttl)
 			}
 			if address != "" {
-				if err := peering.CheckEnrollmentURL(address); err != nil {
+				if err := invite.CheckURL(address); err != nil {
 					return fmt.Errorf("--auth-url: %w", err)
 				}
 			}
@@ -81,7 +83,7 @@ func printRecords(ctx context.Context, c *session.Cluster, domain, address strin
 // enrollmentFingerprint returns the fingerprint of the key of the authentication service. It is empty, with a warning, if there is no key yet.
 func enrollmentFingerprint(ctx context.Context, c *session.Cluster) (string, error) {
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: c.Namespace, Name: peering.EnrollmentCertificate}
+	key := client.ObjectKey{Namespace: c.Namespace, Name: invite.CertificateSecret}
 	err := c.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		c.Warn("The records have no fingerprint: the authentication service has not created its certificate in Secret %s yet", key)

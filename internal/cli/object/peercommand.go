@@ -6,12 +6,13 @@ import (
 	"os"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
 	"liqo.io/liqo/internal/pki"
 )
@@ -74,17 +75,17 @@ func (o *peerCommandOptions) check() error {
 		return err
 	}
 	switch {
-	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > peering.MaxTokenLifetime):
+	case o.consumer == "" && (o.lifetime <= 0 || o.lifetime > invite.MaxTokenLifetime):
 		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s, or up to %s with --consumer-cluster-id",
-			o.lifetime, peering.MaxTokenLifetime, peering.MaxNamedTokenLifetime)
-	case o.lifetime <= 0 || o.lifetime > peering.MaxNamedTokenLifetime:
-		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, peering.MaxNamedTokenLifetime)
+			o.lifetime, invite.MaxTokenLifetime, invite.MaxNamedTokenLifetime)
+	case o.lifetime <= 0 || o.lifetime > invite.MaxNamedTokenLifetime:
+		return fmt.Errorf("--token-lifetime %s: want more than 0 and at most %s", o.lifetime, invite.MaxNamedTokenLifetime)
 	case o.certificate != "" && o.url == "":
 		return fmt.Errorf("--auth-certificate %s is for a certificate at another URL: give that one with --auth-url", o.certificate)
 	case o.url == "":
 		return nil
 	}
-	if err := peering.CheckEnrollmentURL(o.url); err != nil {
+	if err := invite.CheckURL(o.url); err != nil {
 		return fmt.Errorf("--auth-url: %w", err)
 	}
 	return nil
@@ -103,7 +104,7 @@ func (o *peerCommandOptions) pin() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--auth-certificate %s: %w", o.certificate, err)
 	}
-	return peering.PinOf(certificate), nil
+	return invite.PinOf(certificate), nil
 }
 
 func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOptions) error {
@@ -120,7 +121,7 @@ func printPeerCommand(ctx context.Context, c *session.Cluster, o *peerCommandOpt
 	if err != nil {
 		return err
 	}
-	token := peering.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
+	token := invite.Token{Expires: time.Now().Add(o.lifetime), Consumer: o.consumer, Pin: pin}
 	text, err := session.SealToken(ctx, c, &token, !o.trusted && pin == nil)
 	if err != nil || c.IsDryRun() {
 		return err // a dry run does not persist the secret, so its token would be useless

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -19,7 +21,6 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/peering"
 )
 
 // TestPinOfAProxy: a command for an authentication service behind a proxy names the key of the proxy's certificate.
@@ -38,7 +39,7 @@ func TestPinOfAProxy(t *testing.T) {
 		want []byte
 		err  string
 	}{
-		"proxy.pem": {want: peering.PinOf(certificate)},
+		"proxy.pem": {want: invite.PinOf(certificate)},
 		"text":      {err: "it is not a PEM certificate"},
 		"nowhere":   {err: "no such file"},
 		"":          {},

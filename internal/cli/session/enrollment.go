@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/peering"
@@ -15,7 +17,7 @@ import (
 
 // SealToken returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
 // service's certificate.
-func SealToken(ctx context.Context, c *Cluster, token *peering.Token, pinned bool) (string, error) {
+func SealToken(ctx context.Context, c *Cluster, token *invite.Token, pinned bool) (string, error) {
 	return enrollment.Seal(ctx, &enrollment.Options{Namespace: c.Namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}, token, pinned)
 }
 

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -65,7 +67,7 @@ func (r *identities) setup(mgr ctrl.Manager) error {
 	return kube.NewController(mgr, "identity", controller.Options{MaxConcurrentReconciles: workers}).
 		For(&authv1beta1.Identity{}).
 		Owns(&corev1.Secret{}).
-		Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(labelled(peering.LabelInvitation, api.True))).
+		Watches(&corev1.Secret{}, sameNamespace(r.client, all), matching(labelled(invite.Label, api.True))).
 		Watches(&corev1.Namespace{}, sameNamespace(r.client, all), onlyTenantNamespaces()).
 		Watches(&authv1beta1.Tenant{}, sameNamespace(r.client, all), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Complete(&kube.Reconciler[*authv1beta1.Identity]{

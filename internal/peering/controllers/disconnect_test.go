@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +19,6 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/enrollment"
 )
@@ -81,8 +82,8 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 		}
 	}
 	admitted, duplicate := tenant("rome", time.Hour), tenant("again", time.Minute)
-	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
-	used, err := peering.Redeem(nil, token, "rome", now)
+	token := invite.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
+	used, err := invite.Redeem(nil, token, "rome", now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	}
 	stay := []client.Object{local, wide, &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs",
 		Labels: map[string]string{api.LabelReplicated: api.True, api.LabelReplication: api.False, api.LabelOriginID: "rome"}}}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: used}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: invite.KeySecret}, Data: map[string][]byte{invite.UsedKey: used}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(admitted, duplicate, secret).WithObjects(stay...).Build()
 	r := &tenants{
 		providerSide: providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}},
@@ -109,7 +110,7 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, "rome", now); err != nil {
+	if _, err := invite.Redeem(secret.Data[invite.UsedKey], token, "rome", now); err != nil {
 		t.Errorf("the token of the admitted cluster: %v", err)
 	}
 }
@@ -119,12 +120,12 @@ func TestDeletingADuplicateTenantKeepsTheOlder(t *testing.T) {
 func TestTokensEndWithTheTenant(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
 	now := time.Unix(1_800_000_000, 0)
-	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
-	usedTokens, err := peering.Redeem(nil, token, "rome", now)
+	token := invite.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour)}
+	usedTokens, err := invite.Redeem(nil, token, "rome", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentUsedKey: usedTokens}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: invite.KeySecret}, Data: map[string][]byte{invite.UsedKey: usedTokens}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(tenant, secret).Build()
 	r := &tenants{
 		providerSide: providerSide{client: c, reader: c, accounts: &accounts.Issuer{Client: c, Reader: c}},
@@ -137,8 +138,8 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 		want error
 	}{
 		{"a drain", func() error { return r.suspend(t.Context(), tenant) }, nil},
-		{"the end", func() error { return r.end(t.Context(), tenant) }, peering.ErrTokenSpent},
-		{"the end, once more", func() error { return r.end(t.Context(), tenant) }, peering.ErrTokenSpent},
+		{"the end", func() error { return r.end(t.Context(), tenant) }, invite.ErrTokenSpent},
+		{"the end, once more", func() error { return r.end(t.Context(), tenant) }, invite.ErrTokenSpent},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -146,7 +147,7 @@ func TestTokensEndWithTheTenant(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, "rome", now); !errors.Is(err, step.want) {
+		if _, err := invite.Redeem(secret.Data[invite.UsedKey], token, "rome", now); !errors.Is(err, step.want) {
 			t.Errorf("%s: the token that was used: %v, want %v", step.what, err, step.want)
 		}
 	}

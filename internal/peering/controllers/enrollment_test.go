@@ -28,6 +28,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/test/apitest"
 )
@@ -79,7 +80,7 @@ func (c *cluster) open(t *testing.T) *opened {
 }
 
 // token makes one as liqoctl generate peer-command does.
-func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
+func (o *opened) token(t *testing.T, change func(*invite.Token)) string {
 	t.Helper()
 	pair, err := enrollment.EnsureCertificate(t.Context(), &o.options)
 	if err != nil {
@@ -89,7 +90,7 @@ func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := peering.Token{Expires: o.options.Now().Add(time.Hour), Pin: peering.PinOf(certificate)}
+	token := invite.Token{Expires: o.options.Now().Add(time.Hour), Pin: invite.PinOf(certificate)}
 	if change != nil {
 		change(&token)
 	}
@@ -100,15 +101,15 @@ func (o *opened) token(t *testing.T, change func(*peering.Token)) string {
 	return text
 }
 
-// invite gives rome an invitation of milan, and an Identity to be completed.
-func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv1beta1.Identity {
+// inviteCluster gives rome an invitation of milan, and an Identity to be completed.
+func inviteCluster(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv1beta1.Identity {
 	t.Helper()
 	if err := rome.Create(t.Context(), rome.tenantNamespace(milan)); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	rome.create(t, &corev1.Secret{
-		ObjectMeta: rome.meta(milan, peering.InvitationSecret, peering.LabelInvitation),
-		Data:       map[string][]byte{peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(token), peering.InvitationProxyKey: []byte(proxy)},
+		ObjectMeta: rome.meta(milan, invite.Secret, invite.Label),
+		Data:       map[string][]byte{invite.URLKey: []byte(url), invite.TokenKey: []byte(token), invite.ProxyKey: []byte(proxy)},
 	})
 	identity := &authv1beta1.Identity{
 		ObjectMeta: rome.meta(milan, peering.ControlPlaneIdentityName(milan.id)),
@@ -121,7 +122,7 @@ func invite(t *testing.T, rome, milan *cluster, url, token, proxy string) *authv
 // removeInvitation deletes the invitation of a provider. After that, an Identity uses the next invitation only.
 func (c *cluster) removeInvitation(t *testing.T, provider *cluster) {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: c.meta(provider, peering.InvitationSecret)}
+	secret := &corev1.Secret{ObjectMeta: c.meta(provider, invite.Secret)}
 	c.delete(t, secret)
 	c.gone(t, secret)
 }
@@ -131,7 +132,7 @@ func TestEnrollmentOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	token := entry.token(t, nil)
-	identity := invite(t, rome, milan, entry.url, token, "")
+	identity := inviteCluster(t, rome, milan, entry.url, token, "")
 	eventually(t, rome, identity, "a kubeconfig", func(i *authv1beta1.Identity) bool {
 		return i.Status.KubeconfigSecretRef != nil && meta.IsStatusConditionTrue(i.Status.Conditions, kube.ConditionReady)
 	})
@@ -164,7 +165,7 @@ func TestEnrollmentOnAPIServer(t *testing.T) {
 	rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
 	rome.removeInvitation(t, milan)
 	const proxy = "http://10.71.0.9:8118"
-	inBand := invite(t, rome, milan, entry.url, token, proxy)
+	inBand := inviteCluster(t, rome, milan, entry.url, token, proxy)
 	eventually(t, rome, inBand, "a way through the tunnel", func(i *authv1beta1.Identity) bool {
 		return i.Spec.AuthParams.ProxyURL != nil && *i.Spec.AuthParams.ProxyURL == proxy && i.Status.KubeconfigSecretRef != nil
 	})
@@ -176,9 +177,9 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	token := entry.token(t, nil)
-	second := entry.token(t, func(token *peering.Token) { token.Consumer = rome.id })
+	second := entry.token(t, func(token *invite.Token) { token.Consumer = rome.id })
 	third := entry.token(t, nil)
-	identity := invite(t, rome, milan, entry.url, token, "")
+	identity := inviteCluster(t, rome, milan, entry.url, token, "")
 	granted := func(i *authv1beta1.Identity) bool { return i.Status.KubeconfigSecretRef != nil }
 	eventually(t, rome, identity, "a kubeconfig", granted)
 	tenant := &authv1beta1.Tenant{ObjectMeta: milan.meta(rome, rome.id)}
@@ -188,7 +189,7 @@ func TestEvictedConsumersOnAPIServer(t *testing.T) {
 		rome.delete(t, identity)
 		rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity.Name)})
 		rome.removeInvitation(t, milan)
-		return invite(t, rome, milan, entry.url, token, "")
+		return inviteCluster(t, rome, milan, entry.url, token, "")
 	}
 	for _, before := range []string{token, second, third} {
 		identity = anew(before)
@@ -214,9 +215,9 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	entry := milan.open(t)
 	_, public, key := newKey(t)
 	requestNonce := func(cluster, token string) (*peering.Nonce, error) {
-		parsed, err := peering.ParseToken(token)
+		parsed, err := invite.ParseToken(token)
 		if err != nil {
-			parsed = peering.Token{Pin: pinOf(t, entry)}
+			parsed = invite.Token{Pin: pinOf(t, entry)}
 		}
 		nonce := &peering.Nonce{}
 		return nonce, enrollment.Ask(t.Context(), entry.url, parsed, peering.EnrollmentNoncePath, &peering.NonceRequest{Cluster: cluster, Token: token}, nonce)
@@ -238,7 +239,7 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 		if change != nil {
 			change(enrollRequest)
 		}
-		parsed, err := peering.ParseToken(token)
+		parsed, err := invite.ParseToken(token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,17 +263,17 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 		want string
 	}{
 		"a guessed token": {func() error {
-			_, err := requestNonce("thief", peering.Token{ID: "AAECAwQFBgcI", Expires: milan.now().Add(time.Hour), Pin: pinOf(t, entry)}.Text([]byte("guess")))
+			_, err := requestNonce("thief", invite.Token{ID: "AAECAwQFBgcI", Expires: milan.now().Add(time.Hour), Pin: pinOf(t, entry)}.Text([]byte("guess")))
 			return err
 		}, "unknown here"},
 		"no token": {func() error { _, err := requestNonce("thief", ""); return err }, "not a token"},
 		"an expired token": {func() error {
-			_, err := requestNonce("thief", entry.token(t, func(t *peering.Token) { t.Expires = milan.now().Add(-time.Second) }))
+			_, err := requestNonce("thief", entry.token(t, func(t *invite.Token) { t.Expires = milan.now().Add(-time.Second) }))
 			return err
 		}, "expired"},
 		"a stolen token": {func() error { _, err := requestNonce("thief", admitted); return err }, "another cluster has used it"},
 		"one for another": {func() error {
-			_, err := requestNonce("thief", entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }))
+			_, err := requestNonce("thief", entry.token(t, func(t *invite.Token) { t.Consumer = "venice" }))
 			return err
 		}, "created for another cluster"},
 		"a name of ours":      {func() error { _, err := requestNonce("milan", entry.token(t, nil)); return err }, "this cluster itself"},
@@ -299,14 +300,14 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	}
 
 	t.Run("a man in the middle", func(t *testing.T) {
-		text := entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) })
-		token, err := peering.ParseToken(text)
+		text := entry.token(t, func(t *invite.Token) { t.Pin = make([]byte, sha256.Size) })
+		token, err := invite.ParseToken(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = enrollment.Ask(t.Context(), entry.url, token, peering.EnrollmentNoncePath, &peering.NonceRequest{Cluster: "venice", Token: text}, &peering.Nonce{})
-		if !errors.Is(err, peering.ErrPin) || !errors.Is(err, enrollment.ErrRefused) {
-			t.Errorf("error %v, want %v", err, peering.ErrPin)
+		if !errors.Is(err, invite.ErrPin) || !errors.Is(err, enrollment.ErrRefused) {
+			t.Errorf("error %v, want %v", err, invite.ErrPin)
 		}
 		if _, err := enrollment.EnsureSecret(t.Context(), &entry.options); err != nil {
 			t.Fatal(err)
@@ -314,7 +315,7 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 	})
 	t.Run("a token older than the Secret", func(t *testing.T) {
 		old := entry.token(t, nil)
-		milan.delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}})
+		milan.delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: invite.KeySecret}})
 		if _, err := requestNonce("venice", old); !errors.Is(err, enrollment.ErrRefused) || !strings.Contains(err.Error(), "unknown here") {
 			t.Errorf("error %v, want a refusal", err)
 		}
@@ -364,7 +365,7 @@ func TestAttacksOnEnrollmentOnAPIServer(t *testing.T) {
 
 func pinOf(t *testing.T, o *opened) []byte {
 	t.Helper()
-	token, err := peering.ParseToken(o.token(t, nil))
+	token, err := invite.ParseToken(o.token(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,15 +404,15 @@ func TestInvalidInvitationsOnAPIServer(t *testing.T) {
 	}{
 		"no URL":               {milan, "milan", entry.token(t, nil), reasons.InvitationInvalid, "want https://host[:port]", ""},
 		"no token":             {milan, entry.url, "secret", reasons.InvitationInvalid, "data.token", ""},
-		"expired":              {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Expires = time.Now().Add(-time.Hour) }), reasons.InvitationExpired, "generate peer-command", ""},
-		"another's":            {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Consumer = "venice" }), reasons.InvitationInvalid, "for cluster venice", ""},
+		"expired":              {milan, entry.url, entry.token(t, func(t *invite.Token) { t.Expires = time.Now().Add(-time.Hour) }), reasons.InvitationExpired, "generate peer-command", ""},
+		"another's":            {milan, entry.url, entry.token(t, func(t *invite.Token) { t.Consumer = "venice" }), reasons.InvitationInvalid, "for cluster venice", ""},
 		"another cluster":      {naples, entry.url, entry.token(t, nil), reasons.InvitationRefused, `authentication service of cluster "milan"`, ""},
-		"another pin":          {milan, entry.url, entry.token(t, func(t *peering.Token) { t.Pin = make([]byte, sha256.Size) }), reasons.InvitationRefused, "nothing was sent", ""},
+		"another pin":          {milan, entry.url, entry.token(t, func(t *invite.Token) { t.Pin = make([]byte, sha256.Size) }), reasons.InvitationRefused, "nothing was sent", ""},
 		"nobody there":         {milan, nobody, entry.token(t, nil), reasons.ProviderUnreachable, strings.TrimPrefix(nobody, "https://"), ""},
 		"a proxy that is none": {milan, entry.url, entry.token(t, nil), reasons.InvitationInvalid, "data.proxyURL", "10.71.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			identity := invite(t, rome, test.provider, test.url, test.token, test.proxy)
+			identity := inviteCluster(t, rome, test.provider, test.url, test.token, test.proxy)
 			eventually(t, rome, identity, test.reason, func(i *authv1beta1.Identity) bool {
 				ready := meta.FindStatusCondition(i.Status.Conditions, kube.ConditionReady)
 				return ready != nil && ready.Reason == test.reason && strings.Contains(ready.Message, test.within) && !strings.Contains(ready.Message, test.token)

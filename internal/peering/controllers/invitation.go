@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,12 +40,12 @@ func (r *identities) invited(ctx context.Context, identity *authv1beta1.Identity
 // invitation returns the invitation in a namespace; nil when there is none.
 func (r *identities) invitation(ctx context.Context, namespace string) (*corev1.Secret, error) {
 	invitation := &corev1.Secret{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: peering.InvitationSecret}, invitation)
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: invite.Secret}, invitation)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, peering.InvitationSecret, err)
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, invite.Secret, err)
 	}
 	return invitation, nil
 }
@@ -85,7 +87,7 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 	}
 	if changed {
 		announce(r.events, identity, reasons.IdentityEnsured, "Introduce", "cluster %s admitted this cluster through %s",
-			identity.Spec.ClusterID, invitation.Data[peering.InvitationURLKey])
+			identity.Spec.ClusterID, invitation.Data[invite.URLKey])
 	}
 	return kube.Wait(reasons.WaitingForKubeconfig, "waiting for the controller manager to write the kubeconfig")
 }
@@ -93,33 +95,33 @@ func (r *identities) introduce(ctx context.Context, identity *authv1beta1.Identi
 // enroll checks an invitation and enrolls this cluster with it. It returns what the provider grants.
 func (r *identities) enroll(ctx context.Context, identity *authv1beta1.Identity, invitation *corev1.Secret) (*peering.Admission, error) {
 	where := fmt.Sprintf("Secret %s/%s", invitation.Namespace, invitation.Name)
-	url := string(invitation.Data[peering.InvitationURLKey])
-	if err := peering.CheckEnrollmentURL(url); err != nil {
-		return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationURLKey, err)
+	url := string(invitation.Data[invite.URLKey])
+	if err := invite.CheckURL(url); err != nil {
+		return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, invite.URLKey, err)
 	}
-	text := string(invitation.Data[peering.InvitationTokenKey])
-	token, err := peering.ParseToken(text)
+	text := string(invitation.Data[invite.TokenKey])
+	token, err := invite.ParseToken(text)
 	switch {
 	case err != nil:
-		return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, peering.InvitationTokenKey, err)
+		return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: %v", where, invite.TokenKey, err)
 	case r.now().After(token.Expires):
-		return nil, kube.Invalid(reasons.InvitationExpired, "%s: %v", where, peering.ErrTokenExpired)
+		return nil, kube.Invalid(reasons.InvitationExpired, "%s: %v", where, invite.ErrTokenExpired)
 	case token.Consumer != "" && token.Consumer != r.own:
 		return nil, kube.Invalid(reasons.InvitationInvalid,
 			"%s: the token is for cluster %s, and this is cluster %s: ask the provider for another one (liqoctl generate peer-command)",
 			where, token.Consumer, r.own)
 	}
 	enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: r.own, Token: text}}
-	if proxy := string(invitation.Data[peering.InvitationProxyKey]); proxy != "" {
+	if proxy := string(invitation.Data[invite.ProxyKey]); proxy != "" {
 		if err := peering.CheckProxyURL(proxy); err != nil {
-			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: it is %v", where, peering.InvitationProxyKey, err)
+			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s: it is %v", where, invite.ProxyKey, err)
 		}
 		enrollRequest.ProxyURL = &proxy
 	}
-	if back := string(invitation.Data[peering.InvitationBackURLKey]); back != "" {
-		enrollRequest.Invitation = &peering.Invitation{URL: back, Token: string(invitation.Data[peering.InvitationBackTokenKey])}
+	if back := string(invitation.Data[invite.BackURLKey]); back != "" {
+		enrollRequest.Invitation = &invite.Invitation{URL: back, Token: string(invitation.Data[invite.BackTokenKey])}
 		if err := enrollRequest.Invitation.Check(identity.Spec.ClusterID); err != nil {
-			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s and data.%s: %v", where, peering.InvitationBackURLKey, peering.InvitationBackTokenKey, err)
+			return nil, kube.Invalid(reasons.InvitationInvalid, "%s, data.%s and data.%s: %v", where, invite.BackURLKey, invite.BackTokenKey, err)
 		}
 	}
 	claimed := identity.DeepCopy()
@@ -139,7 +141,7 @@ func (r *identities) enroll(ctx context.Context, identity *authv1beta1.Identity,
 }
 
 // apply changes the identity: it is a copy. apply requests a nonce, signs it, sends the enrollRequest with the signature, and checks the provider's response.
-func (r *identities) apply(ctx context.Context, url string, token peering.Token, enrollRequest *peering.EnrollRequest, identity *authv1beta1.Identity) (*peering.Admission, error) {
+func (r *identities) apply(ctx context.Context, url string, token invite.Token, enrollRequest *peering.EnrollRequest, identity *authv1beta1.Identity) (*peering.Admission, error) {
 	provider, nonce := identity.Spec.ClusterID, &peering.Nonce{}
 	if err := enrollment.Ask(ctx, url, token, peering.EnrollmentNoncePath, &enrollRequest.NonceRequest, nonce); err != nil {
 		return nil, err

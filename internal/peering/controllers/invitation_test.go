@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -63,10 +65,10 @@ func (s *stub) invitation(t *testing.T, owner *metav1.OwnerReference) *corev1.Se
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := peering.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: peering.PinOf(certificate)}.Text([]byte("secret"))
+	token := invite.Token{ID: "AAECAwQFBgcI", Expires: time.Now().Add(time.Hour), Pin: invite.PinOf(certificate)}.Text([]byte("secret"))
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: peering.InvitationSecret, UID: "sent", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
-		Data:       map[string][]byte{peering.InvitationURLKey: []byte(s.URL), peering.InvitationTokenKey: []byte(token)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: invite.Secret, UID: "sent", Labels: map[string]string{api.LabelRemoteClusterID: "milan"}},
+		Data:       map[string][]byte{invite.URLKey: []byte(s.URL), invite.TokenKey: []byte(token)},
 	}
 	if owner != nil {
 		secret.OwnerReferences = []metav1.OwnerReference{*owner}
@@ -96,7 +98,7 @@ func TestPlantedInvitationsAreNotUsed(t *testing.T) {
 	impostor, real := newStub(t), newStub(t)
 	chosen := real.invitation(t, nil)
 	fc := wishedCluster(real.URL)
-	r, c, identity := consumer(t, fc, tokenSecret(string(chosen.Data[peering.InvitationTokenKey])),
+	r, c, identity := consumer(t, fc, tokenSecret(string(chosen.Data[invite.TokenKey])),
 		impostor.invitation(t, &metav1.OwnerReference{APIVersion: authv1beta1.GroupVersion.String(), Kind: "Tenant", Name: "milan", UID: "tenant"}))
 	if err := r.sync(t.Context(), identity.DeepCopy()); !kube.IsWait(err) {
 		t.Errorf("the planted invitation: %v, want a wait", err)
@@ -169,23 +171,23 @@ func TestPlantedInvitationsOnAPIServer(t *testing.T) {
 	if err := evil.Create(t.Context(), evil.tenantNamespace(rome)); err != nil {
 		t.Fatal(err)
 	}
-	back := evilEntry.token(t, func(token *peering.Token) { token.Consumer = "rome" })
+	back := evilEntry.token(t, func(token *invite.Token) { token.Consumer = "rome" })
 	evil.create(t, &corev1.Secret{
-		ObjectMeta: evil.meta(rome, peering.InvitationSecret, peering.LabelInvitation),
+		ObjectMeta: evil.meta(rome, invite.Secret, invite.Label),
 		Data: map[string][]byte{
-			peering.InvitationURLKey: []byte(romeEntry.url), peering.InvitationTokenKey: []byte(romeEntry.token(t, nil)),
-			peering.InvitationBackURLKey: []byte(evilEntry.url), peering.InvitationBackTokenKey: []byte(back),
+			invite.URLKey: []byte(romeEntry.url), invite.TokenKey: []byte(romeEntry.token(t, nil)),
+			invite.BackURLKey: []byte(evilEntry.url), invite.BackTokenKey: []byte(back),
 		},
 	})
 	evil.create(t, &authv1beta1.Identity{
 		ObjectMeta: evil.meta(rome, peering.ControlPlaneIdentityName("rome")), Spec: authv1beta1.IdentitySpec{ClusterID: "rome", Type: authv1beta1.IdentityControlPlane},
 	})
-	planted := &corev1.Secret{ObjectMeta: rome.meta(evil, peering.InvitationSecret)}
-	eventually(t, rome, planted, "planted", func(s *corev1.Secret) bool { return string(s.Data[peering.InvitationURLKey]) == evilEntry.url })
+	planted := &corev1.Secret{ObjectMeta: rome.meta(evil, invite.Secret)}
+	eventually(t, rome, planted, "planted", func(s *corev1.Secret) bool { return string(s.Data[invite.URLKey]) == evilEntry.url })
 
 	real := newStub(t)
 	chosen := real.invitation(t, nil)
-	rome.create(t, tokenSecret(string(chosen.Data[peering.InvitationTokenKey])))
+	rome.create(t, tokenSecret(string(chosen.Data[invite.TokenKey])))
 	existing := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 	eventually(t, rome, existing, "there", func(*corev1beta1.ForeignCluster) bool { return true })
 	change(t, rome, existing, func(o *corev1beta1.ForeignCluster) { o.Spec = wishedCluster(real.URL).Spec })

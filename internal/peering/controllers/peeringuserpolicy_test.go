@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -91,7 +93,7 @@ func TestPeeringUserPolicyOnAPIServer(t *testing.T) {
 		}, "annotations must be empty"},
 		"a kubeconfig for a link":    {func(s *corev1.Secret) { s.Labels[authv1beta1.LabelIdentityType] = "ControlPlane" }, "and nothing else"},
 		"a nonce for us to sign":     {func(s *corev1.Secret) { s.Labels[authv1beta1.LabelSignedNonce] = api.True }, "and nothing else"},
-		"an invitation":              {func(s *corev1.Secret) { s.Labels[peering.LabelInvitation] = api.True }, "and nothing else"},
+		"an invitation":              {func(s *corev1.Secret) { s.Labels[invite.Label] = api.True }, "and nothing else"},
 		"for another cluster":        {func(s *corev1.Secret) { s.Labels[api.LabelRemoteClusterID] = "turin" }, "remote-cluster-id=rome"},
 		"without the label":          {func(s *corev1.Secret) { s.Labels = nil }, "liqo.io/nonce=true"},
 		"a nonce that it chose":      {func(s *corev1.Secret) { s.Data = map[string][]byte{authv1beta1.NonceKey: []byte("x")} }, "the provider writes the nonce"},

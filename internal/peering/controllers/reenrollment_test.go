@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +30,7 @@ func TestReenrollmentOnAPIServer(t *testing.T) {
 	rome, milan := newPair(t)
 	entry := milan.open(t)
 	first := entry.token(t, nil)
-	identity := invite(t, rome, milan, entry.url, first, "")
+	identity := inviteCluster(t, rome, milan, entry.url, first, "")
 	eventually(t, rome, identity, "a kubeconfig", func(i *authv1beta1.Identity) bool { return i.Status.KubeconfigSecretRef != nil })
 	rome.create(t, sliceOf(rome, milan))
 	rome.create(t, mapOf(rome, milan))
@@ -53,9 +55,9 @@ func TestReenrollmentOnAPIServer(t *testing.T) {
 	// reenroll does what liqoctl does: it writes an invitation, and asks to use it for the present credential.
 	reenroll := func(t *testing.T, url, token string) {
 		t.Helper()
-		secret := &corev1.Secret{ObjectMeta: rome.meta(milan, peering.InvitationSecret)}
+		secret := &corev1.Secret{ObjectMeta: rome.meta(milan, invite.Secret)}
 		change(t, rome, secret, func(s *corev1.Secret) {
-			s.Data = map[string][]byte{peering.InvitationURLKey: []byte(url), peering.InvitationTokenKey: []byte(token)}
+			s.Data = map[string][]byte{invite.URLKey: []byte(url), invite.TokenKey: []byte(token)}
 		})
 		change(t, rome, identity, func(i *authv1beta1.Identity) {
 			if i.Annotations == nil {
@@ -128,7 +130,7 @@ func TestReenrollmentOnAPIServer(t *testing.T) {
 		impostor := newCluster(t, "milan")
 		impostor.run(t)
 		other := impostor.open(t)
-		reenroll(t, other.url, other.token(t, func(token *peering.Token) { token.Consumer = rome.id }))
+		reenroll(t, other.url, other.token(t, func(token *invite.Token) { token.Consumer = rome.id }))
 		refused(t, "a token replaces no provider")
 	})
 	step("an expired certificate", func(t *testing.T) {

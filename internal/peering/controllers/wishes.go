@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +36,7 @@ func secretOfWish(o client.Object) string {
 	if id, is := strings.CutPrefix(o.GetName(), corev1beta1.TokenSecretPrefix); is {
 		return id
 	}
-	if o.GetName() == peering.InvitationSecret || controlPlaneSecret(o) {
+	if o.GetName() == invite.Secret || controlPlaneSecret(o) {
 		return byLabel(o)
 	}
 	return ""
@@ -65,7 +67,7 @@ func (r *foreignClusters) wish(ctx context.Context, facts *peering.Facts, fc *co
 	for i := range secrets.Items {
 		switch secret := &secrets.Items[i]; {
 		case !peering.InNamespaces(facts.TenantNamespaces, secret.Namespace): // a user who may write Secrets in other namespaces is not necessarily an administrator of this peering
-		case secret.Name == peering.InvitationSecret:
+		case secret.Name == invite.Secret:
 			w.Invitation = secret
 		case secret.Name == peering.KubeconfigSecretName(peering.ControlPlaneIdentityName(id)) && linkSecret(secret):
 			w.Kubeconfig = secret

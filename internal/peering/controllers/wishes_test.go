@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -55,7 +57,7 @@ func outgoing(status corev1beta1.ConditionStatus, reason string) func(*corev1bet
 // other; passes that change nothing write nothing. The end releases the finalizer.
 func TestWishesAreCarriedOut(t *testing.T) {
 	now := time.Now()
-	token := peering.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour), Pin: make([]byte, sha256.Size)}.Text([]byte("secret"))
+	token := invite.Token{ID: "AAECAwQFBgcI", Expires: now.Add(time.Hour), Pin: make([]byte, sha256.Size)}.Text([]byte("secret"))
 	fc := wishedCluster("https://192.0.2.7")
 	planted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ // by somebody who may write Secrets in another namespace
 		Namespace: "default", Name: peering.KubeconfigSecretName(peering.ControlPlaneIdentityName("milan")),
@@ -81,12 +83,12 @@ func TestWishesAreCarriedOut(t *testing.T) {
 	for _, o := range []struct {
 		name string
 		into client.Object
-	}{{peering.ControlPlaneIdentityName("milan"), identity}, {peering.InvitationSecret, invitation}} {
+	}{{peering.ControlPlaneIdentityName("milan"), identity}, {invite.Secret, invitation}} {
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: o.name}, o.into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if string(invitation.Data[peering.InvitationURLKey]) != "https://192.0.2.7" || string(invitation.Data[peering.InvitationTokenKey]) != token {
+	if string(invitation.Data[invite.URLKey]) != "https://192.0.2.7" || string(invitation.Data[invite.TokenKey]) != token {
 		t.Errorf("the invitation is %s", invitation.Data)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc); err != nil || !controllerutil.ContainsFinalizer(fc, peering.FinalizerOutgoing) {
@@ -198,7 +200,7 @@ func TestAPeeringByAForeignClusterOnAPIServer(t *testing.T) {
 		t.Helper()
 		identity := peering.ControlPlaneIdentityName("milan")
 		rome.gone(t, &authv1beta1.Identity{ObjectMeta: rome.meta(milan, identity)})
-		for _, owned := range []string{peering.KubeconfigSecretName(identity), peering.InvitationSecret} { // the garbage collector's part
+		for _, owned := range []string{peering.KubeconfigSecretName(identity), invite.Secret} { // the garbage collector's part
 			rome.delete(t, &corev1.Secret{ObjectMeta: rome.meta(milan, owned)})
 		}
 		milan.gone(t, tenant)

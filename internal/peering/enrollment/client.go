@@ -13,8 +13,9 @@ import (
 	"time"
 	"unicode"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"liqo.io/liqo/internal/excerpt"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
 )
 
@@ -31,7 +32,7 @@ var ErrRefused = errors.New("the provider refuses")
 
 // Ask sends one request to the authentication service at url and decodes the response into out. If the token has a pin, Ask sends nothing
 // to a server without the pinned key.
-func Ask(ctx context.Context, url string, token peering.Token, path string, request, out any) error {
+func Ask(ctx context.Context, url string, token invite.Token, path string, request, out any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)
@@ -46,8 +47,8 @@ func Ask(ctx context.Context, url string, token peering.Token, path string, requ
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust(token), DisableKeepAlives: true}
 	client := &http.Client{Transport: remote.WithoutRedirects(transport)}
 	answered, err := client.Do(asked)
-	if errors.Is(err, peering.ErrPin) {
-		return fmt.Errorf("%w: %s: %w", ErrRefused, url, peering.ErrPin)
+	if errors.Is(err, invite.ErrPin) {
+		return fmt.Errorf("%w: %s: %w", ErrRefused, url, invite.ErrPin)
 	}
 	if err != nil {
 		return fmt.Errorf("sending a request to the authentication service (HTTPS over TCP): %w", err)
@@ -67,11 +68,11 @@ func Ask(ctx context.Context, url string, token peering.Token, path string, requ
 }
 
 // trust returns the TLS configuration that verifies the server: by the token's pin if it has one, else by the CAs of the system.
-func trust(token peering.Token) *tls.Config {
+func trust(token invite.Token) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if token.Pin != nil {
 		config.InsecureSkipVerify = true // VerifyConnection checks the pin instead, which only the provider's administrator can have set
-		config.VerifyConnection = func(state tls.ConnectionState) error { return peering.CheckPin(token.Pin, state.PeerCertificates) }
+		config.VerifyConnection = func(state tls.ConnectionState) error { return invite.CheckPin(token.Pin, state.PeerCertificates) }
 	}
 	return config
 }

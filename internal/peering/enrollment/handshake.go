@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,28 +60,28 @@ func (d *Service) admit(ctx context.Context, nonceRequest *peering.NonceRequest)
 // token checks the token of a request. It returns the token, and the Secret with the record of used tokens.
 //
 // Clients without a token can send any number of requests. So it first checks the token with the key that it read a moment ago: a forged token causes no request.
-func (d *Service) token(ctx context.Context, nonceRequest *peering.NonceRequest) (*corev1.Secret, peering.Token, error) {
+func (d *Service) token(ctx context.Context, nonceRequest *peering.NonceRequest) (*corev1.Secret, invite.Token, error) {
 	if key := d.key.recent(d.Now()); key != nil {
-		if _, err := peering.CheckToken(key, nonceRequest.Token, nonceRequest.Cluster, d.Now()); err != nil {
-			return nil, peering.Token{}, refuse(http.StatusUnauthorized, err)
+		if _, err := invite.CheckToken(key, nonceRequest.Token, nonceRequest.Cluster, d.Now()); err != nil {
+			return nil, invite.Token{}, refuse(http.StatusUnauthorized, err)
 		}
 	}
 	secret, err := EnsureSecret(ctx, &d.Options)
 	if err != nil {
-		return nil, peering.Token{}, err
+		return nil, invite.Token{}, err
 	}
-	d.key.set(secret.Data[peering.EnrollmentSecretKey], d.Now())
-	token, err := peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], nonceRequest.Token, nonceRequest.Cluster, d.Now())
+	d.key.set(secret.Data[invite.SecretKey], d.Now())
+	token, err := invite.CheckToken(secret.Data[invite.SecretKey], nonceRequest.Token, nonceRequest.Cluster, d.Now())
 	if err != nil {
-		return nil, peering.Token{}, refuse(http.StatusUnauthorized, err)
+		return nil, invite.Token{}, refuse(http.StatusUnauthorized, err)
 	}
 	return secret, token, nil
 }
 
 // redeem records that a token is used. It refuses a token that another cluster has used, or whose peering has ended.
-func (d *Service) redeem(ctx context.Context, secret *corev1.Secret, token peering.Token, consumer string) error {
-	usedTokens, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], token, consumer, d.Now())
-	if errors.Is(err, peering.ErrTokenTaken) || errors.Is(err, peering.ErrTokenSpent) {
+func (d *Service) redeem(ctx context.Context, secret *corev1.Secret, token invite.Token, consumer string) error {
+	usedTokens, err := invite.Redeem(secret.Data[invite.UsedKey], token, consumer, d.Now())
+	if errors.Is(err, invite.ErrTokenTaken) || errors.Is(err, invite.ErrTokenSpent) {
 		return refuse(http.StatusUnauthorized, err)
 	}
 	if err != nil {
@@ -177,11 +179,11 @@ func (d *Service) tenant(ctx context.Context, body []byte) (any, error) {
 
 // keep stores the invitation that a consumer sent with its request, if any. The Tenant owns the Secret, so both are deleted together. keep never
 // overwrites an invitation that an administrator of this cluster or the ForeignCluster controller created.
-func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *peering.Invitation) error {
+func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *invite.Invitation) error {
 	if back == nil {
 		return nil
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.InvitationSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: invite.Secret}}
 	err := d.Reader.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
@@ -190,7 +192,7 @@ func (d *Service) keep(ctx context.Context, tenant *authv1beta1.Tenant, back *pe
 		return nil
 	}
 	before := secret.DeepCopy()
-	secret.Labels = map[string]string{peering.LabelInvitation: api.True, api.LabelRemoteClusterID: tenant.Spec.ClusterID}
+	secret.Labels = map[string]string{invite.Label: api.True, api.LabelRemoteClusterID: tenant.Spec.ClusterID}
 	secret.Data = back.Data()
 	if err := controllerutil.SetOwnerReference(tenant, secret, d.Client.Scheme()); err != nil {
 		return fmt.Errorf("storing the invitation of cluster %s: %w", tenant.Spec.ClusterID, err)
@@ -235,7 +237,7 @@ func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *pe
 			},
 			Spec: *spec,
 		}
-		if token, err := peering.ParseToken(enrollRequest.Token); err != nil || token.Consumer == "" {
+		if token, err := invite.ParseToken(enrollRequest.Token); err != nil || token.Consumer == "" {
 			tenant.Annotations = map[string]string{peering.AnnotationClaimedID: api.True}
 		}
 		if err := d.Client.Create(ctx, tenant); err != nil {
@@ -245,7 +247,7 @@ func (d *Service) apply(ctx context.Context, namespace string, enrollRequest *pe
 	}
 	before := present.DeepCopy()
 	present.Spec = *spec
-	if token, err := peering.ParseToken(enrollRequest.Token); err == nil && token.Consumer == enrollRequest.Cluster {
+	if token, err := invite.ParseToken(enrollRequest.Token); err == nil && token.Consumer == enrollRequest.Cluster {
 		delete(present.Annotations, peering.AnnotationClaimedID) // the administrator made this token for this cluster
 	}
 	if err := d.Client.Patch(ctx, present, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +31,7 @@ import (
 // without a token cannot shut out a client that has one.
 func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentSecretKey: key}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.KeySecret}, Data: map[string][]byte{invite.SecretKey: key}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).Build()
 	d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Patience: 50 * time.Millisecond})
 	handler := d.Handler()
@@ -44,7 +46,7 @@ func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 		handler.ServeHTTP(w, r)
 		return w.Code
 	}
-	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	token := invite.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
 	forged, good := token.Text([]byte("another key")), token.Text(key)
 	for source := range 400 {
 		if status := ask(source, forged); status != http.StatusUnauthorized {
@@ -78,7 +80,7 @@ func TestForgedTokensDoNotExhaustTheLimit(t *testing.T) {
 // TestForgedTokensCauseNoRequests: clients without a token cause at most one request for the key in each second. A token of a new key is accepted a second later.
 func TestForgedTokensCauseNoRequests(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret}, Data: map[string][]byte{peering.EnrollmentSecretKey: key}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.KeySecret}, Data: map[string][]byte{invite.SecretKey: key}}
 	requests := 0
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(secret).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
@@ -89,7 +91,7 @@ func TestForgedTokensCauseNoRequests(t *testing.T) {
 	now := time.Now()
 	d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard(), Now: func() time.Time { return now }})
 	check := func(key string) error {
-		token := peering.Token{ID: "0123456789ab", Expires: now.Add(time.Hour)}
+		token := invite.Token{ID: "0123456789ab", Expires: now.Add(time.Hour)}
 		_, _, err := d.token(t.Context(), &peering.NonceRequest{Cluster: "rome", Token: token.Text([]byte(key))})
 		return err
 	}
@@ -104,7 +106,7 @@ func TestForgedTokensCauseNoRequests(t *testing.T) {
 	if err := check(string(key)); err != nil {
 		t.Errorf("a good token after forged ones: %v", err)
 	}
-	secret.Data[peering.EnrollmentSecretKey] = []byte("another key")
+	secret.Data[invite.SecretKey] = []byte("another key")
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -120,14 +122,14 @@ func TestForgedTokensCauseNoRequests(t *testing.T) {
 // TestSpentTokens: a token of an ended peering is refused, even if the Tenant is deleted between the check of the token and the list of Tenants.
 func TestSpentTokens(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
-	token := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
-	usedTokens, err := peering.Redeem(nil, token, "rome", time.Now())
+	token := invite.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	usedTokens, err := invite.Redeem(nil, token, "rome", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: peering.DoorSecret},
-		Data:       map[string][]byte{peering.EnrollmentSecretKey: key, peering.EnrollmentUsedKey: usedTokens},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: invite.KeySecret},
+		Data:       map[string][]byte{invite.SecretKey: key, invite.UsedKey: usedTokens},
 	}
 	var options Options
 	ends := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -144,7 +146,7 @@ func TestSpentTokens(t *testing.T) {
 	}
 	d := New(options)
 	// The consumer holds two more commands, made before the end, that it never used: one for itself, one for any cluster.
-	second, open := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}, peering.Token{Expires: time.Now().Add(time.Hour)}
+	second, open := invite.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}, invite.Token{Expires: time.Now().Add(time.Hour)}
 	unused, err := Issue(t.Context(), &options, &second)
 	if err != nil {
 		t.Fatal(err)
@@ -154,21 +156,21 @@ func TestSpentTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	enrollRequest := &peering.EnrollRequest{NonceRequest: peering.NonceRequest{Cluster: "rome", Token: token.Text(key)}}
-	if _, err := d.apply(t.Context(), "liqo-tenant-rome", enrollRequest, &corev1.Secret{}); !errors.Is(err, peering.ErrTokenSpent) {
-		t.Errorf("the Tenant ended while the request was served: error %v, want %v", err, peering.ErrTokenSpent)
+	if _, err := d.apply(t.Context(), "liqo-tenant-rome", enrollRequest, &corev1.Secret{}); !errors.Is(err, invite.ErrTokenSpent) {
+		t.Errorf("the Tenant ended while the request was served: error %v, want %v", err, invite.ErrTokenSpent)
 	}
-	if err := d.admit(t.Context(), &enrollRequest.NonceRequest); !errors.Is(err, peering.ErrTokenSpent) {
-		t.Errorf("the Tenant ended before: error %v, want %v", err, peering.ErrTokenSpent)
+	if err := d.admit(t.Context(), &enrollRequest.NonceRequest); !errors.Is(err, invite.ErrTokenSpent) {
+		t.Errorf("the Tenant ended before: error %v, want %v", err, invite.ErrTokenSpent)
 	}
 	for _, another := range []string{unused, forAny} {
-		if err := d.admit(t.Context(), &peering.NonceRequest{Cluster: "rome", Token: another}); !errors.Is(err, peering.ErrTokenSpent) {
-			t.Errorf("another token, made before the end: error %v, want %v", err, peering.ErrTokenSpent)
+		if err := d.admit(t.Context(), &peering.NonceRequest{Cluster: "rome", Token: another}); !errors.Is(err, invite.ErrTokenSpent) {
+			t.Errorf("another token, made before the end: error %v, want %v", err, invite.ErrTokenSpent)
 		}
 	}
 	if err := d.admit(t.Context(), &peering.NonceRequest{Cluster: "turin", Token: forAny}); err != nil {
 		t.Errorf("a cluster that never had a peering, with the token for any cluster: %v", err)
 	}
-	third := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
+	third := invite.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
 	anew, err := Issue(t.Context(), &options, &third)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +206,7 @@ func TestClaimedIDsAreMarked(t *testing.T) {
 	}
 	enroll := func(cluster, consumer string) *authv1beta1.Tenant {
 		t.Helper()
-		text, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour), Consumer: consumer})
+		text, err := Issue(t.Context(), &options, &invite.Token{Expires: time.Now().Add(time.Hour), Consumer: consumer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,16 +247,16 @@ func TestClaimedIDsAreMarked(t *testing.T) {
 // TestInvitationsOfConsumersAreKept: an invitation is the Tenant's, and replaces only what was a Tenant's.
 func TestInvitationsOfConsumersAreKept(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-rome", Name: "rome", UID: "u-1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
-	back := &peering.Invitation{URL: "https://rome.example.org", Token: "the token"}
+	back := &invite.Invitation{URL: "https://rome.example.org", Token: "the token"}
 	present := func(owners ...metav1.OwnerReference) *corev1.Secret {
 		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: peering.InvitationSecret, OwnerReferences: owners},
-			Data:       map[string][]byte{peering.InvitationURLKey: []byte("https://before")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Namespace, Name: invite.Secret, OwnerReferences: owners},
+			Data:       map[string][]byte{invite.URLKey: []byte("https://before")},
 		}
 	}
 	for name, test := range map[string]struct {
 		present *corev1.Secret
-		back    *peering.Invitation
+		back    *invite.Invitation
 		want    string
 		owned   bool
 	}{
@@ -275,10 +277,10 @@ func TestInvitationsOfConsumersAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			secret := &corev1.Secret{}
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: tenant.Namespace, Name: peering.InvitationSecret}, secret); client.IgnoreNotFound(err) != nil {
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: tenant.Namespace, Name: invite.Secret}, secret); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
-			if got := string(secret.Data[peering.InvitationURLKey]); got != test.want || (len(secret.OwnerReferences) == 1 && secret.OwnerReferences[0].UID == "u-1") != test.owned {
+			if got := string(secret.Data[invite.URLKey]); got != test.want || (len(secret.OwnerReferences) == 1 && secret.OwnerReferences[0].UID == "u-1") != test.owned {
 				t.Errorf("%q, owned by %v, want %q", got, secret.OwnerReferences, test.want)
 			}
 		})
@@ -289,15 +291,15 @@ func TestInvitationsOfConsumersAreKept(t *testing.T) {
 // administrator's address and token stay, and the consumer gets an error that asks it to retry.
 func TestInvitationTakenOverMeanwhile(t *testing.T) {
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-of-rome", Name: "rome", UID: "u-1"}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"}}
-	key := client.ObjectKey{Namespace: tenant.Namespace, Name: peering.InvitationSecret}
-	administrators := map[string][]byte{peering.InvitationURLKey: []byte("https://chosen"), peering.InvitationTokenKey: []byte("chosen")}
+	key := client.ObjectKey{Namespace: tenant.Namespace, Name: invite.Secret}
+	administrators := map[string][]byte{invite.URLKey: []byte("https://chosen"), invite.TokenKey: []byte("chosen")}
 	for name, present := range map[string][]client.Object{
 		"created meanwhile": nil,
 		"taken over meanwhile": {&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "authentication.liqo.io/v1beta1", Kind: "Tenant", Name: "rome", UID: "u-1"},
 			}},
-			Data: map[string][]byte{peering.InvitationURLKey: []byte("https://before")},
+			Data: map[string][]byte{invite.URLKey: []byte("https://before")},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -327,7 +329,7 @@ func TestInvitationTakenOverMeanwhile(t *testing.T) {
 				},
 			}).Build()
 			d := New(Options{ClusterID: "milan", Namespace: "liqo", Client: c, Reader: c, Log: logr.Discard()})
-			err := d.keep(t.Context(), tenant, &peering.Invitation{URL: "https://rome.example.org", Token: "the token"})
+			err := d.keep(t.Context(), tenant, &invite.Invitation{URL: "https://rome.example.org", Token: "the token"})
 			if told := (*refusal)(nil); !errors.As(err, &told) || told.status != http.StatusServiceUnavailable {
 				t.Errorf("the service answers %v, want status 503", err)
 			}
@@ -339,7 +341,7 @@ func TestInvitationTakenOverMeanwhile(t *testing.T) {
 				t.Errorf("owners %v, data (-want +got):\n%s", secret.OwnerReferences, diff)
 			}
 			// The repeated request leaves the administrator's invitation.
-			if err := d.keep(t.Context(), tenant, &peering.Invitation{URL: "https://rome.example.org", Token: "the token"}); err != nil {
+			if err := d.keep(t.Context(), tenant, &invite.Invitation{URL: "https://rome.example.org", Token: "the token"}); err != nil {
 				t.Errorf("the repeated request: %v", err)
 			}
 		})

@@ -11,13 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/pki"
 )
 
@@ -35,28 +36,28 @@ const (
 
 // EnsureSecret returns the Secret with the HMAC key of tokens. It creates the Secret if it is missing, and fills it if its key is missing.
 func EnsureSecret(ctx context.Context, o *Options) (*corev1.Secret, error) {
-	return ensure(ctx, o, peering.DoorSecret, corev1.SecretTypeOpaque, peering.EnrollmentSecretKey, func() (map[string][]byte, error) {
+	return ensure(ctx, o, invite.KeySecret, corev1.SecretTypeOpaque, invite.SecretKey, func() (map[string][]byte, error) {
 		raw := make([]byte, secretSize)
 		if _, err := io.ReadFull(o.Random, raw); err != nil {
 			return nil, fmt.Errorf("reading %d random bytes: %w", secretSize, err)
 		}
-		return map[string][]byte{peering.EnrollmentSecretKey: []byte(hex.EncodeToString(raw))}, nil
+		return map[string][]byte{invite.SecretKey: []byte(hex.EncodeToString(raw))}, nil
 	})
 }
 
 // WriteUsedTokens stores the record of used tokens in the Secret that it was read from. It fails with a conflict if the Secret has changed since.
 func WriteUsedTokens(ctx context.Context, c client.Client, secret *corev1.Secret, usedTokens []byte) error {
-	if string(secret.Data[peering.EnrollmentUsedKey]) == string(usedTokens) {
+	if string(secret.Data[invite.UsedKey]) == string(usedTokens) {
 		return nil
 	}
 	before := secret.DeepCopy()
-	secret.Data[peering.EnrollmentUsedKey] = usedTokens
+	secret.Data[invite.UsedKey] = usedTokens
 	return c.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // Issue gives a new token its ID, and returns its text. It records the token before anybody gets it, so that SpendTokens finds an unused token too.
 // It refuses a token for a consumer whose Tenant is being deleted: the deletion of that Tenant would invalidate the token before it can be used.
-func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, err error) {
+func Issue(ctx context.Context, o *Options, token *invite.Token) (text string, err error) {
 	if token.Consumer != "" {
 		tenant, err := oldestTenant(ctx, o.Reader, token.Consumer)
 		if apierrors.IsForbidden(err) {
@@ -71,7 +72,7 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 				token.Consumer, tenant.Namespace, tenant.Name)
 		}
 	}
-	if token.ID, err = peering.NewTokenID(o.Random); err != nil {
+	if token.ID, err = invite.NewTokenID(o.Random); err != nil {
 		return "", err
 	}
 	// Retry after conflicts: consumers that enroll, and other administrators, write the record too.
@@ -80,14 +81,14 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 		if err != nil {
 			return err
 		}
-		usedTokens, err := peering.Reserve(secret.Data[peering.EnrollmentUsedKey], *token, o.Now())
+		usedTokens, err := invite.Reserve(secret.Data[invite.UsedKey], *token, o.Now())
 		if err != nil {
 			return unreadable(o, err)
 		}
 		if err := WriteUsedTokens(ctx, o.Client, secret, usedTokens); err != nil {
-			return fmt.Errorf("recording a new token in Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
+			return fmt.Errorf("recording a new token in Secret %s/%s: %w", o.Namespace, invite.KeySecret, err)
 		}
-		text = token.Text(secret.Data[peering.EnrollmentSecretKey])
+		text = token.Text(secret.Data[invite.SecretKey])
 		return nil
 	})
 	return text, err
@@ -96,7 +97,7 @@ func Issue(ctx context.Context, o *Options, token *peering.Token) (text string, 
 // unreadable returns the error for a record of used tokens that can't be read.
 func unreadable(o *Options, err error) error {
 	return fmt.Errorf("data.%s of Secret %s/%s: %w; delete the Secret, which revokes all tokens",
-		peering.EnrollmentUsedKey, o.Namespace, peering.DoorSecret, err)
+		invite.UsedKey, o.Namespace, invite.KeySecret, err)
 }
 
 // SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before, are no
@@ -104,14 +105,14 @@ func unreadable(o *Options, err error) error {
 // that consumer.
 func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Time) error {
 	secret := &corev1.Secret{}
-	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: peering.DoorSecret}, secret)
-	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[peering.EnrollmentUsedKey]) == 0) {
+	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: invite.KeySecret}, secret)
+	if apierrors.IsNotFound(err) || (err == nil && len(secret.Data[invite.UsedKey]) == 0) {
 		return nil // no token is recorded
 	}
 	if err != nil {
-		return fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, peering.DoorSecret, err)
+		return fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, invite.KeySecret, err)
 	}
-	usedTokens, err := peering.SpendTokens(secret.Data[peering.EnrollmentUsedKey], consumer, ended, o.Now())
+	usedTokens, err := invite.SpendTokens(secret.Data[invite.UsedKey], consumer, ended, o.Now())
 	if err != nil {
 		return unreadable(o, err)
 	}
@@ -149,7 +150,7 @@ func (k *tokenKey) set(value []byte, now time.Time) {
 
 // EnsureCertificate returns the serving certificate of the authentication service, and creates it if there is none.
 func EnsureCertificate(ctx context.Context, o *Options) (tls.Certificate, error) {
-	secret, err := ensure(ctx, o, peering.EnrollmentCertificate, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {
+	secret, err := ensure(ctx, o, invite.CertificateSecret, corev1.SecretTypeTLS, corev1.TLSPrivateKeyKey, func() (map[string][]byte, error) {
 		return newCertificate(o.Now(), o.Random)
 	})
 	if err != nil {
@@ -198,7 +199,7 @@ func ensure(ctx context.Context, o *Options, name string, kind corev1.SecretType
 // newCertificate generates a key and a self-signed certificate for it.
 func newCertificate(now time.Time, random io.Reader) (map[string][]byte, error) {
 	pair, err := pki.NewServer(random, &x509.Certificate{
-		Subject: pkix.Name{CommonName: peering.EnrollmentService}, DNSNames: []string{peering.EnrollmentService},
+		Subject: pkix.Name{CommonName: invite.Service}, DNSNames: []string{invite.Service},
 	}, now, certificateLife, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating the certificate of the authentication service: %w", err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +44,7 @@ func tenantNamespaceOf(name string) *corev1.Namespace {
 // TestTokenIsIssuedDuringEnrollments: an enrollment may write the record of used tokens between the read and the write of Issue.
 func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 	var options Options
-	other := peering.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
+	other := invite.Token{ID: "0123456789ab", Expires: time.Now().Add(time.Hour)}
 	conflicts := 2
 	busy := func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if conflicts == 0 {
@@ -53,7 +55,7 @@ func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		usedTokens, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], other, "naples", time.Now())
+		usedTokens, err := invite.Redeem(secret.Data[invite.UsedKey], other, "naples", time.Now())
 		if err != nil {
 			return err
 		}
@@ -63,7 +65,7 @@ func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, o.GetName(), errors.New("the object has been modified"))
 	}
 	options = serviceOf(interceptor.Funcs{Patch: busy})
-	token := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
+	token := invite.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}
 	text, err := Issue(t.Context(), &options, &token)
 	if err != nil || conflicts != 0 {
 		t.Fatalf("%v, with %d conflicts to come", err, conflicts)
@@ -72,12 +74,12 @@ func TestTokenIsIssuedDuringEnrollments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peering.CheckToken(secret.Data[peering.EnrollmentSecretKey], text, "rome", time.Now()); err != nil {
+	if _, err := invite.CheckToken(secret.Data[invite.SecretKey], text, "rome", time.Now()); err != nil {
 		t.Errorf("the token: %v", err)
 	}
-	for _, recorded := range []peering.Token{token, other} {
-		if _, err := peering.Redeem(secret.Data[peering.EnrollmentUsedKey], recorded, "thief", time.Now()); !errors.Is(err, peering.ErrTokenTaken) {
-			t.Errorf("the record of token %s: %v, want %v", recorded.ID, err, peering.ErrTokenTaken)
+	for _, recorded := range []invite.Token{token, other} {
+		if _, err := invite.Redeem(secret.Data[invite.UsedKey], recorded, "thief", time.Now()); !errors.Is(err, invite.ErrTokenTaken) {
+			t.Errorf("the record of token %s: %v, want %v", recorded.ID, err, invite.ErrTokenTaken)
 		}
 	}
 }
@@ -92,7 +94,7 @@ func TestTokensOfTheNextPeeringStayValid(t *testing.T) {
 	}
 	options := serviceOf(interceptor.Funcs{}, tenantNamespaceOf(tenant.Namespace), tenant)
 	d := New(options)
-	forRome, forAny := peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}, peering.Token{Expires: time.Now().Add(time.Hour)}
+	forRome, forAny := invite.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"}, invite.Token{Expires: time.Now().Add(time.Hour)}
 	if _, err := Issue(t.Context(), &options, &forRome); err == nil || !strings.Contains(err.Error(), "Tenant liqo-tenant-rome/rome") {
 		t.Errorf("a token for rome: %v, want an error that names the Tenant", err)
 	}
@@ -127,10 +129,10 @@ func TestIssuerWithoutPermissionToListTenants(t *testing.T) {
 	options := serviceOf(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Group: "authentication.liqo.io", Resource: "tenants"}, "", errors.New("cannot list resource"))
 	}})
-	if _, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour)}); err != nil {
+	if _, err := Issue(t.Context(), &options, &invite.Token{Expires: time.Now().Add(time.Hour)}); err != nil {
 		t.Errorf("a token for any cluster: %v", err)
 	}
-	_, err := Issue(t.Context(), &options, &peering.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"})
+	_, err := Issue(t.Context(), &options, &invite.Token{Expires: time.Now().Add(time.Hour), Consumer: "rome"})
 	for _, want := range []string{"the permission to list Tenants in all namespaces", "kubectl create clusterrole", "cannot list resource"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a token for rome: %v, want %q", err, want)

@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -43,7 +44,7 @@ func nodePorts(s *story.Story) {
 		exposed(s, milan, rome, corev1.ServiceTypeNodePort)
 	})
 	s.Step("milan uses rome too", func() { shell(s, milan, "liqoctl peer rome") })
-	g := invite(s, rome, milan)
+	g := inviteGuests(s, rome, milan)
 	g.talk()
 	g.leave()
 	s.Step("each leaves by itself", func() {
@@ -55,14 +56,14 @@ func nodePorts(s *story.Story) {
 		shell(s, milan, shell(s, rome, "liqoctl generate peer-command --only-command"))
 		exposed(s, rome, milan, corev1.ServiceTypeLoadBalancer)
 	})
-	g = invite(s, milan, rome)
+	g = inviteGuests(s, milan, rome)
 	g.talk()
 	g.leave()
 	s.Step("milan leaves by itself", func() {
 		shell(s, milan, "liqoctl unpeer rome --delete-namespaces")
 		strangers(s, rome, milan)
 	})
-	s.Others("secrets "+api.Namespace+"/"+peering.DoorSecret, "secrets "+elsewhere+"/"+peering.DoorSecret)
+	s.Others("secrets "+api.Namespace+"/"+invite.KeySecret, "secrets "+elsewhere+"/"+invite.KeySecret)
 }
 
 // exposed checks the type of the Service of a provider's gateway, and that its consumer dials a node port.

@@ -36,8 +36,8 @@ type guests struct {
 	home, away *playground.Cluster
 }
 
-// invite offloads a namespace of the consumer to the provider, whose virtual node has its name. It waits until both pods run in the right cluster.
-func invite(s *story.Story, home, away *playground.Cluster) *guests {
+// inviteGuests offloads a namespace of the consumer to the provider, whose virtual node has its name. It waits until both pods run in the right cluster.
+func inviteGuests(s *story.Story, home, away *playground.Cluster) *guests {
 	s.Helper()
 	g := &guests{Story: s, home: home, away: away}
 	s.Step("pods of "+home.ID+" run there and in "+away.ID, func() {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,7 +14,6 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -30,7 +31,7 @@ func inBand(s *story.Story) {
 		s.NodeReady("milan", true, soon)
 		through(s, rome, milan)
 	})
-	ours := invite(s, rome, milan)
+	ours := inviteGuests(s, rome, milan)
 	ours.talk()
 	streams(ours)
 	s.Step("once more changes nothing", func() {
@@ -45,7 +46,7 @@ func inBand(s *story.Story) {
 		shell(s, milan, "liqoctl peer rome")
 		through(s, milan, rome)
 	})
-	theirs := invite(s, milan, rome)
+	theirs := inviteGuests(s, milan, rome)
 	theirs.talk()
 	streams(theirs)
 	theirs.leave()
@@ -70,7 +71,7 @@ func inBand(s *story.Story) {
 		opened(s, rome)
 		opened(s, milan)
 	})
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets " + api.Namespace + "/" + invite.KeySecret)
 }
 
 // closed makes the node of a cluster drop every TCP packet that another cluster sends outside of a tunnel.

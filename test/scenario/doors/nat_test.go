@@ -4,8 +4,9 @@ import (
 	"context"
 	"strings"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"liqo.io/liqo/api"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -19,7 +20,7 @@ func behindRouter(s *story.Story) {
 		shell(s, rome, shell(s, milan, "liqoctl generate peer-command --only-command"))
 		s.NodeReady("milan", true, soon)
 	})
-	g := invite(s, rome, milan)
+	g := inviteGuests(s, rome, milan)
 	g.talk()
 	streams(g)
 	g.leave()
@@ -33,7 +34,7 @@ func behindRouter(s *story.Story) {
 			s.Must(err)
 		}
 	})
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets " + api.Namespace + "/" + invite.KeySecret)
 }
 
 // translated makes the node of a cluster behave like a network behind a router, as seen from another cluster.

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"liqo.io/liqo/api"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -40,7 +41,7 @@ func outOfBand(s *story.Story) {
 		s.Eventually(soon, "the token to expire", expired(short))
 		refused(s, naples, short, "the token has expired")
 		replaced := command(milan, "")
-		s.Must(milan.Delete(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: peering.DoorSecret}}))
+		s.Must(milan.Delete(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: invite.KeySecret}}))
 		refused(s, naples, replaced, "the provider has replaced its Secret since")
 	})
 	s.Step("naples tidies up", func() {
@@ -51,7 +52,7 @@ func outOfBand(s *story.Story) {
 		refused(s, milan, command(rome, ""), "--consumer-cluster-id milan")
 		shell(s, milan, command(rome, "--consumer-cluster-id milan"))
 	})
-	ours, theirs := invite(s, rome, milan), invite(s, milan, rome)
+	ours, theirs := inviteGuests(s, rome, milan), inviteGuests(s, milan, rome)
 	ours.talk()
 	theirs.talk()
 
@@ -78,14 +79,14 @@ func outOfBand(s *story.Story) {
 		strangers(s, rome, milan)
 	})
 	// The Secret also holds the list of used tokens.
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets " + api.Namespace + "/" + invite.KeySecret)
 }
 
 // expired returns a check that the token in a peer command has expired. All clusters share the clock of this machine.
 func expired(line string) func(context.Context) error {
 	fields := strings.Fields(line)
 	return func(context.Context) error {
-		token, err := peering.ParseToken(fields[len(fields)-1])
+		token, err := invite.ParseToken(fields[len(fields)-1])
 		if err != nil {
 			return err
 		}

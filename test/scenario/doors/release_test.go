@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
@@ -170,7 +171,7 @@ func (r *release) use(s *story.Story) {
 		}
 	})
 	s.Step("rome uses milan", func() { shell(s, rome, shell(s, milan, "liqoctl generate peer-command --only-command")) })
-	g := invite(s, rome, milan)
+	g := inviteGuests(s, rome, milan)
 	g.talk()
 	g.leave()
 	s.Step("the network test pulls its servers from the registry", func() {
@@ -180,7 +181,7 @@ func (r *release) use(s *story.Story) {
 		shell(s, rome, "liqoctl unpeer milan --delete-namespaces --skip-confirm")
 		strangers(s, rome, milan)
 	})
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets " + api.Namespace + "/" + invite.KeySecret)
 }
 
 // pulled checks that the containers of a pod run images of the release, and that milan's pod refers to the image proxy by its digest.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +21,6 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/scenario/story"
 )
 
@@ -110,7 +111,7 @@ func terraform(s *story.Story) {
 		}
 		strangers(s, rome, milan)
 	})
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets " + api.Namespace + "/" + invite.KeySecret)
 }
 
 // tofu runs OpenTofu in a folder with a configuration.
@@ -150,7 +151,7 @@ func (t *tofu) finish(said *bytes.Buffer, args []string) {
 		t.Must(err)
 	}
 	for field := range strings.SplitSeq(string(state), `"`) {
-		if _, err := peering.ParseToken(field); err == nil {
+		if _, err := invite.ParseToken(field); err == nil {
 			t.tokens[field] = true
 		}
 	}

@@ -49,7 +49,7 @@ func tokens(s *story.Story) {
 			}
 		}
 	})
-	g := invite(s, rome, naples)
+	g := inviteGuests(s, rome, naples)
 	names := []string{peering.ControlPlaneIdentityName(naples.ID), peering.SliceIdentityName(naples.ID)}
 	// now returns an Identity and the client configuration in its kubeconfig.
 	now := func(ctx context.Context, name string) (*authv1beta1.Identity, *rest.Config, error) {

@@ -28,7 +28,7 @@ func peeringUser(s *story.Story) {
 		shell(s, rome, "liqoctl peer --networking-disabled --remote-kubeconfig "+user)
 		s.NodeReady("milan", true, soon)
 	})
-	g := invite(s, rome, milan)
+	g := inviteGuests(s, rome, milan)
 	s.Step("it is good for nothing else", func() {
 		for _, what := range []string{"nodes", "secrets -n liqo", "secrets -n liqo-tenant-rome", "pods -n " + g.twin(), "tenants -A"} {
 			refused(s, rome, "kubectl get "+what+" --kubeconfig "+user, "is forbidden")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"liqo.io/liqo/internal/peering/invite"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,7 +16,6 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/test/scenario/story"
 )
 
@@ -71,7 +72,7 @@ func wish(s *story.Story) {
 		s.NodeReady(milan.ID, true, start)
 		state(soon, corev1beta1.StatusEstablished, "PeeringEstablished")
 	})
-	guests := invite(s, rome, milan)
+	guests := inviteGuests(s, rome, milan)
 	guests.talk()
 	guests.leave()
 	s.Step("No ends it in both clusters", func() {
@@ -96,5 +97,5 @@ func wish(s *story.Story) {
 		s.Must(rome.Delete(s.Context(), secret))
 		strangers(s, rome, milan)
 	})
-	s.Others("secrets " + api.Namespace + "/" + peering.DoorSecret)
+	s.Others("secrets " + api.Namespace + "/" + invite.KeySecret)
 }

@@ -1,4 +1,4 @@
-package peering
+package invite
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 )
+
+// then is the time of all tests of this package.
+var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var (
 	doorSecret = []byte(strings.Repeat("a1", 64))
