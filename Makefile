@@ -173,7 +173,7 @@ generate: bin/tools/controller-gen ## Deep copies, CRDs, RBAC, the schema, the b
 		paths=./internal/offload/controllers/... paths=./internal/offload/webhook/... \
 		paths=./internal/ipam/controllers/... paths=./internal/network/controllers/... output:rbac:dir=charts/liqo/files
 	@bin/tools/controller-gen rbac:roleName=liqo-virtual-kubelet-local,fileName=virtual-kubelet.yaml paths=./internal/offload/node/... \
-		paths=./internal/offload/reflection/... paths=./internal/offload/kinds/... paths=./internal/offload/provider/... paths=./internal/app output:rbac:dir=charts/liqo/files
+		paths=./internal/offload/reflection/... paths=./internal/offload/kinds/... paths=./internal/offload/provider/... paths=./internal/volumes paths=./internal/app output:rbac:dir=charts/liqo/files
 	@go run ./generate/reference charts/liqo docs/reference/values.md
 	@go run ./generate/boards charts/liqo/files/boards
 	@go run ./cmd/liqoctl docs docs/reference/liqoctl

@@ -81,8 +81,8 @@ func runVirtualKubelet(
 	run(v.virtual.Run)
 	run(func(ctx context.Context) error { return v.there.Run(ctx, v.local) })
 	run(func(ctx context.Context) error { return v.origin.Run(ctx, v.local) })
-	if opts.workers(claimOption) > 0 {
-		run(func(ctx context.Context) error { return v.stored.run(ctx, v.local) })
+	if opts.workers(claimKind) > 0 {
+		run(func(ctx context.Context) error { return v.stored.Run(ctx, v.local) })
 	}
 	run(v.reflect)
 	run(func(ctx context.Context) error {

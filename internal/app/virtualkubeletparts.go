@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"liqo.io/liqo/internal/volumes"
+
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +29,9 @@ import (
 	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
 )
 
+// claimKind is the name of PersistentVolumeClaims in the flags.
+const claimKind = "persistentvolumeclaim"
+
 // virtualKubelet holds the components of a virtual kubelet. They call each other, so each reads the others from here when it runs.
 type virtualKubelet struct {
 	opts *virtualKubeletOptions
@@ -43,7 +48,7 @@ type virtualKubelet struct {
 	recorder *reflection.Recorder
 	virtual  *node.Node
 	origin   *reflection.OriginServer
-	stored   *volumes
+	stored   *volumes.Volumes
 	engine   *reflection.Engine
 }
 
@@ -70,7 +75,7 @@ func newVirtualKubelet(
 		Kinds: v.kinds(),
 		Warn: func(obj client.Object, message string) {
 			if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
-				v.stored.refusals.Refuse(claim, message)
+				v.stored.Refuse(claim, message)
 				return
 			}
 			v.recorder.Warn(ctx, obj, message)
@@ -127,29 +132,33 @@ func (v *virtualKubelet) nodeOptions() node.Options {
 	}
 }
 
-func (v *virtualKubelet) newVolumes() *volumes {
+func (v *virtualKubelet) newVolumes() *volumes.Volumes {
 	offered := func() []authv1beta1.StorageType {
 		if virtual := v.virtual.VirtualNode(); virtual != nil {
 			return virtual.Spec.StorageClasses
 		}
 		return nil
 	}
-	return newVolumes(v.opts, v.there, offered,
-		func(namespace string) []client.Object {
+	return volumes.New(volumes.Options{
+		Origin: v.opts.clusterID, Cluster: v.opts.foreignClusterID, Tenant: v.opts.tenantNamespace, Node: v.opts.nodeName, Workers: v.opts.workers(claimKind),
+		There: v.there, Offered: offered,
+		Backing: func(namespace string) []client.Object {
 			return v.engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
 		},
-		func(namespace string) bool {
+		Mapped: func(namespace string) bool {
 			_, mapped := v.engine.RemoteNamespace(namespace)
 			return mapped
 		},
-		func(key types.NamespacedName) { v.engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { v.engine.Resync(reflection.PersistentVolumeClaimKind) },
-		storagecontrollers.RefusalOptions{
+		Enqueue: func(key types.NamespacedName) { v.engine.Enqueue(reflection.PersistentVolumeClaimKind, key) },
+		All:     func() { v.engine.Resync(reflection.PersistentVolumeClaimKind) },
+		Refusals: storagecontrollers.RefusalOptions{
 			Client: v.local, Log: v.log, Warn: v.recorder.Warn, Record: v.recorder.Record,
 			Claim: func(key types.NamespacedName) *corev1.PersistentVolumeClaim {
 				claim, _ := v.engine.LocalOf(reflection.PersistentVolumeClaimKind, key.Namespace, key.Name).(*corev1.PersistentVolumeClaim)
 				return claim
 			},
-		})
+		},
+	})
 }
 
 // kinds returns all reflected kinds.
@@ -158,7 +167,7 @@ func (v *virtualKubelet) kinds() []reflection.Kind {
 	pods := reflection.Pods(v.opts.workers("pod"), v.podOptions)
 	decide := pods.Next
 	pods.Next = func(f reflection.Facts) offload.Step {
-		v.stored.observe(f.Key, f.Local)
+		v.stored.Observe(f.Key, f.Local)
 		return decide(f)
 	}
 	events := reflection.Events(v.opts.workers("event"), func() kinds.CopyOptions {
@@ -166,7 +175,7 @@ func (v *virtualKubelet) kinds() []reflection.Kind {
 		o.Now = time.Now()
 		return o
 	})
-	v.stored.watchDrivers(&events, func(namespace, name string) *corev1.Pod {
+	v.stored.WatchDrivers(&events, func(namespace, name string) *corev1.Pod {
 		pod, _ := v.engine.LocalOf(reflection.PodKind, namespace, name).(*corev1.Pod)
 		return pod
 	})
@@ -184,7 +193,7 @@ func (v *virtualKubelet) kinds() []reflection.Kind {
 		events,
 		reflection.NetworkPolicies(v.opts.workers("networkpolicy"), func() kinds.NetworkPolicyOptions { return v.there.Policies(remoteNamespace) }),
 		reflection.PodDisruptionBudgets(v.opts.workers("poddisruptionbudget"), v.there.Budgets),
-		v.stored.kind(),
+		v.stored.Kind(),
 	}
 }
 

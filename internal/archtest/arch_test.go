@@ -93,7 +93,7 @@ var layers = []struct {
 	{"internal/peering/accounts", 3}, {"internal/peering/controllers", 3}, {"internal/peering/enrollment", 3},
 	{"internal/storage/controllers", 3}, {"internal/discovery/query", 3}, {"internal/discovery/multicast", 3}, {"internal/discovery/agent", 3},
 	{"internal/storage/move", 1}, {"internal/storage/mover", 3},
-	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflection", 3}, {"internal/offload/provider", 3}, {"internal/offload/node", 3},
+	{"internal/offload/controllers", 3}, {"internal/offload/webhook", 3}, {"internal/offload/reflection", 3}, {"internal/offload/provider", 3}, {"internal/offload/node", 3}, {"internal/volumes", 3},
 	{"charts", 0}, {"internal/install", 3}, {"internal/doctor", 3},
 	{"internal/cli/cmdline", 3}, {"internal/cli/console", 3}, {"internal/cli/deletevolumes", 3}, {"internal/cli/explain", 3}, {"internal/cli/handshake", 3}, {"internal/cli/inspect", 3}, {"internal/cli/loss", 3}, {"internal/cli/preview", 3}, {"internal/cli/session", 3}, {"internal/cli/tunnel", 3}, {"internal/cli/undo", 3}, {"internal/cli/workload", 3}, {"internal/cli", 4}, {"internal/dashboard", 4},
 	{"internal/app", 4},

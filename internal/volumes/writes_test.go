@@ -1,4 +1,4 @@
-package app
+package volumes
 
 import (
 	"errors"
@@ -88,25 +88,29 @@ func TestWritesOfAClaimInAProviderOnAPIServer(t *testing.T) {
 	here, there := made.of(t, nearConfig, "rome"), made.of(t, farConfig, "milan")
 	health, err := remote.NewHealth(farConfig, remote.HealthOptions{})
 	must(err)
-	opts, provider := runProvider(t, virtualNode("milan-a", "milan"))
+	opts := runProvider(t, virtualNode("milan-a", "milan"))
 	var engine *reflection.Engine
-	stored := newVolumes(opts, provider, func() []authv1beta1.StorageType {
+	opts.Offered = func() []authv1beta1.StorageType {
 		return []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}
-	},
-		func(namespace string) []client.Object {
-			return engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
-		},
-		func(string) bool { return true },
-		func(key types.NamespacedName) { engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }, func() { engine.Resync(reflection.PersistentVolumeClaimKind) },
-		storagecontrollers.RefusalOptions{Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return nil }, Client: here, Log: slog.New(slog.DiscardHandler)})
+	}
+	opts.Backing = func(namespace string) []client.Object {
+		return engine.Remote(reflection.PersistentVolumeClaimKind, namespace)
+	}
+	opts.Mapped = func(string) bool { return true }
+	opts.Enqueue = func(key types.NamespacedName) { engine.Enqueue(reflection.PersistentVolumeClaimKind, key) }
+	opts.All = func() { engine.Resync(reflection.PersistentVolumeClaimKind) }
+	opts.Refusals = storagecontrollers.RefusalOptions{
+		Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return nil }, Client: here, Log: slog.New(slog.DiscardHandler),
+	}
+	stored := New(opts)
 	engine = reflection.New(reflection.Options{
 		Local: here, Remote: there, Health: health, Namespace: tenantOfMilan, Map: "milan", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		RequestTimeout: 3 * time.Second, Kinds: []reflection.Kind{stored.kind()},
+		RequestTimeout: 3 * time.Second, Kinds: []reflection.Kind{stored.Kind()},
 		Warn: func(obj client.Object, message string) { t.Errorf("%s: %s", obj.GetName(), message) },
 	})
 	var running sync.WaitGroup
 	for _, run := range []func() error{
-		func() error { return health.Run(t.Context()) }, func() error { return stored.run(t.Context(), here) }, func() error { return engine.Run(t.Context()) },
+		func() error { return health.Run(t.Context()) }, func() error { return stored.Run(t.Context(), here) }, func() error { return engine.Run(t.Context()) },
 	} {
 		running.Go(func() { _ = run() })
 	}

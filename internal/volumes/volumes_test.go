@@ -1,8 +1,7 @@
-package app
+package volumes
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -62,21 +61,21 @@ type waiting struct{ what string }
 
 func (w *waiting) Error() string { return "it waits: " + w.what }
 
-// runProvider returns the state of provider milan in the virtual kubelet of node milan-a, with these objects in this cluster.
-func runProvider(t *testing.T, objects ...client.Object) (*virtualKubeletOptions, *provider.State) {
+// runProvider returns options with the state of provider milan in the virtual kubelet of node milan-a, with these objects in this cluster.
+func runProvider(t *testing.T, objects ...client.Object) Options {
 	t.Helper()
-	opts := &virtualKubeletOptions{clusterID: "rome", foreignClusterID: "milan", virtualNode: "milan-a", nodeName: "milan-a", tenantNamespace: tenantOfMilan}
-	opts.reflection = addReflectionFlags(flag.NewFlagSet("", flag.ContinueOnError))
-	there := provider.New(opts.provider(), func() {})
+	there := provider.New(provider.Options{
+		ClusterID: "rome", ForeignClusterID: "milan", TenantNamespace: tenantOfMilan, VirtualNode: "milan-a", NodeName: "milan-a",
+	}, func() {})
 	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build(), make(chan struct{}, 100)}
 	go func() { _ = there.Run(t.Context(), c) }()
 	<-there.Loaded()
-	return opts, there
+	return Options{Origin: "rome", Cluster: "milan", Tenant: tenantOfMilan, Node: "milan-a", Workers: 1, There: there}
 }
 
 // storing is the storage part of a virtual kubelet, with a fake API server of this cluster.
 type storing struct {
-	*volumes
+	*Volumes
 	t       *testing.T
 	offered []authv1beta1.StorageType
 	// said receives the Warnings about claims and pods.
@@ -96,32 +95,36 @@ type storing struct {
 // claims.
 func newStoring(t *testing.T, other string) *storing {
 	t.Helper()
-	opts, there := runProvider(t, virtualNode("milan-a", "milan"), virtualNode(other, "milan"))
+	opts := runProvider(t, virtualNode("milan-a", "milan"), virtualNode(other, "milan"))
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	s := &storing{t: t, offered: []authv1beta1.StorageType{{StorageClassName: "disk", Default: true}}, said: make(chan string, 10)}
 	s.local = fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: storage.Provisioner, VolumeBindingMode: &wait}).Build()
-	s.volumes = newVolumes(opts, there, func() []authv1beta1.StorageType { return s.offered },
-		func(namespace string) []client.Object {
-			return slices.DeleteFunc(slices.Clone(s.backing), func(obj client.Object) bool { return obj.GetNamespace() != namespace+"-rome" })
-		}, func(namespace string) bool { return namespace != s.unmapped }, func(types.NamespacedName) {}, func() {}, storagecontrollers.RefusalOptions{
-			Client: s.local, Log: slog.New(slog.DiscardHandler), Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return s.cached.Load() },
-			Warn: func(_ context.Context, obj client.Object, message string) bool {
-				s.said <- obj.GetName() + ": " + message
-				return true
-			},
-			Record: func(_ context.Context, obj client.Object, _, reason, message string) bool {
-				s.said <- obj.GetName() + ": " + reason + ": " + message
-				return true
-			},
-		})
-	s.watchDrivers(&s.events, func(namespace, name string) *corev1.Pod {
+	opts.Offered = func() []authv1beta1.StorageType { return s.offered }
+	opts.Backing = func(namespace string) []client.Object {
+		return slices.DeleteFunc(slices.Clone(s.backing), func(obj client.Object) bool { return obj.GetNamespace() != namespace+"-rome" })
+	}
+	opts.Mapped = func(namespace string) bool { return namespace != s.unmapped }
+	opts.Enqueue, opts.All = func(types.NamespacedName) {}, func() {}
+	opts.Refusals = storagecontrollers.RefusalOptions{
+		Client: s.local, Log: slog.New(slog.DiscardHandler), Claim: func(types.NamespacedName) *corev1.PersistentVolumeClaim { return s.cached.Load() },
+		Warn: func(_ context.Context, obj client.Object, message string) bool {
+			s.said <- obj.GetName() + ": " + message
+			return true
+		},
+		Record: func(_ context.Context, obj client.Object, _, reason, message string) bool {
+			s.said <- obj.GetName() + ": " + reason + ": " + message
+			return true
+		},
+	}
+	s.Volumes = New(opts)
+	s.WatchDrivers(&s.events, func(namespace, name string) *corev1.Pod {
 		if pod := s.pod.Load(); pod != nil && pod.Namespace == namespace && pod.Name == name {
 			return pod
 		}
 		return nil
 	})
-	go func() { _ = s.run(t.Context(), listing{WithWatch: s.local}) }()
+	go func() { _ = s.Run(t.Context(), listing{WithWatch: s.local}) }()
 	apitest.Eventually(t, 10*time.Second, "the classes and volumes", func() error {
 		if !s.virtual.Synced() || !s.classes.Synced() {
 			return &waiting{"for their lists"}
@@ -440,7 +443,7 @@ func TestPodsOfEachVirtualNodeGetTheReason(t *testing.T) {
 				t.Fatal(err)
 			}
 			if node == "milan-a" {
-				s.observe(client.ObjectKeyFromObject(pod), pod)
+				s.Observe(client.ObjectKeyFromObject(pod), pod)
 			}
 		}
 		step := s.decides(factsOf(claim, nil, offload.Mapped, true), offload.Nothing)
@@ -535,7 +538,7 @@ func TestRecoveredVolumesAreLimited(t *testing.T) {
 	if step := s.decides(gone, offload.Nothing); step.After == 0 {
 		t.Errorf("nothing brings it back: %+v", step)
 	}
-	if kept := volumesOf(bar); len(kept) != 1 || !kept[0].Retain {
+	if kept := Of(bar); len(kept) != 1 || !kept[0].Retain {
 		t.Errorf("nothing holds the remote namespace: %+v", kept)
 	}
 	if !recover(hidden) {

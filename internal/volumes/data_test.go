@@ -1,4 +1,4 @@
-package app
+package volumes
 
 import (
 	"strings"
@@ -30,7 +30,7 @@ func TestMovedVolumesAreKeptAtBothEnds(t *testing.T) {
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
-	got, err := volumesInProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
+	got, err := InProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
 	if err != nil || len(got) != 2 || got[0].Cluster != "milan" || !got[0].Retain || got[1].Cluster != "naples" || !got[1].Retain {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -50,7 +50,7 @@ func TestRetainedVolumesAreKept(t *testing.T) {
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
-	volumes, err := volumesInProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
+	volumes, err := InProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestVolumesWithoutTheirLabelsAreKept(t *testing.T) {
 	}
 	volume.Labels, volume.Annotations = nil, nil
 	disk := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u7"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: volume.Spec.ClaimRef}}
-	volumes, err := volumesInProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume, disk).Build())
+	volumes, err := InProviders(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume, disk).Build())
 	shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
 	milan := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
 	if err != nil || len(offload.KeptVolumes(shop, volumes, "milan")) != 1 || len(offload.NodeVolumes(milan, nil, volumes, nil)) != 1 {
@@ -92,7 +92,7 @@ func TestVolumesWithoutTheirClaimAreKept(t *testing.T) {
 				Spec:   corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: policy, ClaimRef: claim, NodeAffinity: storage.NodesOf("milan")},
 				Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
 			}
-			volumes := volumesOf(volume)
+			volumes := Of(volume)
 			for i := range volumes {
 				volumes[i].Ending = true
 			}
@@ -114,7 +114,7 @@ func TestAnUnreadableMoveIsKept(t *testing.T) {
 		},
 		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data"}},
 	}
-	got := volumesOf(volume)
+	got := Of(volume)
 	if len(got) != 1 || got[0].Cluster != "" || !got[0].Retain || !strings.Contains(got[0].Problem, "annotation "+storage.AnnotationMove) {
 		t.Errorf("%+v", got)
 	}

@@ -1,4 +1,4 @@
-package app
+package volumes
 
 import (
 	"context"
@@ -32,13 +32,31 @@ const volumeRetry = 30 * time.Second
 // askedRetry is the interval in which the provider is asked again whether a move may start: whether the name of its claim is free there, and the claim permitted. No watch shows that its answer changes.
 const askedRetry = 5 * time.Second
 
-// claimOption is the name of PersistentVolumeClaims in the flags of a virtual kubelet.
-const claimOption = "persistentvolumeclaim"
+// claimKind is the name of PersistentVolumeClaims in the options of copies, and in the flags of a virtual kubelet.
+const claimKind = "persistentvolumeclaim"
 
-// volumes connects the decisions about claims with data in the provider to the engine, which carries them out.
-type volumes struct {
-	opts  *virtualKubeletOptions
-	there *provider.State
+// Options are what Volumes needs of its virtual kubelet.
+type Options struct {
+	// Origin and Cluster are the IDs of this cluster and of the provider, Tenant is the tenant namespace of the provider, and Node the name of the virtual node.
+	Origin, Cluster, Tenant, Node string
+	// Workers is the number of claims that are handled at a time. With 0, the virtual kubelet creates no volumes.
+	Workers int
+	There   *provider.State
+	// Offered returns the classes that the provider offers.
+	Offered func() []authv1beta1.StorageType
+	// Backing returns the claims in the remote namespace of a namespace. Mapped reports whether it has one.
+	Backing func(namespace string) []client.Object
+	Mapped  func(namespace string) bool
+	// Enqueue is called after a change that concerns a single claim, All after a change that concerns every claim.
+	Enqueue func(types.NamespacedName)
+	All     func()
+	// Refusals are the options for the reports about claims. New sets HasNode, Node, Decides and LeftToPods.
+	Refusals storagecontrollers.RefusalOptions
+}
+
+// Volumes connects the decisions about claims with data in a provider to the engine of a virtual kubelet, which carries them out.
+type Volumes struct {
+	opts Options
 	// virtual are the virtual volumes of all clusters, indexed by the names of their claims. classes are the StorageClasses of this cluster.
 	virtual, classes *reflection.View
 
@@ -46,15 +64,11 @@ type volumes struct {
 	refusals *storagecontrollers.Refusals
 }
 
-// newVolumes returns the volumes of a virtual kubelet. After a change that concerns a single claim they call enqueue, after a change that concerns
-// every claim they call all. offered returns the classes that the provider offers, backing the claims in the remote namespace of a namespace, and mapped reports whether it has
-// one. newVolumes sets the remaining fields of refusals.
-func newVolumes(
-	opts *virtualKubeletOptions, there *provider.State, offered func() []authv1beta1.StorageType, backing func(namespace string) []client.Object, mapped func(namespace string) bool,
-	enqueue func(types.NamespacedName), all func(), refusals storagecontrollers.RefusalOptions,
-) *volumes {
-	v := &volumes{opts: opts, there: there}
-	refusals.HasNode, refusals.Node, refusals.Decides = there.HasNode, opts.nodeName, v.reports
+// New returns the volumes of a virtual kubelet. They do nothing before Run.
+func New(opts Options) *Volumes {
+	v := &Volumes{opts: opts}
+	refusals := opts.Refusals
+	refusals.HasNode, refusals.Node, refusals.Decides = opts.There.HasNode, opts.Node, v.reports
 	refusals.LeftToPods = func(claim *corev1.PersistentVolumeClaim) bool { return v.claims.LeftToPods(claim) }
 	v.refusals = storagecontrollers.NewRefusals(refusals)
 	v.virtual = reflection.NewObservedView(reflection.Resource{
@@ -72,14 +86,15 @@ func newVolumes(
 	}, func(before, now client.Object) {
 		for _, obj := range []client.Object{before, now} {
 			for _, key := range claimsOf(obj) {
-				enqueue(key)
+				opts.Enqueue(key)
 			}
 		}
-	}, all)
-	v.classes = reflection.NewView(reflection.Resource{Object: &storagev1.StorageClass{}}, all)
+	}, opts.All)
+	v.classes = reflection.NewView(reflection.Resource{Object: &storagev1.StorageClass{}}, opts.All)
 	v.claims = storagecontrollers.NewRemoteClaims(storagecontrollers.RemoteOptions{
-		Origin: opts.clusterID, Cluster: opts.foreignClusterID, Tenant: opts.tenantNamespace,
-		Virtual: v.virtual, Classes: v.classes, HasNode: there.HasNode, Offered: offered, Backing: backing, Mapped: mapped, Enqueue: enqueue, Refusals: v.refusals,
+		Origin: opts.Origin, Cluster: opts.Cluster, Tenant: opts.Tenant,
+		Virtual: v.virtual, Classes: v.classes, HasNode: opts.There.HasNode, Offered: opts.Offered, Backing: opts.Backing, Mapped: opts.Mapped,
+		Enqueue: opts.Enqueue, Refusals: v.refusals,
 	})
 	return v
 }
@@ -94,8 +109,8 @@ func claimsOf(obj client.Object) []types.NamespacedName {
 	return slices.DeleteFunc(slices.Compact(keys), func(key types.NamespacedName) bool { return key.Name == "" })
 }
 
-// run keeps the views up to date until ctx ends.
-func (v *volumes) run(ctx context.Context, local client.WithWatch) error {
+// Run keeps the views up to date until ctx ends.
+func (v *Volumes) Run(ctx context.Context, local client.WithWatch) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return v.virtual.Run(ctx, local, "") })
 	group.Go(func() error { return v.classes.Run(ctx, local, "") })
@@ -103,9 +118,9 @@ func (v *volumes) run(ctx context.Context, local client.WithWatch) error {
 	return group.Wait()
 }
 
-// kind returns the Kind for the engine.
-func (v *volumes) kind() reflection.Kind {
-	k := reflection.PersistentVolumeClaims(v.opts.workers(claimOption), v.there.Copies(claimOption)(), v.next)
+// Kind returns the Kind for the engine.
+func (v *Volumes) Kind() reflection.Kind {
+	k := reflection.PersistentVolumeClaims(v.opts.Workers, v.opts.There.Copies(claimKind)(), v.next)
 	k.Refresh = func(ctx context.Context, here, there client.Client, f reflection.Facts) error {
 		return v.claims.Refresh(ctx, here, there, v.facts(f))
 	}
@@ -114,7 +129,7 @@ func (v *volumes) kind() reflection.Kind {
 }
 
 // next returns the step of the engine for all present and deleted claims with the name in the facts.
-func (v *volumes) next(f reflection.Facts) offload.Step {
+func (v *Volumes) next(f reflection.Facts) offload.Step {
 	facts := v.facts(f)
 	claim := facts.Claim
 	if facts.Backing != nil && facts.Backing.Status.Phase == corev1.ClaimBound {
@@ -125,7 +140,7 @@ func (v *volumes) next(f reflection.Facts) offload.Step {
 	if claim != nil && (facts.Complete || facts.Unmapped) && step.Action == offload.Nothing && step.Warning == "" {
 		v.refusals.Settle(claim)
 	}
-	if claim != nil && facts.Complete && step.Action == offload.Nothing && storage.Asked(claim, v.opts.foreignClusterID) {
+	if claim != nil && facts.Complete && step.Action == offload.Nothing && storage.Asked(claim, v.opts.Cluster) {
 		step.After, step.Confirm = askedRetry, true
 	}
 	if step.Action == offload.Nothing && claim == nil && v.claims.VolumesRemain(f.Key) {
@@ -134,9 +149,9 @@ func (v *volumes) next(f reflection.Facts) offload.Step {
 	return step
 }
 
-// observe passes a pod of the virtual node to the decisions about claims. obj is nil if the pod was deleted.
-func (v *volumes) observe(key types.NamespacedName, obj client.Object) {
-	if v.opts.workers(claimOption) > 0 {
+// Observe passes a pod of the virtual node to the decisions about claims. obj is nil if the pod was deleted.
+func (v *Volumes) Observe(key types.NamespacedName, obj client.Object) {
+	if v.opts.Workers > 0 {
 		pod, _ := obj.(*corev1.Pod)
 		v.claims.Observe(key, pod)
 	}
@@ -148,24 +163,29 @@ func isDriverWarning(obj client.Object) bool {
 	return is && event.Type == corev1.EventTypeWarning && event.Reason == reasons.ProvisioningFailed && event.InvolvedObject.Kind == reflection.PersistentVolumeClaimKind
 }
 
-// reports returns true if this virtual kubelet may report problems of a claim. The leader reports about every claim. For an ephemeral claim, the
-// virtual kubelet of the pod's node reports too.
-func (v *volumes) reports(claim *corev1.PersistentVolumeClaim) bool {
-	return v.there.Copies(claimOption)().Waiting == "" || api.Ephemeral(claim)
+// Refuse reports that a write for a claim was refused.
+func (v *Volumes) Refuse(claim *corev1.PersistentVolumeClaim, message string) {
+	v.refusals.Refuse(claim, message)
 }
 
-// watchDrivers makes the engine call observeDriver for the Warnings of storage drivers among the Events of the provider. pod returns a pod of the
+// reports returns true if this virtual kubelet may report problems of a claim. The leader reports about every claim. For an ephemeral claim, the
+// virtual kubelet of the pod's node reports too.
+func (v *Volumes) reports(claim *corev1.PersistentVolumeClaim) bool {
+	return v.opts.There.Copies(claimKind)().Waiting == "" || api.Ephemeral(claim)
+}
+
+// WatchDrivers makes the engine call observeDriver for the Warnings of storage drivers among the Events of the provider. pod returns a pod of the
 // virtual node, nil if there is none of that name.
-func (v *volumes) watchDrivers(events *reflection.Kind, pod func(namespace, name string) *corev1.Pod) {
+func (v *Volumes) WatchDrivers(events *reflection.Kind, pod func(namespace, name string) *corev1.Pod) {
 	events.Urgent, events.Observe = isDriverWarning, func(f reflection.Facts) { v.observeDriver(f, pod) }
 }
 
 // observeDriver handles an Event by which a storage driver in the provider warns that it can't create the volume of a claim. It passes the warning on
 // to the refusals. A new leader handles all Events again. pod returns a pod of the virtual node, nil if there is none of that name.
-func (v *volumes) observeDriver(f reflection.Facts, pod func(namespace, name string) *corev1.Pod) {
+func (v *Volumes) observeDriver(f reflection.Facts, pod func(namespace, name string) *corev1.Pod) {
 	event, is := f.Remote[0].(*corev1.Event) // nil if it is gone
 	claim, isClaim := f.About.(*corev1.PersistentVolumeClaim)
-	if !is || !isClaim || v.opts.workers(claimOption) == 0 || !v.reports(claim) {
+	if !is || !isClaim || v.opts.Workers == 0 || !v.reports(claim) {
 		return
 	}
 	var owner *corev1.Pod
@@ -178,7 +198,7 @@ func (v *volumes) observeDriver(f reflection.Facts, pod func(namespace, name str
 	}
 }
 
-func (v *volumes) facts(f reflection.Facts) *storagecontrollers.RemoteFacts {
+func (v *Volumes) facts(f reflection.Facts) *storagecontrollers.RemoteFacts {
 	out := &storagecontrollers.RemoteFacts{
 		Key: f.Key, Namespace: f.Mapping.Namespace, Unmapped: f.Mapping.State == offload.Unmapped, Complete: f.Mapping.State == offload.Mapped && f.RemoteSynced,
 	}
@@ -187,10 +207,10 @@ func (v *volumes) facts(f reflection.Facts) *storagecontrollers.RemoteFacts {
 	return out
 }
 
-func (v *volumes) decide(f reflection.Facts) offload.Step {
-	waiting := v.there.Copies(claimOption)().Waiting
+func (v *Volumes) decide(f reflection.Facts) offload.Step {
+	waiting := v.opts.There.Copies(claimKind)().Waiting
 	switch {
-	case waiting != "" && !v.there.Ready():
+	case waiting != "" && !v.opts.There.Ready():
 		return offload.Step{Why: waiting}
 	case !v.virtual.Synced() || !v.classes.Synced():
 		return offload.Step{Why: "waiting for the volumes and StorageClasses to be read"}
