@@ -109,3 +109,34 @@ func TestADrainIsReportedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestTheEndOfARemotePodIsConfirmed: an offloaded pod becomes not ready because its remote pod terminates, or is gone, only after a read that could show a drain.
+// If the provider refuses this read and reports no drain, the pod is not ready a few seconds later.
+func TestTheEndOfARemotePodIsConfirmed(t *testing.T) {
+	local := localPod("u1", func(p *corev1.Pod) {
+		labelled(p)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+	shadow := shadowFor(local, "s1", nil)
+	for what, remote := range map[string]*corev1.Pod{
+		"terminating": remoteFor(shadow, func(p *corev1.Pod) { remoteRuns(p); deleting(p) }), "gone": nil,
+	} {
+		env := Env{Mapping: Mapping{State: Mapped, Namespace: "shop-rome"}, RemoteSynced: true, Now: stepNow, Pod: stepPod}
+		step := Next(local, shadow, remote, env)
+		shown, _ := step.Object.(*corev1.Pod)
+		if step.Action != PatchLocalStatus || !step.Confirm || ready(shown) || shown.Status.Phase != corev1.PodRunning {
+			t.Fatalf("%s: %s, %+v", what, step.Action, step)
+		}
+		if again := Next(shown, shadow, remote, env); again.Action != Nothing || again.Confirm {
+			t.Errorf("%s: it does not settle: %+v", what, again)
+		}
+		env.RefusedSince = stepNow.Add(-time.Second)
+		if step := Next(local, shadow, remote, env); step.Action != Nothing || step.After != drainRecheck {
+			t.Errorf("%s, refused: %s, %+v", what, step.Action, step)
+		}
+		env.RefusedSince = stepNow.Add(-drainRecheck)
+		if step := Next(local, shadow, remote, env); step.Action != PatchLocalStatus || step.Confirm || ready(step.Object.(*corev1.Pod)) {
+			t.Errorf("%s, refused without a drain: %s, %+v", what, step.Action, step)
+		}
+	}
+}

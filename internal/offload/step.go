@@ -134,7 +134,7 @@ type Env struct {
 	// object does not mean that the object was deleted.
 	RemoteSynced bool
 	// RefusedSince is the time since when the provider refuses reads of the remote namespace, zero while it does not. Causes are a drained or removed
-	// tenant, or broken RBAC. If RemoteSynced is true as well, the cache is complete and the provider refused only a confirming read.
+	// tenant, or broken RBAC. If RemoteSynced is true as well, the cache is complete, and the provider reports a drain or refused only a confirming read.
 	RefusedSince time.Time
 	// Drained means that the provider reports why it refuses reads: it drained or removed the tenant, so the pods in the remote namespace end.
 	Drained bool
@@ -177,7 +177,7 @@ func Next(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1
 	case podrules.Finished(local):
 		return finished(local, shadow, remote, ours, env)
 	case !env.RefusedSince.IsZero() && env.Mapping.Namespace != "":
-		return revoked(local, shadow, env)
+		return revoked(local, shadow, remote, env)
 	case env.Mapping.State != Mapped && (!env.RemoteSynced || shadow == nil || !podrules.Offloaded(local)):
 		return onUnmapped(local, env)
 	case !env.RemoteSynced && env.Pod.Unavailable && podrules.Offloaded(local):
@@ -307,7 +307,7 @@ const (
 
 // revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its
 // rights and then deletes its ShadowPods. So no read can confirm the deletion of a ShadowPod. A report of the drain replaces it.
-func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, env Env) Step {
+func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	message := "cluster " + env.Pod.Destination + " refuses access to namespace " + env.Mapping.Namespace + ": it drained or removed the tenant of cluster " +
 		env.Pod.Origin + ", or the RoleBinding there is missing; there, liqoctl activate tenant " + env.Pod.Origin + " ends a drain"
 	grace, passed := revokedGrace, env.Now.Sub(env.RefusedSince)
@@ -320,7 +320,13 @@ func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, env Env) St
 	}
 	switch {
 	case env.RemoteSynced && shadow != nil && !env.Drained:
-		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
+		s := Step{Why: "the provider refuses access to the remote namespace"}
+		if kinds.MadeFor(shadow, local) && passed >= drainRecheck { // there is no drain: the watches still report how the remote pod ends
+			s = show(local, shadow, remote, env)
+			s.Confirm = false
+		}
+		s.After = drainRecheck
+		return s
 	case passed >= grace && podrules.Offloaded(local):
 		return abort(local, message, "the provider revoked access to the remote namespace")
 	case passed >= grace:
@@ -392,6 +398,10 @@ func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1
 	switch {
 	case remote == nil && api.PodFinished(shadow.Status.Phase):
 		return showStatus(local, podrules.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
+	case remote == nil && podrules.Ready(local): // it was shown as ready until its end, which is confirmed: see syncStatus
+		s := showStatus(local, podrules.WithoutRemotePod(local), "the remote pod is gone, and its ShadowPod is not")
+		s.Confirm = true
+		return s
 	case remote == nil:
 		return Step{Why: "the provider has not created the pod yet, or is recreating it", Warning: missingObjects(local, env)}
 	case !belongs(remote, shadow):
@@ -400,7 +410,9 @@ func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1
 	return syncStatus(local, shadow, remote, env)
 }
 
-// syncStatus writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start.
+// syncStatus writes the state of the remote Pod to the local Pod. It skips the intermediate states of a normal start. The end of a remote Pod is
+// confirmed: if the provider drains the tenant, the local Pod must be Failed at the first moment at which it is not ready, and the watch of the remote
+// Pods may be ahead of the one that reports the deletion of the ShadowPod.
 func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	want := podrules.ShownStatus(local, shadow, remote, env.Refusals[podrules.PartResources], env.Pod)
 	if podrules.Starting(&want.Status) && local.Status.Phase == corev1.PodPending && local.Status.Reason == "" {
@@ -418,6 +430,7 @@ func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *
 		}
 	}
 	s := showStatus(local, want, "the remote pod changed")
+	s.Confirm = s.Action != Nothing && !remote.DeletionTimestamp.IsZero()
 	if want.Status.Phase == corev1.PodPending {
 		s.Warning = missingObjects(local, env)
 	}

@@ -45,7 +45,7 @@ type Facts struct {
 	// RemoteSynced means that the caches behind Remote are complete. For a Mapped kind, it covers the caches behind Local and Dependencies as well.
 	RemoteSynced bool
 	// RefusedSince is the time since which the provider has refused reads of Remote[0]. It is the zero time while the provider allows them, or if
-	// Kind.Revoked is not set. If RemoteSynced is also true, the provider refused only a confirming read and the cache is still complete.
+	// Kind.Revoked is not set. If RemoteSynced is also true, the cache is still complete, and the provider reports a drain or refused a confirming read.
 	RefusedSince time.Time
 	// Drained means that RefusedSince is set, and that the provider reports the reason: it drained or removed the tenant.
 	Drained bool
@@ -429,8 +429,7 @@ func (e *Engine) Drained() bool {
 			if !r.Revoked {
 				continue
 			}
-			at, report := t.stores[r][0].refusedAt(), t.drain.last.Load()
-			if !at.IsZero() && report != nil && report.drained && !report.read.Before(at) {
+			if t.drain.reported(t.stores[r][0].refusedAt()) {
 				return true
 			}
 		}

@@ -44,7 +44,8 @@ func (r *reflector) facts(key types.NamespacedName) (Facts, *watchedNamespace) {
 		}
 		if i == 0 {
 			facts.Since = s.arrivedAt(there)
-			if !s.hasSynced() { // while the cache is complete, only a read by name was refused, and the next such read detects that again
+			// While the cache is complete, only a read by name was refused, and the next such read detects that again. A reported drain ends all pods.
+			if !s.hasSynced() || t.drain.reported(s.refusedAt()) {
 				facts.RefusedSince = s.refusedAt()
 			}
 		}
@@ -139,6 +140,12 @@ type drainReport struct {
 type drainResult struct {
 	read    time.Time
 	drained bool
+}
+
+// reported reports whether the last read report is that of a drain, and of the refusal of reads since refused.
+func (d *drainReport) reported(refused time.Time) bool {
+	last := d.last.Load()
+	return last != nil && last.drained && !refused.IsZero() && !last.read.Before(refused)
 }
 
 // drained reports whether the provider reports, in the remote namespace, that it drained or removed the tenant. A drain takes away all rights there but the one

@@ -115,13 +115,13 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 	facts.Drained = r.engine.drained(ctx, t, facts.RefusedSince)
 	var refusals []string
 	for read := false; ; {
-		step := r.Next(facts)
+		step := r.decide(&facts, t)
 		if step.Confirm && !read { // read only once: a refusal does not change the facts
 			var err error
 			if facts, err = r.read(ctx, t, key, facts); err != nil {
 				return step, err
 			}
-			read, step = true, r.Next(facts)
+			read, step = true, r.decide(&facts, t)
 		}
 		if len(refusals) > 0 {
 			step.Warning = "the cluster refused it: " + strings.Join(refusals, "; ")
@@ -166,6 +166,20 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 			return step, err
 		}
 	}
+}
+
+// decide returns the step for facts. If the provider reported a drain after they were gathered, it decides again: the Node is not ready since that report,
+// and the step may show that instead of the drain.
+func (r *reflector) decide(facts *Facts, t *watchedNamespace) offload.Step {
+	step := r.Next(*facts)
+	if !r.Revoked || t == nil || !facts.RefusedSince.IsZero() {
+		return step
+	}
+	if refused := t.stores[r][0].refusedAt(); t.drain.reported(refused) {
+		facts.RefusedSince, facts.Drained = refused, true
+		step = r.Next(*facts)
+	}
+	return step
 }
 
 // hold returns how long the step of an object has to wait, because the provider caused many writes of that object in this cluster. Only patches wait,

@@ -96,6 +96,19 @@ func Unreachable(local *corev1.Pod) *corev1.Pod {
 	return out
 }
 
+// WithoutRemotePod returns local, whose remote Pod is gone, as not ready; all else stays. The provider recreates the remote Pod.
+func WithoutRemotePod(local *corev1.Pod) *corev1.Pod {
+	out := local.DeepCopy()
+	notReady(&out.Status, local, reasons.RemotePodTerminating)
+	return out
+}
+
+// Ready reports whether a Pod is ready.
+func Ready(pod *corev1.Pod) bool {
+	c := condition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
 // mark sets LabelRemoteUnavailable on a Pod, or removes it.
 func mark(pod *corev1.Pod, unavailable bool) {
 	if !unavailable {
