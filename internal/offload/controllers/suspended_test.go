@@ -133,6 +133,7 @@ func TestNoOutdatedRequestDeletesData(t *testing.T) {
 			m := lawMap(lawTenant)
 			f.must(r.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 			err := r.sync(t.Context(), m)
+			f.kubernetes()
 			if f.hasData() == c.deleted {
 				t.Errorf("the data is there: %t (%v)", f.hasData(), err)
 			}
@@ -150,7 +151,7 @@ func TestAnotherWriteDefersADeletion(t *testing.T) {
 	w.change(w.milan, copied, func() {
 		copied.Spec = offloadingv1beta1.NamespaceMapSpec{ReleasedMapping: map[string]string{"shop": lawRemote}}
 	})
-	racing := interceptor.NewClient(w.milan.(client.WithWatch), interceptor.Funcs{
+	racing := interceptor.NewClient(w.milan, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}
 			w.change(w.milan, ns, func() { delete(ns.Annotations, offloadingv1beta1.AnnotationManagedByNamespaceMap) })
