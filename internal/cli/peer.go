@@ -144,7 +144,7 @@ type peerRun struct {
 	use use
 }
 
-// check fails, before any change is made, if the peering would replace another cluster or collide with a node name.
+// check runs checkPeer before any change is made.
 func (r *peerRun) check(ctx context.Context) error { return checkPeer(ctx, r.Pair, r.use.options) }
 
 // warnOfFlags warns about flags for a tunnel that the control planes create, not this command.

@@ -15,7 +15,8 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// checkPeer fails, before any change is made, if the peering would replace another cluster or collide with a node name.
+// checkPeer fails if another node has the name of the virtual node that the peering would create, or if one of the clusters already has a peering with a
+// different cluster of the same ID. With --force, the latter is only a warning. A bidirectional peering is checked in both directions.
 func checkPeer(ctx context.Context, p *session.Pair, o *peerOptions) error {
 	if o.createsNode() {
 		if err := handshake.CheckNodeName(ctx, p.Local, p.Remote.ID, p.Remote.ID, handshake.NodeNameCure(p.Remote.ID)); err != nil {

@@ -104,7 +104,8 @@ func runUnpeer(ctx context.Context, p *session.Pair, wait, deleteNamespaces bool
 			return err
 		}
 	}
-	// The controllers of both clusters would create a network that was requested again. The withdrawal needs the identity, which unauthenticate deletes.
+	// As long as the network is requested, the controllers of both clusters would create it again. The withdrawal of the request needs the identity, so it
+	// comes before endAuthentication.
 	if err := tunnel.WithdrawRequest(ctx, p); err != nil {
 		return err
 	}
@@ -273,7 +274,8 @@ func requireRemovable(ctx context.Context, c *session.Cluster, namespace string)
 	return c.Err(err)
 }
 
-// requireRemovableBoth is requireRemovable for the tenant namespaces of both clusters, before the first change. It adds what the command does without them.
+// requireRemovableBoth is requireRemovable for the tenant namespaces of both clusters, before the first change. Its error says how to unpeer without deleting
+// them.
 func requireRemovableBoth(ctx context.Context, p *session.Pair, here string) error {
 	there, err := session.FindTenantNamespace(ctx, p.Remote, p.Local.ID)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestUnpeerWithAnExpiredCertificate(t *testing.T) {
 	ran := w.in(t, w.snapshot(), "unpeer"+lawBoth, nil)
 	for _, want := range []string{
 		"the API server of milan, https://milan, does not accept the certificate of cluster rome since 2027-01-15", "Nothing was changed", "liqoctl authenticate --remote-kubeconfig",
-		"Without that kubeconfig: liqoctl generate peer-command --consumer-cluster-id rome on milan, then here the command that it prints",
+		"Without one: run liqoctl generate peer-command --consumer-cluster-id rome on milan, and on this cluster the command that it prints",
 	} {
 		if ran.code != 1 || ran.wrote != 0 || !strings.Contains(ran.said, want) {
 			t.Errorf("code %d, no %q in %s", ran.code, want, ran.said)

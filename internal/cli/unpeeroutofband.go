@@ -278,7 +278,7 @@ func unknownPeer(name string, known []string) error {
 // plane acts for the user.
 func aloneWith(cmd *cobra.Command, name string) error {
 	if flag := remoteFlagGiven(cmd); flag != "" {
-		return fmt.Errorf("%s is named, and so is --%s: leave one of them out", name, flag)
+		return fmt.Errorf("argument %s and flag --%s exclude each other: leave one of them out", name, flag)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ type claimDocument struct {
 	// Size is the size of the volume in bytes, which may be more than Requested. It is 0 while there is no volume.
 	Size      float64 `json:"size,omitempty"`
 	Requested float64 `json:"requested"`
-	// State is the phase, with the reason if the claim is Pending, or the unfinished move of the data.
+	// State is the phase of the claim, with the reason if it is Pending. It is "Terminating" if the claim is being deleted, and "Moving" if its data is being
+	// moved.
 	State  string `json:"state"`
 	Health Health `json:"health"`
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// The names of what refuses a request, in the texts of kube-apiserver.
+// These expressions find, in an error of kube-apiserver, the policy or webhook that refused the request.
 var (
 	refusingPolicy  = regexp.MustCompile(`[Pp]olicy ['"]([^'"]+)['"] (?:with binding ['"][^'"]+['"] )?denied request`)
 	refusingWebhook = regexp.MustCompile(`(?:admission|calling) webhook "([^"]+)"`)
-	// demand is the text of a policy or webhook itself.
+	// demand finds the message of the policy or webhook itself.
 	demand = regexp.MustCompile(`(?s)denied (?:the )?request: (.+)`)
 )
 
-// notEvaluated are the texts of policies and webhooks that refuse a request because they can't decide on any. An expression that "resulted in error" is none: it may
-// fail for the plain object alone.
+// notEvaluated are the texts of refusals by policies and webhooks that can't decide about any object. An expression that "resulted in error" is not among them:
+// it may fail for the plain object alone.
 var notEvaluated = []string{"failed to configure", "failed calling webhook"}
 
 // refuser is a policy or a webhook that refused a dry run.
@@ -52,7 +52,8 @@ func (of refuser) text() string {
 	return "policy " + of.name
 }
 
-// cure returns what an administrator of the cluster with the refuser does. Refusals of some objects may be intended, so none of the cures weakens a policy.
+// cure returns what an administrator of the cluster with the refuser has to do. Refusals of some objects may be intended, so none of the cures weakens a
+// policy.
 func (of *refused) cure(namespace string) string {
 	const policies = "kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml"
 	const webhooks = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml"

@@ -133,8 +133,8 @@ func connections(r *report) {
 	}
 }
 
-// withoutNetwork reports the providers to which there is no tunnel. Offloaded pods run there without it, so no condition shows it. A peering without a network and without
-// offloaded pods is as it was made.
+// withoutNetwork reports the providers to which there is no tunnel, although a NetworkRequest asks for one or pods may be offloaded there. Pods run there
+// without a tunnel, so no condition shows that it is missing.
 func (r *report) withoutNetwork() {
 	of := func(labels map[string]string, peer string) bool { return labels[api.LabelRemoteClusterID] == peer }
 	for i := range r.Peers {

@@ -65,8 +65,9 @@ func virtualNodes(r *report) {
 // serverReplied matches the errors of an API server that responds: its certificate is not accepted, or its reply has another status than 200.
 var serverReplied = regexp.MustCompile(`x509: |: requesting \S+: \d{3} `)
 
-// silent reports whether condition Ready of a virtual node shows that the API server of the provider does not respond. A virtual node can lack access to it for a reason of
-// its own, such as a NetworkPolicy. So its condition counts only as long as the cluster cannot have noticed yet, or if the ForeignCluster says the same.
+// silent reports whether condition Ready of a virtual node shows that the API server of the provider does not respond. A virtual node can lack access to it for
+// a reason of its own, such as a NetworkPolicy. So its condition counts only if the ForeignCluster says the same, or as long as the controller manager may not
+// have noticed yet.
 func (r *report) silent(provider string, ready corev1.NodeCondition) bool {
 	established, _ := r.reaches(provider)
 	return strings.HasPrefix(ready.Message, offload.NodeSilent) && !serverReplied.MatchString(ready.Message) && !r.inBand(provider) && !r.answers(provider) &&
@@ -112,7 +113,7 @@ func namespaces(r *report) {
 	}
 }
 
-// retained reports the volumes whose claim was deleted while a provider still has their data. As long as it has, the provider does not delete the remote
+// retained reports the volumes whose claim was deleted while a provider still has their data. As long as the provider has the data, it keeps the remote
 // namespace. Users may not know about such a volume, because they no longer see a claim.
 func retained(r *report) {
 	var all []*corev1.PersistentVolume

@@ -184,8 +184,9 @@ func (c *Cluster) answers(peer string) bool {
 	return slices.ContainsFunc(c.Accesses, func(a Access) bool { return a.Peer == peer && a.Proxy == "" && a.Failure == "" })
 }
 
-// accesses checks the results of the requests to the API servers of the peers, made with the Identities of this cluster. The machine that runs the doctor made them, and
-// may reach another server at that address than the cluster does, or none: findings say so, and the report of the cluster counts where it has one.
+// accesses checks the results of the requests to the API servers of the peers, made with the Identities of this cluster. The machine that runs the doctor made
+// the requests. At that address, it may reach another server than the cluster does, or none, so the findings say which machine made the request. If the cluster
+// itself reports whether it reaches the peer, that report counts.
 func accesses(r *report) {
 	var answered []string
 	failed := map[string]bool{}

@@ -22,7 +22,8 @@ const waitTime = time.Minute
 // shownPods is the maximum number of pods that a finding names.
 const shownPods = 3
 
-// wait is the reason why pods are Pending: a provider refuses them, or no node has room. peer is the provider; it is empty for pods without a node.
+// wait is the reason why pods are Pending: a provider refuses them, or the scheduler finds no node for them. peer is the provider, empty for pods without a
+// node.
 type wait struct{ peer, message string }
 
 // waiting reports the pods of offloaded namespaces that are Pending. Pods with the same reason are one finding.
@@ -73,8 +74,8 @@ type refusal struct {
 	cure    string
 }
 
-// refusals has the reasons with a cure of their own, first those that no other node would change. The texts are those of kube-scheduler's plugins VolumeBinding,
-// NodeAffinity, TaintToleration and NodeResourcesFit, of several versions.
+// refusals has the reasons with a cure of their own. Those that another node would not change come first. The texts are those of kube-scheduler's plugins
+// VolumeBinding, NodeAffinity, TaintToleration and NodeResourcesFit, of several versions.
 var refusals = []refusal{
 	{regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`), "create PersistentVolumeClaim $1 in namespace NAMESPACE"},
 	{

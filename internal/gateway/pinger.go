@@ -24,8 +24,7 @@ type PingStats struct {
 	Pings, Pongs uint64
 }
 
-// Silence returns the time since the latest answer. It returns 0 if there is no answer yet, or if the latest answer arrived after the caller read
-// now.
+// Silence returns the time since the latest answer. It returns 0 if there is no answer yet, or if the latest answer arrived later than now.
 func (p PingStats) Silence(now time.Time) time.Duration {
 	if p.Last.IsZero() {
 		return 0

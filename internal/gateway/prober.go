@@ -142,6 +142,6 @@ func (p *Prober) answered(from netip.Addr, answer probeMessage, now time.Time) b
 	}
 	before := known.result
 	known.result = network.ProbeResult{Answer: answer.Answer, At: now}
-	// With the same state as before, but entered after the previous answer, the replica had left that state in between.
+	// If the replica entered its state after the previous answer, it had left that state in between, even if the state is the same.
 	return before.At.IsZero() || before.State != answer.State || answer.For < now.Sub(before.At)
 }

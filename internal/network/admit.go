@@ -23,11 +23,11 @@ type Dependency struct {
 // addresses would be left to choose from.
 const wide = 8
 
-// Admitted returns the views of a peer that a node routes to the peer. A view is a prefix under which this cluster sees a range of the
-// peer. Admitted accepts every range that an administrator entered. It refuses a range that only the peer named in two cases: the view is
-// the peer's own range and not private, or the view overlaps a dependency of the node. A wide route, such as a static one to 10.0.0.0/8,
-// counts only for a range that keeps its own addresses: a peer that names the view could attract packets to any host behind that route. Where IPAM puts another
-// view does not depend on the peer. Admitted returns a problem for each refused range.
+// Admitted returns the views of a peer that a node routes to the peer. A view is a prefix under which this cluster sees a range of the peer. Admitted accepts
+// every range that an administrator entered. It refuses a range that only the peer named in two cases: the view is the peer's own range and not private, or the
+// view overlaps a dependency of the node. A wide route, such as a static one to 10.0.0.0/8, counts only if the view is the peer's own range: such a peer could
+// attract packets to any host behind that route. IPAM chooses all other views, and the peer can't influence its choice. Admitted returns a problem for each
+// refused range.
 func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 	if !p.Negotiated {
 		return p.Views(), nil

@@ -86,8 +86,8 @@ func nodeTable(f *Facts, node Node, host Host, remotes []netip.Prefix) *dataplan
 	// An encapsulated packet must not be translated. The kernel computed its outer checksum for an inner packet whose checksum the hardware
 	// completes, and a translation corrupts the outer checksum (seen as InCsumErrors).
 	//
-	// Without this rule, the packet would be translated. It carries the mark with which kube-proxy requests a masquerade of the inner
-	// packet: the identity rule below decides first, and nothing clears the mark. CNIs also masquerade packets from hosts to pods.
+	// Without this rule, the packet would be translated: it still has the mark with which kube-proxy requested a masquerade of the inner packet, because the
+	// identity rule below decided first and nothing cleared the mark. CNIs also masquerade packets from hosts to pods.
 	nat := []dataplane.FilterRule{{Match: toOverlay(only(node.IP), dataplane.Selector{}, anywhere), Verdict: dataplane.KeepSource}}
 	if !f.Options.FullMasquerade {
 		// A pod's source address stays: the identity rule prevents the CNI's own masquerade. But if a pod of another node called a Service

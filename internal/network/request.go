@@ -31,9 +31,9 @@ func ReportedByPeer(c *networkingv1beta1.Configuration) bool {
 	return networkingv1beta1.Negotiated(c) || c.Annotations[networkingv1beta1.AnnotationReportedByPeer] == api.True
 }
 
-// ChoosesViews reports whether this cluster chooses the views of a peer's ranges, and does not let the peer choose them: if only the peer named the ranges, in a
-// NetworkRequest. Ranges that liqoctl read in the peer are their own views if they overlap no range of this cluster. Without the pod and the service range of this
-// cluster among own, its Networks, that is unknown, and so this cluster chooses.
+// ChoosesViews reports whether this cluster, not the peer, chooses the views of a peer's ranges. It does if only the peer named the ranges, in a
+// NetworkRequest. Ranges that liqoctl read in the peer are their own views if they overlap no range of this cluster. But if own, the Networks of this cluster,
+// lacks the pod or the service range, the overlap is unknown, so this cluster chooses.
 func ChoosesViews(c *networkingv1beta1.Configuration, own []ipamv1alpha1.Network) bool {
 	known := map[string]bool{}
 	for i := range own {

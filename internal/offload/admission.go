@@ -99,7 +99,7 @@ func restrict(pod *corev1.Pod, terms []corev1.NodeSelectorTerm) bool {
 	return true
 }
 
-// narrowed reports whether a term already includes all requirements of one of the terms.
+// narrowed reports whether t already includes all requirements of one of the terms.
 func narrowed(t corev1.NodeSelectorTerm, terms []corev1.NodeSelectorTerm) bool {
 	return slices.ContainsFunc(terms, func(with corev1.NodeSelectorTerm) bool {
 		return includes(t.MatchExpressions, with.MatchExpressions) && includes(t.MatchFields, with.MatchFields)

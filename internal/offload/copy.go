@@ -23,7 +23,7 @@ type Copy struct {
 type CopyRules struct {
 	// Options are the current options of the kind.
 	Options kinds.CopyOptions
-	// Copy returns the desired object, in namespace of the provider, for a local object that is not nil.
+	// Copy returns the copy of local (not nil) that should exist in the given namespace of the provider.
 	Copy func(local Object, namespace string) Copy
 	// Merge compares the provider's object with the object that Copy wants. It returns the merged object and the change that is needed.
 	Merge func(have, want Object) (Object, kinds.Change)

@@ -17,9 +17,8 @@ type EventFacts struct {
 	Synced bool
 }
 
-// NextEvent decides what to do about an Event of the provider. A provider may have several virtual nodes, each with a virtual kubelet. Each virtual
-// kubelet copies the Events of its own pods, because the others do not know these pods. Only the leader copies all other Events. Its options have an
-// empty Waiting.
+// NextEvent decides what to do about an Event of the provider. A provider may have several virtual nodes, each with a virtual kubelet. Each virtual kubelet
+// copies the Events of its own pods, because the others do not know these pods. Only the leader copies all other Events: o.Waiting is empty in the leader only.
 func NextEvent(f EventFacts, o kinds.CopyOptions) Step {
 	switch {
 	case f.Mapping.State != Mapped:

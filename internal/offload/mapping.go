@@ -46,8 +46,9 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 	return desired
 }
 
-// ReleasedMapping returns the released namespaces of the NamespaceMap m of a provider whose desired mapping becomes desired: those that it requested before, until the
-// provider reports that it has deleted them. A map without this request deletes no claims: a restored consumer may lack a namespace that it requested after its backup.
+// ReleasedMapping returns the namespaces that the NamespaceMap m of a provider releases when its desired mapping changes to desired: those that it requested
+// before, until the provider reports that it has deleted them. The provider deletes no claims of a namespace that is not released: a consumer that was restored
+// from a backup may only lack a namespace that it requested later.
 func ReleasedMapping(m *offloadingv1beta1.NamespaceMap, desired map[string]string) map[string]string {
 	var released map[string]string
 	for _, former := range []map[string]string{m.Spec.ReleasedMapping, m.Spec.DesiredMapping} {
@@ -110,12 +111,13 @@ func GrantedByAnother(m *offloadingv1beta1.NamespaceMap, namespace *metav1.Objec
 // deleted. If two local namespaces request one remote name, the current holder keeps it; without a holder the first by name gets it. A name that
 // policy refuses is not created, but an existing namespace stays.
 //
-// A map that is being deleted desires no namespace. But its deletion alone is no request to delete data: a user may have deleted it by mistake, or its
-// consumer has lost its identity. Nor is it a request to delete data that a map lacks a namespace: its consumer may have lost the map that contained the
-// namespace, and written another one of the same name, or it was restored from a backup of the same map without the namespace. So a namespace with claims
-// (see claims) is deleted only if the map by which it was granted (see grantUID) releases it. Any other map takes over the namespaces that it contains, and
-// leaves the others alone. As long as a namespace that it took over has claims, it does not count as granted by it: the consumer has lost its volumes with the
-// former map, so it would not ask before it deletes their data. A consumer that ends a peering first releases all namespaces.
+// A map that is being deleted desires no namespace. But a namespace with claims (see claims) is deleted only if the map that granted it (see grantUID) releases
+// it. Neither the deletion of a map nor the absence of a namespace from it is a request to delete data: a user may have deleted the map by mistake, the
+// consumer may have lost its identity, or it may have written the map again after a loss or a restore from a backup. A consumer that ends a peering first
+// releases all namespaces.
+//
+// Another map of the same name takes over the namespaces that it contains, and leaves the others alone. A namespace that it took over does not count as granted
+// by it as long as the namespace has claims: the consumer has lost its volumes with the former map, so it would not ask before it deletes their data.
 func Enforce(m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta, claims map[string]bool, policy NamespacePolicy) Enforcement {
 	plan := Enforcement{Status: map[string]offloadingv1beta1.RemoteNamespaceStatus{}}
 	desired, deleting := m.Spec.DesiredMapping, !m.DeletionTimestamp.IsZero()
@@ -325,8 +327,8 @@ func condition(t offloadingv1beta1.RemoteNamespaceConditionType, ok bool, reason
 	return offloadingv1beta1.RemoteNamespaceCondition{Type: t, Status: s, Reason: reason, Message: message}
 }
 
-// keepTimes sets the transition times of conditions: now, or the time in before if the condition did not change. Of RemoteNamespaceReady, another reason is a change too:
-// its time shows since when a cluster does not create the remote namespace.
+// keepTimes sets the transition times of conditions: now, or the time in before if the condition did not change. For RemoteNamespaceReady, a changed reason is
+// a change too: its time shows how long a cluster has not created the remote namespace.
 func keepTimes(conditions, before []offloadingv1beta1.RemoteNamespaceCondition, now metav1.Time) []offloadingv1beta1.RemoteNamespaceCondition {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now

@@ -46,9 +46,9 @@ type PodMetadata struct {
 
 // Shadow decides what a provider does for a ShadowPod whose Pod is pod (nil if there is none), and returns the new phase of the ShadowPod's status.
 //
-// A deleted Pod is recreated, until a Pod has finished: Succeeded and Failed are final. A Pod that is being deleted may report a final phase. That
-// phase counts only if the restart policy makes it conclusive (podrules.Conclusive); otherwise the Pod did not end by itself. Only final phases are
-// reported. The Pod of the same name shows other phases, no controller acts on them, and they would need one write per pod.
+// A deleted Pod is recreated, until a Pod has finished: Succeeded and Failed are final. A Pod that is being deleted may report a final phase. That phase counts
+// only if the restart policy makes it conclusive (podrules.Conclusive); otherwise the Pod did not end by itself. Only final phases are reported. The Pod itself
+// shows the other phases. No controller acts on them, and each would need a write per pod.
 //
 // If the consumer deletes a Pod with another grace period than the one in its spec, this cluster deletes the Pod before the ShadowPod, since a
 // ShadowPod has no grace period. The consumer deletes the ShadowPod once it observes the deletion of the Pod.

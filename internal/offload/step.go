@@ -305,8 +305,8 @@ const (
 	drainRecheck = 5 * time.Second
 )
 
-// revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its
-// rights and then deletes its ShadowPods. So no read can confirm the deletion of a ShadowPod. A report of the drain replaces it.
+// revoked decides for a Pod whose provider responds, and refuses access to the remote namespace. A provider that drains a tenant first revokes its rights and
+// then deletes its ShadowPods. So no read can confirm the deletion of a ShadowPod. Instead, the provider's report of the drain confirms it.
 func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	message := "cluster " + env.Pod.Destination + " refuses access to namespace " + env.Mapping.Namespace + ": it drained or removed the tenant of cluster " +
 		env.Pod.Origin + ", or the RoleBinding there is missing; there, liqoctl activate tenant " + env.Pod.Origin + " ends a drain"

@@ -81,14 +81,14 @@ func (l *UsageTracker) Forget(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Reserve records that a pod is about to be created or increased. The usage last observed under that name stays reserved until the cache reports
-// otherwise: a pod that was shrunk may still hold its former resources. The caller must report the result with Confirm or Release before the next
-// Reserve of that name. Reserve returns the user whose usage decreased, if any.
+// Reserve records that a pod is about to be created, or to get more resources. If the pod that was last observed under that name is of the same user, the
+// greater usage of the two counts, because a pod whose resources were reduced may still hold them. The caller must call Confirm or Release before the next
+// Reserve of that name. Reserve returns the user for whom less is counted than before, empty if there is none.
 func (l *UsageTracker) Reserve(key types.NamespacedName, user string, usage corev1.ResourceList, now time.Time) string {
 	return l.change(key, func() { l.ahead[key] = writing{entry: entry{user: user, usage: usage}, since: now} })
 }
 
-// Confirm records that the pod of Reserve exists. It returns the user whose usage decreased, if any.
+// Confirm records that the pod of Reserve exists. It returns the same user as Reserve.
 func (l *UsageTracker) Confirm(key types.NamespacedName, uid types.UID) string {
 	return l.change(key, func() {
 		w, open := l.ahead[key]
@@ -101,7 +101,7 @@ func (l *UsageTracker) Confirm(key types.NamespacedName, uid types.UID) string {
 	})
 }
 
-// Release records that the pod of Reserve was not created, or no longer exists. It returns the user whose usage decreased, if any.
+// Release records that the pod of Reserve was not created, or no longer exists. It returns the user for whom less is counted than before, if any.
 func (l *UsageTracker) Release(key types.NamespacedName) string {
 	return l.change(key, func() { delete(l.ahead, key) })
 }

@@ -18,8 +18,8 @@ import (
 	"liqo.io/liqo/internal/offload/kinds"
 )
 
-// The message of condition Ready of a virtual node whose network does not work, and how it begins if the API server of the provider does not respond. The virtual
-// kubelet writes them, and liqoctl doctor reads them.
+// Messages of condition Ready of a virtual node: NodeNetworkDown if the network does not work; NodeSilent is how the message begins if the API server of the
+// provider does not respond. The virtual kubelet writes them, and liqoctl doctor reads them.
 const (
 	NodeNetworkDown = "the network to the remote cluster does not work"
 	NodeSilent      = "the remote cluster does not answer"

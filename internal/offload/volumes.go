@@ -58,8 +58,8 @@ func Located(volumes []Volume, maps []offloadingv1beta1.NamespaceMap) []Volume {
 	return out
 }
 
-// KeptVolumes returns the volumes whose data would be lost if the namespace of a NamespaceOffloading was no longer offloaded to a cluster. It returns
-// none if an annotation abandons the data.
+// KeptVolumes returns the volumes whose data would be lost if the namespace of a NamespaceOffloading was no longer offloaded to a cluster. It returns none if
+// an annotation allows the deletion of the data.
 func KeptVolumes(o *offloadingv1beta1.NamespaceOffloading, volumes []Volume, cluster string) []Volume {
 	if o.Annotations[api.AnnotationDeleteVolumes] == api.True {
 		return nil
@@ -67,9 +67,10 @@ func KeptVolumes(o *offloadingv1beta1.NamespaceOffloading, volumes []Volume, clu
 	return keeping(volumes, func(v *Volume) bool { return v.Cluster == cluster && v.Namespace == o.Namespace })
 }
 
-// AbandonmentUsed reports whether the annotation that abandons the data of a NamespaceOffloading has served its purpose: a cluster that was left out has released
-// the remote namespace since the status before, and no cluster that is left out has one or is asked for one. Later changes must not delete data because of it. As
-// long as no cluster is left out, the annotation is for the change that follows. o has the present status, see Compile; maps are all NamespaceMaps.
+// AbandonmentUsed reports whether the annotation that allows the deletion of data has served its purpose, so that later changes must not delete data because of
+// it. That is so if a cluster that is no longer selected has released the remote namespace since the status before, and no cluster that is not selected has one
+// or is asked for one. As long as every cluster stays selected, the annotation is meant for the next change. o has the present status, see Compile; maps are
+// all NamespaceMaps.
 func AbandonmentUsed(o *offloadingv1beta1.NamespaceOffloading, before offloadingv1beta1.NamespaceOffloadingStatus, maps []offloadingv1beta1.NamespaceMap) bool {
 	if o.Annotations[api.AnnotationDeleteVolumes] != api.True || !o.DeletionTimestamp.IsZero() {
 		return false
@@ -98,9 +99,9 @@ func AbandonmentUsed(o *offloadingv1beta1.NamespaceOffloading, before offloading
 	return false
 }
 
-// NodeVolumes returns the volumes whose data would be lost with a VirtualNode: the volumes of its cluster, unless another VirtualNode of the cluster
-// remains. It returns none if an annotation abandons the data, or if the cluster is declared permanently unreachable. The annotation counts while the VirtualNode is
-// being deleted. foreign is the ForeignCluster, nil if there is none.
+// NodeVolumes returns the volumes whose data would be lost with a VirtualNode: the volumes of its cluster, unless another VirtualNode of the cluster remains.
+// It returns none if an annotation of the VirtualNode, which is being deleted, allows the deletion of the data, or if the cluster is declared permanently
+// unreachable. foreign is the ForeignCluster, nil if there is none.
 func NodeVolumes(
 	node *offloadingv1beta1.VirtualNode, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster,
 ) []Volume {
@@ -114,8 +115,8 @@ func NodeVolumes(
 }
 
 // MapVolumes returns the volumes whose data would be lost with the NamespaceMap of a cluster that has no VirtualNode left. nodes are the VirtualNodes of the
-// cluster whose deletion is almost complete. It returns none if the annotation of one of them abandons the data, or if the cluster is declared permanently
-// unreachable.
+// cluster whose deletion is almost complete. It returns none if the annotation of one of them allows the deletion of the data, or if the cluster is declared
+// permanently unreachable.
 func MapVolumes(cluster string, nodes []offloadingv1beta1.VirtualNode, volumes []Volume, foreign *corev1beta1.ForeignCluster) []Volume {
 	if slices.ContainsFunc(nodes, func(n offloadingv1beta1.VirtualNode) bool { return abandoned(&n) }) || foreign != nil && Gone(foreign) {
 		return nil

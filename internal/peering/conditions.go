@@ -35,8 +35,8 @@ func (t *tally) add(trouble string) {
 	}
 }
 
-// condition summarizes the count. The reason is the word in what, followed by Ready, SomeNotReady or NotReady. The message has the problem
-// of the first object that is not ready.
+// condition summarizes the count. The reason starts with the word what and ends with Ready, SomeNotReady or NotReady. The message has the problem of the first
+// object that is not ready.
 func (t *tally) condition(kind corev1beta1.ConditionType, what string) corev1beta1.Condition {
 	c := state(kind, what, t.ready, t.all)
 	switch {
@@ -48,7 +48,7 @@ func (t *tally) condition(kind corev1beta1.ConditionType, what string) corev1bet
 	return c
 }
 
-// state summarizes how many of the objects are ready. The reason is the word in what, followed by Ready, SomeNotReady or NotReady.
+// state summarizes how many of the objects are ready. The reason starts with the word what and ends with Ready, SomeNotReady or NotReady.
 func state(kind corev1beta1.ConditionType, what string, ready, all int) corev1beta1.Condition {
 	status := corev1beta1.StatusSomeNotReady
 	switch ready {
@@ -143,8 +143,8 @@ func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Ti
 	return ""
 }
 
-// AccessLost returns the message of an Event: the provider denies this cluster all access from now on. It returns "" if that is not new, or not so.
-// before and after are two successive statuses of the ForeignCluster.
+// AccessLost returns the message of the Event that a provider has begun to deny this cluster all access. It returns "" if the provider grants access, or if the
+// message is not new. before and after are two successive statuses of the ForeignCluster.
 func AccessLost(before, after *corev1beta1.ForeignClusterStatus, probe *Probe) string {
 	if probe == nil || probe.Refused == "" && !probe.Unauthorized {
 		return ""

@@ -150,8 +150,8 @@ func role(f *Facts) corev1beta1.Role {
 	}
 }
 
-// stamp sets each condition's last transition time: the previous one if the status is unchanged, else now. Revoked access is a state of its own: virtual nodes count its
-// time, whatever was the reason before.
+// stamp sets each condition's last transition time: the previous one if the status is unchanged, else now. A change of the reason to or from AccessRevoked
+// counts as a changed status, because virtual nodes read from the time how long access has been revoked.
 func stamp(conditions, previous []corev1beta1.Condition, now metav1.Time) {
 	for i := range conditions {
 		conditions[i].LastTransitionTime = now

@@ -211,9 +211,10 @@ func (k Kind) copyOf(link Link, source, present Object) Object {
 	return want
 }
 
-// nameSource records the UID of the source in a copy that is new, or that was created for another source. The provider must know this: what another source
-// leaves out is not what this one has removed. A copy without the record is of an earlier release. It stays without one, because what the provider
-// derived from it has no record either, unless the source is younger than the copy and so can't be the one that the copy was created for.
+// nameSource records the UID of the source in a copy that is new, or that was created for another source. So the provider can distinguish sources: if a new
+// source lacks something that the former one had, this is no request to remove it. A copy of an earlier release has no record. It gets one only if the source
+// is younger than the copy, because then the copy was created for another source. Otherwise it stays without one, as everything that the provider derived from
+// it.
 func nameSource(source, copy Object, fresh bool) {
 	former, named := copy.GetAnnotations()[api.AnnotationSourceUID]
 	created, sourceCreated := copy.GetCreationTimestamp(), source.GetCreationTimestamp()

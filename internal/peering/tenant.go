@@ -79,8 +79,8 @@ type Grants struct {
 // claimsShown is the maximum number of claims that a message lists.
 const claimsShown = 20
 
-// ClaimsKept returns the message of a Tenant in deletion that waits because its remote namespaces have claims. It returns "" if there are none, or if
-// the annotation of the Tenant abandons the data.
+// ClaimsKept returns the message of a Tenant in deletion that waits because its remote namespaces have claims. It returns "" if there are none, or if the
+// annotation of the Tenant allows the deletion of the data.
 func ClaimsKept(tenant *authv1beta1.Tenant, claims []corev1.PersistentVolumeClaim) string {
 	if len(claims) == 0 || tenant.Annotations[api.AnnotationDeleteVolumes] == api.True {
 		return ""

@@ -169,7 +169,7 @@ func expired(req *http.Request, version string) *http.Response {
 	}
 }
 
-// watchBody reports how a watch ended: cut off, or in order by either side.
+// watchBody calls ended when a watch ends. cut is true if the connection was lost, false if the server ended the response or the client closed or cancelled it.
 type watchBody struct {
 	io.ReadCloser
 	req   *http.Request

@@ -136,8 +136,8 @@ func SelectedNode(claim *corev1.PersistentVolumeClaim, uid types.UID) string {
 // annotationEphemeral ("true") marks a virtual volume whose data is deleted together with a pod.
 const annotationEphemeral = "storage.liqo.io/ephemeral"
 
-// annotationDataOf, on a virtual volume, is the claim for which the volume was created, as NAMESPACE/NAME. A provider has the data in a claim of that name. It stays when
-// another claim is bound to the volume.
+// annotationDataOf, on a virtual volume, is the claim for which the volume was created, as NAMESPACE/NAME. A provider has the data in a claim of that name. The
+// annotation stays when another claim is bound to the volume.
 const annotationDataOf = "storage.liqo.io/data-of"
 
 // Annotations of Kubernetes.
@@ -164,8 +164,8 @@ const volumePrefix = "pvc-"
 // VolumeName returns the name of the virtual volume of the claim with that UID.
 func VolumeName(uid types.UID) string { return volumePrefix + string(uid) }
 
-// VolumeUID returns the UID in the name of a virtual volume. It is empty if the volume is not a virtual volume. One with its data in a provider is also known
-// without the annotation of its provisioner: its source and its node affinity do not change.
+// VolumeUID returns the UID in the name of a virtual volume. It is empty if the volume is not a virtual volume. A volume with its data in a provider is
+// recognized even without the annotation of its provisioner, by its source and its node affinity, which do not change.
 func VolumeUID(volume *corev1.PersistentVolume) types.UID {
 	uid, ok := strings.CutPrefix(volume.Name, volumePrefix)
 	source := volume.Spec.HostPath

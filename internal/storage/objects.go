@@ -222,9 +222,9 @@ func restricted(affinity *corev1.VolumeNodeAffinity, further corev1.NodeSelector
 	return out
 }
 
-// grow enlarges the backing claim if the claim requests more than it has. Then it writes the size that the backing claim has to the claim and its volume: it may be
-// more than the claim requests. If an expansion does not succeed,
-// users lower the request of the claim, and grow lowers that of the backing claim (KEP-1790). The request stays above the size that the backing claim has.
+// grow enlarges the backing claim if the claim requests more than the backing claim has. Then it writes the actual size of the backing claim, which may be more
+// than requested, to the claim and its volume. If an expansion does not succeed, users lower the request of the claim, and grow lowers that of the backing
+// claim (KEP-1790). The request stays above the size that the backing claim has.
 func (s *State) grow(volume *corev1.PersistentVolume) Step {
 	wanted := s.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if s.lowers(wanted) {

@@ -11,10 +11,12 @@ import (
 	"liqo.io/liqo/internal/excerpt"
 )
 
-// RecoveredLimit is the maximum number of recovered volumes without a claim of each provider, apart from the first one of each namespace: a provider can make up any
-// number of claims, and each volume of about 2 KiB is stored in this cluster until a person has decided about it. So all of a provider take 200 KiB of etcd, and
-// fit on a page of kubectl. Workers that decide at the same moment may exceed it by their number. The limit loses no data: a recovered volume holds its remote namespace
-// with all claims there until it is gone, whatever its reclaim policy, and the last one of a namespace goes only once another one exists or no data there waits for one.
+// RecoveredLimit is the maximum number of recovered volumes without a claim of each provider, not counting the first one of each namespace. The limit is needed
+// because a provider can make up any number of claims, and this cluster stores a volume of about 2 KiB for each until a person has decided about it. With the
+// limit, those of a provider take about 200 KiB of etcd, and fit on a page of kubectl. Workers that decide at the same moment may exceed it by their number.
+//
+// The limit loses no data. A recovered volume holds its remote namespace, with all claims there, until it is gone, whatever its reclaim policy. The last one of
+// a namespace goes only once another one exists, or no data there waits for a volume.
 const RecoveredLimit = 100
 
 // IndexRecovered is the index value of recovered volumes in a View. No name of a claim is equal to it.
@@ -23,9 +25,9 @@ const IndexRecovered = "recovered"
 // longestName is the length limit of names of Kubernetes.
 const longestName = 253
 
-// forgotten reports whether the backing claim in a provider may have data, and this cluster has no virtual volume for it. This cluster was restored from a backup,
-// or the volume was removed by force. While the data moves, or while another volume in the provider stands for the name, the backing claim stays as it is: a
-// provider may write any UID to it, and gets no second volume by that.
+// forgotten reports whether the backing claim in a provider may have data, and this cluster has no virtual volume for it. This cluster was restored from a
+// backup, or the volume was removed by force. While the data moves, or while another volume in the provider stands for the name, the backing claim stays as it
+// is: a provider may write any UID to it, and must not get a second volume that way.
 func (s *State) forgotten() bool {
 	return s.Place.Cluster != "" && s.Volume == nil && s.ours() && s.Backing.DeletionTimestamp == nil && ClaimOf(s.Backing) == s.Key && s.mayBind() &&
 		len(s.UID) <= longestUID && len(s.Key.Name) <= longestName &&
@@ -35,8 +37,8 @@ func (s *State) forgotten() bool {
 		})
 }
 
-// mayBind reports whether the claim of this cluster, if it exists, may be bound to a recovered volume. A provider that knows the UID of the claim must not choose its
-// volume: the claim has a class of Liqo, and its pod is not scheduled elsewhere.
+// mayBind reports whether the claim of this cluster, if it exists, may be bound to a recovered volume. A provider that knows the UID of a claim must not be
+// able to choose its volume. So only a claim with a class of Liqo, whose pod is not scheduled elsewhere, may be bound.
 func (s *State) mayBind() bool {
 	if s.Claim == nil {
 		return true
@@ -91,8 +93,8 @@ func (s *State) dataGone(volume *corev1.PersistentVolume) bool {
 	return s.Place.Cluster != "" && s.Listed && s.Backing == nil && volume.Annotations[AnnotationMove] == "" && volume.Annotations[annotationRecovered] == s.recoveredFrom()
 }
 
-// formerClaim returns the claim of a backing claim, as far as the backing claim shows it. It does not show the class. A provider may write anything to its own claims, so
-// only what the volume of a claim of this cluster can have is taken over.
+// formerClaim returns the claim of a backing claim, as far as the backing claim shows it. It does not show the class. A provider may write anything to its own
+// claims, so formerClaim takes over only what a claim of this cluster can have.
 func (s *State) formerClaim() *corev1.PersistentVolumeClaim {
 	class := s.ownClass()
 	out := &corev1.PersistentVolumeClaim{
@@ -153,7 +155,8 @@ func RecoveredMore(cluster string) string {
 	return fmt.Sprintf("Cluster %s may have more such data: %d recovered volumes are the limit, and others follow as claims use them.", cluster, RecoveredLimit)
 }
 
-// reuse says how to use the data of a retained volume in a provider, and how to delete it. The commands come first and have each name once, because an Event cuts its end.
+// reuse says how to use the data of a retained volume in a provider, and how to delete it. The commands come first and have each name once, because the end of
+// a long Event is cut.
 func reuse(volume *corev1.PersistentVolume) string {
 	return fmt.Sprintf("To use the data, reserve the volume: %s. To delete the data: %s. %s.", reserve(volume), Discard(volume), fits(volume))
 }

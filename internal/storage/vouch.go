@@ -122,9 +122,9 @@ func Moving(volumes []*corev1.PersistentVolume, claim *corev1.PersistentVolumeCl
 	return ""
 }
 
-// Trial returns the backing claim that a move to the provider at Place needs there, while the claim still has its old volume. The caller creates it in a dry
-// run, which shows whether the provider denies it, for example because a ResourceQuota is used up. The caller stores the answer in Denied. Trial returns nil
-// if no move needs such a claim, or if it exists. The parameters are those of Vouch.
+// Trial returns the backing claim that a move to provider s.Place.Cluster will need there. The caller creates it in a dry run, to find out whether the provider
+// denies it, for example because a ResourceQuota is used up, and stores the error in State.Denied. s.Claim still has its old volume, in another cluster. Trial
+// returns nil if no move needs a backing claim there, if it exists, or if the provider offers no class for it. The parameters are those of Vouch.
 func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	if s.Claim == nil || s.Claim.DeletionTimestamp != nil || s.Place.Cluster == "" || s.Place.Waiting != "" || s.Backing != nil {
 		return nil
@@ -145,7 +145,7 @@ func Trial(s State, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume
 	return nil
 }
 
-// Vouch returns the step that updates condition ConditionBacking of a claim for the provider at Place. s.Claim is the claim with the name of s.Backing,
+// Vouch returns the step that updates condition ConditionBacking of a claim for provider s.Place.Cluster. s.Claim is the claim with the name of s.Backing,
 // whatever its UID is. volumes are the virtual volumes that are reserved for a claim of this name.
 //
 // Vouch sets the condition only if one of these volumes has the record of a move, because users can't write that record. Callers execute the step only when

@@ -58,7 +58,7 @@ func Command(a *session.Session) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
+	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeat the flag for each cluster")
 	flags.Uint16Var(&port, "port", 0, "Port of the page on this machine (0: any free one)")
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		return run(cmd.Context(), a, remotes, port)

@@ -60,7 +60,7 @@ func Command(a *session.Session, timeout *time.Duration) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeated for each")
+	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeat the flag for each cluster")
 	flags.StringVarP(&directory, "directory", "f", "", "Read the objects from the manifests in this directory instead of from clusters")
 	output.Add(flags, "Print the explanation in this format")
 	command.RunE = func(cmd *cobra.Command, args []string) error {

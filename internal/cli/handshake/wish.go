@@ -12,9 +12,9 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// ReplaceWish changes spec.outgoingPeeringEnabled of a peer's ForeignCluster from one value to another, if it has the first value. If from is
-// Yes, ReplaceWish also changes the value Auto of a peer that the cluster joined automatically. Without the change, the controllers would revert the
-// command: they would establish a peering again that it ended, or end a peering that it established.
+// ReplaceWish changes spec.outgoingPeeringEnabled of a peer's ForeignCluster from one value to another, if it has the first value. If from is Yes, ReplaceWish
+// also changes the value Auto of a peer that the cluster joined automatically. Without the change, the controllers would revert the command: they would
+// establish an ended peering again, or end an established one.
 func ReplaceWish(ctx context.Context, c *session.Cluster, peer string, from, to corev1beta1.PeeringWish) error {
 	foreign := &corev1beta1.ForeignCluster{}
 	err := c.Get(ctx, client.ObjectKey{Name: peer}, foreign)

@@ -72,8 +72,8 @@ func (v *volumeMove) readProtection(ctx context.Context, s *move.State) error {
 	return nil
 }
 
-// probe asks the API server, without a write, whether it refuses a claim of others and permits the one of the move. It returns what is wrong, empty if
-// nothing is.
+// probe creates two claims in a dry run, to check policy storage.PolicyMovingClaims: it must refuse other, a claim of another user, and permit own, the claim
+// of the move. probe returns what is wrong, empty if nothing is.
 func (v *volumeMove) probe(ctx context.Context, other, own *corev1.PersistentVolumeClaim) string {
 	dry := client.NewDryRunClient(v.WithWatch)
 	switch err := dry.Create(ctx, other); {

@@ -40,7 +40,7 @@ type moveReport struct {
 	now     func() time.Time
 	running *console.Step
 	last    moveProgress
-	// began is the start time of the phase of last, and from is the amount of data at that time.
+	// began is the start time of the phase in last, and from the amount of data at that time.
 	began time.Time
 	from  int64
 	// result describes the copied data.

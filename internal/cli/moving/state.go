@@ -78,8 +78,8 @@ func (v *volumeMove) read(ctx context.Context) (*move.State, error) {
 	return s, err
 }
 
-// unchanged fails with a conflict if the claim was changed while the rest of the state was read. Another command may cancel or finish the same move meanwhile, and
-// its writes protect each other only if none of them is read before an earlier one.
+// unchanged fails with a conflict if the claim was changed while the rest of the state was read. Another command may cancel or finish the same move meanwhile.
+// Its writes are safe in their order, so no decision may rely on a state that has a later one of them and lacks an earlier one.
 func (v *volumeMove) unchanged(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.ResourceVersion == "" { // there was none
 		return nil
@@ -94,7 +94,7 @@ func (v *volumeMove) unchanged(ctx context.Context, claim *corev1.PersistentVolu
 	return nil
 }
 
-// rehearse has the API server check, once and without a write, the objects that the move will create. It returns its refusals.
+// rehearse creates the objects of the move in a dry run, once. It returns the creations that the API server refuses.
 func (v *volumeMove) rehearse(ctx context.Context, s *move.State) ([]move.Refusal, error) {
 	if v.rehearsed {
 		return v.refusals, nil

@@ -37,7 +37,8 @@ func (f *creation) add(a *session.Session, command *cobra.Command, role string, 
 	flags.DurationVar(&f.timeout, "timeout", timeout, "Maximum time to wait")
 }
 
-// create creates or updates the object, or only prints it if the user wants that. It sets the namespace and the label of the peer, and fill the other fields.
+// create creates or updates the object, or only prints it if the user wants that. create sets the namespace and the label of the peer; fill sets the other
+// fields.
 func (f *creation) create(ctx context.Context, c *session.Cluster, object client.Object, fill func()) error {
 	set := func() {
 		kube.AddLabels(object, map[string]string{api.LabelRemoteClusterID: f.peer})

@@ -315,7 +315,7 @@ type Pair struct {
 	// Here and there are the tenant namespaces of the peering in the local and in the remote cluster. They are empty until FindNamespaces or
 	// EnsureNamespaces has found them.
 	Here, There string
-	// EndsBoth means that the command ends the peerings in both directions, so neither of them keeps what both share.
+	// EndsBoth means that the command ends the peerings in both directions, so nothing stays that the two peerings share.
 	EndsBoth bool
 }
 
@@ -332,7 +332,7 @@ func RemoteFlags(flags *pflag.FlagSet) *genericclioptions.ConfigFlags {
 	flags.StringVar(remote.ClusterName, "remote-cluster", "", "Cluster of the kubeconfig to use for the remote cluster")
 	flags.StringVar(remote.AuthInfoName, "remote-user", "", "User of the kubeconfig to use for the remote cluster")
 	flags.StringVar(remote.Namespace, "remote-namespace", api.Namespace,
-		"Namespace of the installation in the remote cluster (liqo: found automatically)")
+		"Namespace of the installation in the remote cluster (with the default, an installation in another namespace is found too)")
 	return remote
 }
 

@@ -15,8 +15,8 @@ import (
 	"liqo.io/liqo/internal/pki"
 )
 
-// SealToken returns the text of a token for the authentication service of this cluster. With pinned, the token contains the pin of the
-// service's certificate.
+// SealToken returns the text of a token for the authentication service of this cluster. If pinned is true, the token contains the pin of the service's
+// certificate.
 func SealToken(ctx context.Context, c *Cluster, token *invite.Token, pinned bool) (string, error) {
 	return enrollment.Seal(ctx, &enrollment.Options{Namespace: c.Namespace, Client: c, Reader: c, Now: time.Now, Random: rand.Reader}, token, pinned)
 }

@@ -82,7 +82,7 @@ var (
 	}
 )
 
-// InstalledWithin connects to the cluster like installed. It is for commands whose flag -n selects the namespace of the object and not that of the
+// InstalledWithin connects to the cluster like Installed. It is for commands whose flag -n selects the namespace of the object and not that of the
 // installation. within is that namespace, or "" for any.
 func (s *Session) InstalledWithin(ctx context.Context) (c *Cluster, within string, err error) {
 	c, err = s.Local()

@@ -49,17 +49,17 @@ func isProvider(foreign *corev1beta1.ForeignCluster) bool {
 	return foreign.Status.Role != corev1beta1.RoleConsumer
 }
 
-// OnlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than
-// one. The argument of describes the names, for example "providers of cluster rome", and how says how to pass one.
-func OnlyName(c *Cluster, known []string, of, how string) (string, error) {
+// OnlyName returns the only known name, for a command without a name, and reports its choice. It fails if there is no name or more than one. what describes the
+// names, for example "providers of cluster rome", and how says how the user passes one.
+func OnlyName(c *Cluster, known []string, what, how string) (string, error) {
 	switch len(known) {
 	case 0:
-		return "", c.Err(fmt.Errorf("%w, and there are no %s: %s", ErrUnnamed, of, how))
+		return "", c.Err(fmt.Errorf("%w, and there are no %s: %s", ErrUnnamed, what, how))
 	case 1:
-		c.Info("No name was given: using %s, the only one of the %s", known[0], of)
+		c.Info("No name was given: using %s, the only one of the %s", known[0], what)
 		return known[0], nil
 	}
-	return "", c.Err(fmt.Errorf("%w, and there are several %s: %s: %s", ErrUnnamed, of, strings.Join(known, ", "), how))
+	return "", c.Err(fmt.Errorf("%w, and there are several %s: %s: %s", ErrUnnamed, what, strings.Join(known, ", "), how))
 }
 
 // OnlyProvider returns the only provider of a cluster, or fails.

@@ -11,7 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// AllowExecFlag is the name of the flag with which a user trusts the kubeconfigs of remote clusters like the own one.
+// AllowExecFlag is the name of the flag with which a user trusts the kubeconfigs of remote clusters as much as the user's own.
 const AllowExecFlag = "allow-exec"
 
 // checkForeign returns an error if the kubeconfig of a remote cluster names a program or a file for the connection that the flags select. Such a

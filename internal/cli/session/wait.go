@@ -54,7 +54,8 @@ type Goal struct {
 	Met func() Verdict
 	// Answer sets, in a dry run, the fields that a controller would set. It may be nil.
 	Answer func()
-	// Trouble returns a reason that the object does not show, for the error of a failed wait. It may be nil.
+	// Trouble is called if the wait fails. It returns a cause that the object does not show, for example why a pod does not run, which Reach appends to the
+	// error; empty if it knows none. Trouble may be nil.
 	Trouble func() string
 }
 
@@ -165,7 +166,7 @@ func Together(ctx context.Context, a, b func(context.Context) error) error {
 // WaitFor watches an object, given by namespace and name, until check returns done or an error, or ctx ends. It reads each state into the
 // object before it calls check. It does not call check while the object does not exist. The step, if not nil, shows what is missing.
 //
-// A dry run does not wait: see assume, which also uses the answers.
+// A dry run does not wait: see assume. Only then are the functions in answers called: they set the fields of the object that a controller would set.
 func (c *Cluster) WaitFor(ctx context.Context, step *console.Step, object client.Object, check func() Verdict, answers ...func()) error {
 	if c.IsDryRun() {
 		return c.assume(ctx, object, check, answers)
@@ -374,5 +375,5 @@ func (c *Cluster) followOnce(ctx context.Context, object client.Object, key clie
 	return false, nil
 }
 
-// decide makes Follow end on an error too, not only when look is done.
+// decide ends Follow when look is done, and also on an error.
 func decide(done bool, err error) (bool, error) { return done || err != nil, err }

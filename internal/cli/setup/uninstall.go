@@ -132,8 +132,8 @@ func checkRemovable(c *session.Cluster, purge bool) error {
 	}
 }
 
-// uses lists everything that depends on an installation, each with the command that ends it. peers are the cluster IDs of the peers in the list.
-// volumes are the volumes of Liqo that --delete-volumes deletes; without that flag, all contains them.
+// uses lists everything that depends on an installation, each with the command that ends it. peers are the cluster IDs of the peers in the list. volumes are
+// the volumes of Liqo that --delete-volumes deletes; without that flag, they are in all.
 type uses struct {
 	all, peers []string
 	volumes    []corev1.PersistentVolume

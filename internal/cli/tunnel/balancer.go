@@ -18,7 +18,8 @@ import (
 // WithBalancerHint.
 const GatewayTimeout = 2 * time.Minute
 
-// BalancerTimeout is a timeout of a command that is long enough for both: the gateway waits in vain for a load balancer, and then gets its node port.
+// BalancerTimeout is the timeout that WithBalancerHint suggests for a command. It is long enough for a gateway whose load balancer never gets an address: the
+// gateway waits for loadBalancerTimeout (2m by default), and then uses its node port.
 const BalancerTimeout = 5 * time.Minute
 
 // WithBalancerHint adds a hint to the error of a command that reached its timeout: a load balancer may take longer. The hint contains the same command with a

@@ -68,8 +68,8 @@ func Check(ctx context.Context, c *session.Cluster, provider, namespace string) 
 	since := lost.LastTransitionTime.UTC().Format(time.RFC3339)
 	if refusesIdentity(lost) { // the provider responds, so it is not gone for good
 		return c.Err(fmt.Errorf("the API server of %s, %s, does not accept the certificate of cluster %s since %s: %s\n%s\n"+
-			"Get another certificate with liqoctl authenticate --remote-kubeconfig and the kubeconfig of %s, then run the command again. "+
-			"Without that kubeconfig: liqoctl generate peer-command --consumer-cluster-id %s on %s, then here the command that it prints",
+			"Get another certificate in one of two ways, then run this command again. With a kubeconfig of %s: liqoctl authenticate --remote-kubeconfig KUBECONFIG. "+
+			"Without one: run liqoctl generate peer-command --consumer-cluster-id %s on %s, and on this cluster the command that it prints",
 			provider, foreign.Status.APIServerURL, c.ID, since, lost.Message, state, provider, c.ID, provider))
 	}
 	return c.Err(fmt.Errorf("cluster %s does not reach the API server of %s, %s, since %s: %s\n%s\n"+
@@ -77,8 +77,9 @@ func Check(ctx context.Context, c *session.Cluster, provider, namespace string) 
 		c.ID, provider, foreign.Status.APIServerURL, since, lost.Message, state, provider, provider, provider))
 }
 
-// CheckBoth is Check for a command with access to the provider. It also fails if the provider has data in namespaces that the consumer does not release:
-// their claims would hold the Tenant, when the consumer has no access any more. A Tenant that is being deleted shows them itself.
+// CheckBoth is Check for a command with access to the provider. It also fails if the provider has data in namespaces that the consumer does not release: the
+// claims there would keep the Tenant from being deleted, when the consumer has no access any more. A Tenant that is already being deleted lists these claims
+// itself, and is not checked.
 func CheckBoth(ctx context.Context, p *session.Pair, namespace string) error {
 	if err := Check(ctx, p.Local, p.Remote.ID, namespace); err != nil {
 		return err

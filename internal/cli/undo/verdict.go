@@ -15,10 +15,12 @@ import (
 	"liqo.io/liqo/internal/offload/kubelet"
 )
 
-// awaitVerdict waits until the condition of the API server in foreign is newer than the start of the command. The control plane detects a cut of the network
-// within c.DetectsCutsWithin, and writes the condition only when it changes. So the condition holds for the start of the command once that time and a second have passed since then.
-// A request of liqoctl itself proves less: liqoctl may reach a provider that the control plane does not reach. So it asks the virtual kubelets, and does not
-// wait if the provider responds to them now. It does not wait either if there is no virtual node, because then no pod can run twice.
+// awaitVerdict waits until the condition of the API server in foreign is known to hold for the time at which the command started. The control plane detects a
+// cut of the network within c.DetectsCutsWithin, and writes the condition only when it changes. So awaitVerdict waits for that time and one second after the
+// start.
+//
+// It does not wait if the provider responds to the virtual kubelets now, or if there is no virtual node, because then no pod can run twice. A request of
+// liqoctl itself would prove less: liqoctl may reach a provider that the control plane does not reach.
 //
 // foreign may not exist yet. It has no resource version then, also afterwards if nothing has created it.
 func awaitVerdict(ctx context.Context, c *session.Cluster, foreign *corev1beta1.ForeignCluster) error {

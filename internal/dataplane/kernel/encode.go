@@ -204,7 +204,8 @@ func protocolNumber(t dataplane.Transport) byte {
 	return 0
 }
 
-// linkName returns the name padded with zeros, so that it matches exactly this name and not a prefix of a name.
+// linkName returns the name padded with zeros to the length of a link name in the kernel. Without the padding, a rule would match every link whose name begins
+// with this one.
 func linkName(name string) []byte {
 	b := make([]byte, unix.IFNAMSIZ)
 	copy(b, name)

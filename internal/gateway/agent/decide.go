@@ -194,7 +194,7 @@ func (a *Agent) sendShutdownNotice(ctx context.Context) {
 	}
 }
 
-// followed reports whether this replica need not wait any longer: another replica can take over the tunnel, or the tunnel is no longer wanted.
+// followed reports whether this replica can end now: another replica can take over the tunnel, or the tunnel is no longer wanted.
 func (a *Agent) followed(ctx context.Context, since time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

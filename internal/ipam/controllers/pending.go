@@ -51,8 +51,8 @@ func (b *pendingAllocations) current(ctx context.Context, cached entries, live f
 		b.trusted, b.unseen, b.asked = true, entries{}, there
 	}
 	maps.DeleteFunc(b.asked, func(key types.NamespacedName, given entry) bool { return cached[key] == given })
-	// An object that is missing in the cache, or has another UID, was deleted: a cache does not lose objects. Another value was
-	// written by another client, and is newer.
+	// An object that is missing in the cache, or has another UID, was deleted: a cache does not lose objects. If the cache has another value, another client
+	// wrote it later.
 	maps.DeleteFunc(b.unseen, func(key types.NamespacedName, given entry) bool {
 		now, there := cached[key]
 		return !there || now.uid != given.uid || now.value != ""

@@ -151,7 +151,7 @@ func (r *configurations) requireOldest(ctx context.Context, c *networkingv1beta1
 	return nil
 }
 
-// ensure creates or updates the Network n of the range w. choose means that this cluster chooses the view of the range, and not the peer.
+// ensure creates or updates the Network n of the range w. choose means that this cluster, not the peer, chooses the view of the range.
 func (r *configurations) ensure(ctx context.Context, c *networkingv1beta1.Configuration, n *ipamv1alpha1.Network, w network.RemoteNetwork, cluster string, choose bool) error {
 	_, err := kube.Ensure(ctx, r.client, n, func() error {
 		if n.UID != "" && !metav1.IsControlledBy(n, c) {

@@ -44,7 +44,7 @@ func (o *Owner) MetricsName() string {
 	return child + suffix
 }
 
-// UpdateMetricsService sets the fields of the existing Service have to the values in want. Labels and annotations that other programs set stay.
+// UpdateMetricsService updates have, the existing Service, to the values in want. Labels and annotations that other programs set stay.
 func UpdateMetricsService(have, want *corev1.Service) {
 	have.Labels, have.Annotations = api.Layered(have.Labels, want.Labels), api.Layered(have.Annotations, want.Annotations)
 	if have.Spec.ClusterIP == "" {

@@ -152,8 +152,7 @@ func (o *Owner) Subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.Namespace, Name: o.Child()}}
 }
 
-// UpdateDeployment sets the fields of the existing Deployment have to the values in want. Where want has no value, the value from the API
-// server stays.
+// UpdateDeployment updates have, the existing Deployment, to the values in want. Where want has no value, the value from the API server stays.
 func UpdateDeployment(have, want *appsv1.Deployment) {
 	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && containsAll(have.Spec, want.Spec) {
 		return
@@ -168,8 +167,7 @@ func UpdateDeployment(have, want *appsv1.Deployment) {
 	}
 }
 
-// UpdateService sets the fields of the existing Service have to the values in want. Where want has no value, the assigned addresses, ports
-// and load balancer class stay.
+// UpdateService updates have, the existing Service, to the values in want. Where want has no value, the assigned addresses, ports and load balancer class stay.
 func UpdateService(have, want *corev1.Service) {
 	if !updateMeta(&have.ObjectMeta, &want.ObjectMeta, want.Spec) && containsAll(have.Spec, want.Spec) {
 		return
@@ -226,8 +224,8 @@ type names struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// containsAll reports whether the object have already contains all values of want, compared as JSON. Fields that are empty in want are ignored,
-// because the API server may have set defaults for them.
+// containsAll reports whether have contains all values of want, compared as JSON. Fields that are empty in want are ignored, because the API server may have
+// set defaults for them.
 func containsAll(have, want any) bool {
 	var generic [2]any
 	for i, value := range []any{have, want} {

@@ -87,7 +87,7 @@ func (r *namespaceMaps) sync(ctx context.Context, m *offloadingv1beta1.Namespace
 	return nil
 }
 
-// retainedRetry is the time after which the claims of namespaces are read again that their consumer has not released. Claims are not watched.
+// retainedRetry is the interval for re-reading the claims in retained namespaces: their consumer has not released them. Claims are not watched.
 const retainedRetry = time.Minute
 
 func (r *namespaceMaps) finalize(ctx context.Context, m *offloadingv1beta1.NamespaceMap) error {
@@ -136,7 +136,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 			plan.Report(pair)
 		}
 	}
-	// The consumer keeps its rights in retained namespaces, which it gets by a request anyway, so their limits hold too.
+	// The limits hold in retained namespaces too: the consumer still has rights there, and gets them again if it requests the namespace.
 	for _, pair := range plan.Retained {
 		err := errors.Join(r.ensureQuota(ctx, m, pair, consumer), r.ensureLimits(ctx, m, pair, consumer))
 		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -194,8 +194,8 @@ func (r *namespaceMaps) warnRetained(m *offloadingv1beta1.NamespaceMap, retained
 	}
 }
 
-// claims returns the namespaces that have claims, of those that a NamespaceMap created and no longer desires, or took over from another one. It reads the claims
-// from the API server, because the cache does not hold claims of users.
+// claims reports, by name, which namespaces have claims. It reads only namespaces that the NamespaceMap created and no longer desires, or took over from
+// another one. It reads from the API server, because the cache does not hold claims of users.
 func (r *namespaceMaps) claims(ctx context.Context, m *offloadingv1beta1.NamespaceMap, existing map[string]metav1.ObjectMeta) (map[string]bool, error) {
 	claims := map[string]bool{}
 	for remote := range existing {

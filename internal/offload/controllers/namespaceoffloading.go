@@ -205,7 +205,8 @@ func (r *namespaceOffloadings) report(ctx context.Context, o *offloadingv1beta1.
 	return asked, held, nil
 }
 
-// keepDataAgain removes the annotation that abandons data. The optimistic lock leaves the annotation on an object that a user has changed or deleted meanwhile.
+// keepDataAgain removes the annotation that allows the deletion of data. The optimistic lock leaves the annotation on an object that a user has changed or
+// deleted meanwhile.
 func (r *namespaceOffloadings) keepDataAgain(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading) error {
 	after := o.DeepCopy()
 	delete(after.Annotations, api.AnnotationDeleteVolumes)

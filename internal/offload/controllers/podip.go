@@ -91,7 +91,7 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 		Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})).
-		// The ranges in which this cluster sees a provider, and whether they are known, affect all pods there.
+		// A changed Configuration can change the ranges in which this cluster sees all pods of a provider.
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(placeChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.podsOn), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {

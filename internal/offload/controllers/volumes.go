@@ -76,7 +76,7 @@ func (o *Options) volumeRequests(
 	}
 }
 
-// changedByUser ignores updates of the status. Annotations count, since one of them abandons the data of volumes.
+// changedByUser ignores updates of the status. Changes of annotations count, since one of them allows the deletion of the data.
 var changedByUser = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
 // keepVolumes returns a wait error while the deletion of a VirtualNode would delete data of volumes, and lists them in a condition.

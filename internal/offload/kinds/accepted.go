@@ -118,10 +118,10 @@ func RefusedPodLabels() (domains, keys []string) {
 	}, []string{"aadpodidbinding", "instana-autotrace"} // Azure identities, before azure.workload.identity, and a monitoring agent
 }
 
-// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys that an administrator allows, refused are
-// keys in addition to RefusedPodLabels; a trailing * matches any suffix. If a key matches both, the longest pattern decides, and refused if both are equal. So
-// accepted is the list of all labels that Pods can have if refused is "*". Labels of Liqo itself stay, except those of its components, which an administrator
-// can't accept either: with them, the provider's monitoring, for example, would take the Pod for a gateway or a virtual kubelet.
+// RefusePodLabels removes the labels that the Pod of a consumer must not have in the provider. accepted are keys that an administrator allows, refused are keys
+// in addition to RefusedPodLabels; a trailing * matches any suffix. If a key matches patterns of both lists, the longest pattern decides; of two equally long
+// ones, the refused one. So with refused "*", Pods have only the labels in accepted. Labels of Liqo itself stay, except those of its components: with them, the
+// provider's monitoring, for example, would take the Pod for a gateway or a virtual kubelet. An administrator can't accept these.
 func RefusePodLabels(labels map[string]string, accepted, refused []string) {
 	domains, keys := RefusedPodLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {

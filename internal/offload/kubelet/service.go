@@ -45,7 +45,7 @@ func Service(node *offloadingv1beta1.VirtualNode, facts Facts) *corev1.Service {
 	}
 }
 
-// UpdateService sets the fields of the existing Service have to the values in want. The labels and annotations of others stay.
+// UpdateService updates have, the existing Service, to the values in want. The labels and annotations of others stay.
 func UpdateService(have, want *corev1.Service) {
 	have.Labels = api.Layered(have.Labels, want.Labels)
 	if len(want.Annotations) > 0 {

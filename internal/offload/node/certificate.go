@@ -22,9 +22,9 @@ import (
 	"liqo.io/liqo/internal/pki"
 )
 
-// Limits for certificate signing requests. signingTimeout is how long to wait for approval and signature, as a kubelet does. signingRetry is the
-// delay after the first failure, signingLastRetry the maximum after many. Each attempt leaves a request behind, which the cluster keeps for a day if
-// it is neither approved nor denied.
+// Limits for certificate signing requests. signingTimeout is how long to wait for approval and signature, as a kubelet does. signingRetry is the delay after
+// the first failure, signingLastRetry the longest delay, after many failures. Each attempt leaves a request behind, which the cluster keeps for a day if it is
+// neither approved nor denied.
 const (
 	signingTimeout   = 15 * time.Minute
 	signingRetry     = 5 * time.Second

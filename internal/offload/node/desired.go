@@ -47,7 +47,8 @@ type facts struct {
 	version string
 	// problem is why the provider can't run pods, nil if it can.
 	problem error
-	// revoked means that the provider refuses access to every remote namespace, or without one to the control plane of this cluster, or reports a drain.
+	// revoked means that the provider refuses access to every remote namespace or reports a drain. If there is no remote namespace, it means that the provider
+	// refuses access to the control plane of this cluster.
 	revoked bool
 	// networkChecked means that the network affects readiness, networkUp that the network works.
 	networkChecked, networkUp bool
@@ -115,8 +116,8 @@ func desired(have *corev1.Node, f facts) *corev1.Node {
 	return out
 }
 
-// grantedLabels returns the labels in want that the provider granted. It first removes those from want for which the Node has a label of an administrator: have
-// has the key, and it is not one of ours.
+// grantedLabels returns the labels in want that the provider granted. It first removes from want the keys of labels that an administrator has set on the Node:
+// have contains them, and ours does not.
 func grantedLabels(have, want map[string]string, ours []string, granted func(key, value string) bool) map[string]string {
 	out := map[string]string{}
 	for key, value := range want {
@@ -299,7 +300,8 @@ func accessChange(have, want *corev1.Node) (kind, reason, message string) {
 // KubeletConfiguration). Health checks of nodes, such as that of Cluster API, rely on it.
 const statusFrequency = 5 * time.Minute
 
-// untilHeartbeat returns the time until the conditions of a Node need a new heartbeat time. Our conditions have the same one.
+// untilHeartbeat returns the time until the conditions of a Node need a new heartbeat time. It reads condition Ready only, because all conditions that Liqo
+// sets get their heartbeat time together.
 func untilHeartbeat(node *corev1.Node, now time.Time) time.Duration {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -45,7 +45,7 @@ type Options struct {
 	// Drained reports whether the provider reports that it drained the tenant, while it refuses access; may be nil.
 	Drained func() bool
 	// Readable reports whether the provider allows reads of at least one remote namespace. While it does not, the Node also depends on whether the provider
-	// denies the control plane of this cluster all access. If Readable is nil, the Node does not.
+	// denies the control plane of this cluster all access. If Readable is nil, it does not.
 	Readable func() bool
 	// ExtraLabels and ExtraAnnotations are added to the Node.
 	ExtraLabels, ExtraAnnotations map[string]string
@@ -247,9 +247,8 @@ func (n *Node) reconcile(ctx context.Context) (again time.Duration, err error) {
 // drain. An API server that is starting refuses access, too.
 const revokedTimeout = time.Minute
 
-// revoked reports whether the provider has revoked the permissions of this cluster. If this is undecided yet, in is the time until the decision,
-// otherwise zero.
-func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
+// revoked reports whether the provider has revoked the permissions of this cluster. decideIn is the time until this can be decided, zero if it is decided.
+func (n *Node) revoked(now time.Time) (revoked bool, decideIn time.Duration) {
 	if n.opts.RefusedSince == nil {
 		return false, 0
 	}
@@ -267,9 +266,9 @@ func (n *Node) revoked(now time.Time) (revoked bool, in time.Duration) {
 	return rest <= 0, min(max(rest, 0), revokedTimeout)
 }
 
-// controlPlaneRefusedSince returns the time since which the provider has denied the control plane of this cluster all access, zero if it does not. Without remote
-// namespaces, a virtual kubelet can observe a revocation only so: every authenticated user may send the requests that it may send then. A provider that drains
-// or removes a tenant revokes the permissions of its control plane and of its virtual kubelets together.
+// controlPlaneRefusedSince returns the time since which the provider has denied the control plane of this cluster all access, zero if it does not. Without
+// remote namespaces, a virtual kubelet itself can't observe a revocation: it then sends only requests that every authenticated user may send. A provider that
+// drains or removes a tenant revokes the permissions of its control plane and of its virtual kubelets together.
 func (n *Node) controlPlaneRefusedSince() time.Time {
 	cluster, _ := n.clusters.Get("", n.opts.ForeignCluster).(*corev1beta1.ForeignCluster)
 	if cluster == nil {
@@ -294,10 +293,10 @@ func (n *Node) Check() {
 // Unavailable means that the Node is not ready, so that Services must not send traffic to its pods.
 func (n *Node) Unavailable() bool { return n.unavailable.Load() }
 
-// notReady reports whether the status of the Ready condition is among those.
-func notReady(node *corev1.Node, those ...corev1.ConditionStatus) bool {
+// notReady reports whether the Ready condition has one of the statuses.
+func notReady(node *corev1.Node, statuses ...corev1.ConditionStatus) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && slices.Contains(those, c.Status)
+		return c.Type == corev1.NodeReady && slices.Contains(statuses, c.Status)
 	})
 }
 

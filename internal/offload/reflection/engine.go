@@ -183,7 +183,7 @@ type reflector struct {
 	local *store
 	queue queue
 
-	// urgent holds the objects for Observe. It is nil if the kind has none.
+	// urgent holds the objects for Observe. It is nil if the kind has no function Urgent.
 	urgent workqueue.TypedInterface[types.NamespacedName]
 	// pace is nil if PerSecond is 0.
 	pace flowcontrol.RateLimiter

@@ -191,15 +191,15 @@ func (e *Engine) watchNamespace(ctx context.Context, local string, at offload.Ma
 	return t
 }
 
-// newDependency creates the store of a Dependency. A change in it enqueues the objects in here that the change concerns.
-func newDependency(b Dependency, here *store, enqueue func(types.NamespacedName), complete func()) *store {
+// newDependency creates the store of a Dependency. A change in it enqueues those dependents that the change concerns.
+func newDependency(b Dependency, dependents *store, enqueue func(types.NamespacedName), complete func()) *store {
 	return newStore(b.Resource, func(_ types.NamespacedName, before, now client.Object) {
 		for _, obj := range []client.Object{before, now} {
 			if obj == nil {
 				continue
 			}
 			for _, value := range b.Concerns(obj) {
-				for _, key := range here.with(value) {
+				for _, key := range dependents.with(value) {
 					enqueue(key)
 				}
 			}

@@ -67,8 +67,8 @@ const (
 	priorityCount
 )
 
-// turn is the number of consecutive objects from one priority while the other priority has objects. A ReplicaSet that observes a pod's status counts
-// all its pods and writes its own status, and then its Deployment does the same. For about thirty pods at once they do so only a few times.
+// turn is the number of consecutive objects from one priority while the other priority has objects. After each status update of a pod, the controllers of its
+// ReplicaSet and of its Deployment count all pods and write a status. After about thirty updates at once, they do so only a few times.
 const turn = 32
 
 // priorities implements workqueue.Queue.

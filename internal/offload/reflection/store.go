@@ -133,7 +133,7 @@ func (s *store) with(value string) []types.NamespacedName {
 	return slices.Collect(maps.Keys(s.index[value]))
 }
 
-// announce calls arrived if now is a new object in the place of before. Call it without holding the lock.
+// announce calls arrived if the object that is stored now is another one than before, or if there was none before. Call it without holding the lock.
 func (s *store) announce(key types.NamespacedName, before, now client.Object) {
 	if s.arrived != nil && now != nil && (before == nil || before.GetUID() != now.GetUID()) {
 		s.arrived(key)

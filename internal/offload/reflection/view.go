@@ -15,8 +15,8 @@ func NewView(r Resource, changed func()) *View {
 	return &View{store: newStore(r, func(types.NamespacedName, client.Object, client.Object) { changed() }, changed)}
 }
 
-// NewObservedView returns an empty View. changed is called after every change with the object before and after it, nil if there is none, and complete
-// once the content is complete, possibly from several goroutines.
+// NewObservedView returns an empty View. changed is called after every change, with the object before and after the change, nil if there is none. complete is
+// called once the content is complete. Both may be called from several goroutines.
 func NewObservedView(r Resource, changed func(before, now client.Object), complete func()) *View {
 	return &View{store: newStore(r, func(_ types.NamespacedName, before, now client.Object) { changed(before, now) }, complete)}
 }

@@ -29,8 +29,8 @@ import (
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=ingresses,verbs=list;watch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// hosts knows which hosts the objects of this cluster serve, and withdraws Ingresses of consumers for hosts that another object claims with precedence:
-// the webhook can't refuse an Ingress for a host that is claimed later, or at the same time.
+// hosts knows which hosts the objects of this cluster serve. It withdraws an Ingress of a consumer if another object claims its host with precedence. The
+// webhook can't refuse such an Ingress if the other claim is created later or at the same time.
 type hosts struct {
 	client.Client
 	gateways *gateways
@@ -51,7 +51,7 @@ func setupHosts(mgr ctrl.Manager) (*hosts, error) {
 	}
 	ctl, err := controller.New("ingress-hosts", mgr, kube.ControllerOptions(controller.Options{Reconciler: h}))
 	if err != nil {
-		return nil, fmt.Errorf("creating the controller of hosts: %w", err)
+		return nil, fmt.Errorf("creating controller ingress-hosts: %w", err)
 	}
 	// All events lead to the same request, since the decision is about all objects.
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })

@@ -137,7 +137,8 @@ func (r *foreignClusters) reconcile(ctx context.Context, clusterID string) (time
 // askedAgain is the time after which a peer is asked again whether it responds.
 const askedAgain = 5 * time.Second
 
-// plan returns the plan for a wish. If the plan depends on it, plan asks the peer whether it responds now. Nothing is deleted otherwise.
+// plan returns the plan for a wish. If the plan deletes objects that need a reachable peer, plan first asks the peer whether it responds now. If it does not,
+// plan returns the plan for an unreachable peer, which deletes nothing.
 func (r *foreignClusters) plan(ctx context.Context, facts *peering.Facts) peering.Plan {
 	plan := peering.PlanWish(facts)
 	if !plan.Ask {

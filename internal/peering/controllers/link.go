@@ -147,7 +147,7 @@ func (k *link) run(ctx context.Context) {
 	}
 }
 
-// logReachable logs a change of whether the provider's API server responds.
+// logReachable logs when the provider's API server stops responding, and when it responds again.
 func (k *link) logReachable(state remote.State) {
 	if state.Up {
 		k.all.log.Info("The API server of the provider responds", "clusterID", k.clusterID)

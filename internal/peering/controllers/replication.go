@@ -129,7 +129,8 @@ func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			if wait := time.Until(since.Add(2 * r.links.rightsEvery)); wait > 0 {
 				return reconcile.Result{RequeueAfter: wait}, nil
 			}
-			// The provider can't report that its decisions no longer hold. When it grants access again, its copy replaces this status, or the status of a new copy.
+			// Without access, this cluster can't read whether the provider's decisions still hold. When the provider grants access again, the status of the
+			// copy, or of a new one, replaces this status.
 			return r.withdraw(ctx, slice)
 		}
 	}

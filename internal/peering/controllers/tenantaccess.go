@@ -175,9 +175,9 @@ func (r *tenants) suspend(ctx context.Context, tenant *authv1beta1.Tenant) error
 // suspendRetry is the time after which a suspended consumer's pods are counted again. They are not watched.
 const suspendRetry = time.Second
 
-// revoke removes everything that a Tenant has: its access and its pods (see suspend), then its remote namespaces and its network. It returns nil when all of these
-// are deleted. As long as that would delete data, the remote namespaces stay: the consumer has to delete the data or to unpeer, or the annotation of the Tenant
-// abandons the data.
+// revoke removes everything that a Tenant has: its access and its pods (see suspend), then its remote namespaces and its network. It returns nil when all of
+// these are deleted. As long as that would delete data, the remote namespaces stay: the consumer has to delete the data or to unpeer, or an annotation of the
+// Tenant must allow the deletion of the data.
 func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := r.suspend(ctx, tenant); err != nil {
 		return err
@@ -213,9 +213,9 @@ func (r *tenants) revoke(ctx context.Context, tenant *authv1beta1.Tenant) error 
 	return r.disconnect(ctx, tenant)
 }
 
-// endNamespace deletes a remote namespace of a Tenant that is being deleted, and reports whether it is still there. It reads the Tenant, the namespace and its claims
-// from the API server directly before, because the deletion deletes all data in it: since the claims were read, there may be another claim, or the administrator may
-// have withdrawn the permission to delete data or removed the mark of the namespace. A namespace that changes before its deletion stays for this pass.
+// endNamespace deletes a remote namespace of a Tenant that is being deleted, with all data in it, and reports whether the namespace is still there. It first
+// reads the Tenant, the namespace and its claims again, from the API server: there may be another claim by now, or the administrator may have withdrawn the
+// permission to delete data or removed the mark of the namespace. A namespace that changes before its deletion stays for this pass.
 func (r *tenants) endNamespace(ctx context.Context, tenant *authv1beta1.Tenant, name string) (bool, error) {
 	live, namespace := &authv1beta1.Tenant{}, &corev1.Namespace{}
 	if err := r.reader.Get(ctx, client.ObjectKey{Name: name}, namespace); apierrors.IsNotFound(err) {
@@ -283,7 +283,7 @@ func (r *tenants) endPods(ctx context.Context, tenant *authv1beta1.Tenant) (int,
 	}
 	left := 0
 	for _, namespace := range list.Items {
-		// This includes copies of remote namespaces: a backup tool copies ShadowPods too.
+		// The annotation also selects copies of remote namespaces: a backup tool copies ShadowPods too.
 		if owner, _, _ := strings.Cut(namespace.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/"); owner != tenant.Namespace {
 			continue
 		}
@@ -436,8 +436,8 @@ func (r *tenants) reportDrain(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return err
 }
 
-// inRemoteNamespace reports whether an object is a remote namespace of the consumer with that tenant namespace, or was created in one with it. If tenantNamespace
-// is empty, the consumer may be any.
+// inRemoteNamespace reports whether an object is a remote namespace of the consumer with the given tenant namespace, or was created together with one. An empty
+// tenantNamespace stands for any consumer.
 func inRemoteNamespace(o client.Object, tenantNamespace string) bool {
 	namespace, _, made := strings.Cut(offloadingv1beta1.NamespaceMapOf(o), "/")
 	return made && (tenantNamespace == "" || namespace == tenantNamespace)

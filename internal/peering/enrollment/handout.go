@@ -45,7 +45,7 @@ func NodePortInstead(service *corev1.Service) bool {
 		service.Annotations[invite.AnnotationAddress] == ""
 }
 
-// Seal returns the text of a new token. With pinned, the token contains the pin of the authentication service's certificate.
+// Seal returns the text of a new token. If pinned is true, the token contains the pin of the authentication service's certificate.
 func Seal(ctx context.Context, o *Options, token *invite.Token, pinned bool) (string, error) {
 	if pinned {
 		pair, err := EnsureCertificate(ctx, o)

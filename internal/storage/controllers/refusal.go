@@ -65,8 +65,8 @@ const (
 // longestSilence is the time after which a driver that emits no Event is reported.
 const longestSilence = 2 * time.Minute
 
-// driverWarning returns the last Warning Event about a backing claim, with the cure, because users do not see backing claims. If there is none, and no Event of a
-// driver, it returns the Event that Kubernetes has waited for the driver since longestSilence. Otherwise it is empty.
+// driverWarning returns the last Warning Event about a backing claim, with the cure, because users do not see backing claims. If neither that nor an Event of
+// the driver exists, it returns the Event by which Kubernetes has reported for longestSilence that it waits for the driver. Otherwise it returns "".
 func (p *provisioner) driverWarning(ctx context.Context, backing *corev1.PersistentVolumeClaim) (string, error) {
 	var list corev1.EventList
 	if err := p.live.List(ctx, &list, client.InNamespace(backing.Namespace), client.MatchingFields{eventIndex: backing.Name}); err != nil {

@@ -68,11 +68,11 @@ type RemoteClaims struct {
 	mounted map[types.NamespacedName]map[types.NamespacedName]bool
 	// byName are the UIDs of claims that look ephemeral, and whose owner has no such volume; see storage.State.
 	byName map[types.NamespacedName]types.UID
-	// denied are the answers of the provider that denied, in a dry run, the backing claim of a move.
+	// denied has the provider's error for each claim whose backing claim it denied in the dry run of a move.
 	denied map[types.NamespacedName]denial
 }
 
-// denial is the answer of a provider for the claim with that UID in this cluster.
+// denial is the provider's error about the claim with that UID in this cluster.
 type denial struct {
 	claim   types.UID
 	message string
@@ -81,7 +81,7 @@ type denial struct {
 // trialTimeout bounds how long a provider may take to check a claim: a worker waits for it.
 const trialTimeout = 10 * time.Second
 
-// longestDenial is the longest part of the answer of a provider that a condition has, in bytes.
+// longestDenial is the maximum length, in bytes, of a provider's error in a condition.
 const longestDenial = 512
 
 // NewRemoteClaims returns RemoteClaims without pods.
@@ -356,7 +356,7 @@ func (r *RemoteClaims) state(f *RemoteFacts, uid types.UID) storage.State {
 	}}, f, uid)
 }
 
-// stateOf adds what is about one claim to s, which has what all claims of its namespace share.
+// stateOf adds the facts about one claim to s, which has the facts that all claims of its namespace share.
 func (r *RemoteClaims) stateOf(s storage.State, f *RemoteFacts, uid types.UID) storage.State {
 	shared := s
 	s.UID, s.ByName, s.Key, s.Reserved, s.Listed = uid, r.isByName(f), f.Key, r.reserved(f.Key), f.Complete
@@ -413,8 +413,8 @@ func (r *RemoteClaims) node(name string) *corev1.Node {
 	}}}
 }
 
-// Refresh reads the virtual volumes of the claims, and the pod that owns the claim, from the API server of this cluster. It asks that of the provider whether it
-// denies the claim that a move needs there.
+// Refresh reads the virtual volumes of the claims, and the pod that owns the claim, from the API server of this cluster. It asks the API server of the provider
+// whether it denies the claim that a move needs there.
 func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, there client.Writer, f *RemoteFacts) error {
 	var problems []error
 	for _, uid := range r.uids(f) {
@@ -431,7 +431,7 @@ func (r *RemoteClaims) Refresh(ctx context.Context, here client.Reader, there cl
 	return errors.Join(append(problems, r.readOwner(ctx, here, f), r.try(ctx, there, f))...)
 }
 
-// try has the provider check, without a write, the claim that a move needs there.
+// try creates the claim that a move needs in the provider, in a dry run, and records the provider's error if it denies the claim.
 func (r *RemoteClaims) try(ctx context.Context, there client.Writer, f *RemoteFacts) error {
 	var trial *corev1.PersistentVolumeClaim
 	if f.Claim != nil && f.Complete {

@@ -171,7 +171,8 @@ const annotationNode = "storage.liqo.io/move-node"
 // checkTime is how long a command waits for a check.
 const checkTime = 2 * time.Minute
 
-// check returns the pod that checks whether a pod of the move can run at an end, on that node. If node is empty, the scheduler selects one that has the data.
+// check returns the pod that checks whether a pod of the move can run in the cluster and namespace of at, on the given node. If node is empty, the scheduler
+// selects one that has the data.
 func (m *move) check(role string, at end, node string) *corev1.Pod {
 	out := m.pod(at.namespace, role, "/restic", "version")
 	out.Annotations[annotationNode] = node
@@ -241,7 +242,7 @@ func (m *move) failing(check *corev1.Pod) error {
 		cure = fmt.Sprintf("What refuses it in that cluster is also an Event: kubectl get events --namespace %s --field-selector involvedObject.name=%s. Its administrator may have to "+
 			"permit pods that run as root there (Pod Security level baseline for the remote namespace), raise a quota, or make image %s available", check.Namespace, check.Name, m.Image)
 	}
-	return fmt.Errorf("pod %s in namespace %s, which is like those that will copy the data, does not run on %s: %s. Nothing was changed. %s", check.Name, check.Namespace, placeOf(check),
+	return fmt.Errorf("the check before the move failed: pod %s in namespace %s does not run on %s, so the pods that copy the data would not run there either: %s. Nothing was changed. %s", check.Name, check.Namespace, placeOf(check),
 		trouble(check), cure)
 }
 

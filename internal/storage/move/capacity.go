@@ -14,8 +14,8 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// noRoom returns why a move to this cluster would get no volumes there: one for the data, and one for the encrypted copy. It asks for the decisions by which Liqo
-// creates them later. Kubernetes and the providers do not show what a provider has.
+// noRoom returns why the target in this cluster has no room for the two volumes of a move: one for the data, and one for the encrypted copy. It plans their
+// backing claims as Liqo creates them later. It returns nothing for a target in a provider, because nothing shows what storage a provider has.
 func (m *move) noRoom(target *corev1.Node) (out []error) {
 	if storage.ProviderOf(target) != "" {
 		return nil

@@ -266,15 +266,16 @@ func (m *move) stopping(w *workload, stopped *Stopped) (Step, bool) {
 	return Step{}, false
 }
 
-// bind binds the claim to the volume that was created before it, and restarts the owner of its pods. due is false once both are done.
-func (m *move) bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) (Step, bool) {
+// bind reserves the new volume, which is older than the claim, for the claim. After Kubernetes has bound both, it restarts the owner of the pods. due is false
+// when nothing is left to do.
+func (m *move) bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) (step Step, due bool) {
 	switch {
 	case volume == nil:
 		return wait(Finishing, "PersistentVolume %s of the claim", m.copyName()), true
 	case claim.Spec.VolumeName == volume.Name && claim.Status.Phase == corev1.ClaimBound && volume.Status.Phase != corev1.VolumeReleased:
 		return m.restart(Finishing)
 	case volume.Spec.ClaimRef.UID != "" && volume.Spec.ClaimRef.UID != claim.UID:
-		step := m.reserve(volume, claim.UID, "reserving the new volume for the claim")
+		step = m.reserve(volume, claim.UID, "reserving the new volume for the claim")
 		step.Phase = Finishing
 		return step, true
 	}
@@ -282,7 +283,7 @@ func (m *move) bind(claim *corev1.PersistentVolumeClaim, volume *corev1.Persiste
 }
 
 // discard deletes the new volume of a cancelled move. due is false once that volume no longer exists.
-func (m *move) discard() (Step, bool) {
+func (m *move) discard() (step Step, due bool) {
 	if m.Claim.Annotations[storage.AnnotationAhead] != "" {
 		next := m.Claim.DeepCopy()
 		delete(next.Annotations, storage.AnnotationAhead)

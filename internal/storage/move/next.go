@@ -196,7 +196,7 @@ func (m *move) withdraw(target *corev1.Node) Step {
 	return m.remove(Preparing, "replacing the claim")
 }
 
-// hindered returns the step of a move that must not replace the claim now. due is false if it may.
+// hindered returns the step of a move that must not replace the claim now. due is false if the move may replace it.
 func (m *move) hindered(target *corev1.Node) (step Step, due bool) {
 	if err := m.ownedByUser(); err != nil {
 		return Step{Err: err}, true
@@ -217,8 +217,9 @@ func (m *move) hindered(target *corev1.Node) (step Step, due bool) {
 	return m.sourceUnproven()
 }
 
-// prepareFirst prepares the store while the claim has its old volume, as a live move does. The volume of the encrypted copy exists then, so it has room, and a provider
-// that is asked about the new claim after that counts both in its quotas. It is asked every few seconds, and the protection of the name takes about as long.
+// prepareFirst prepares the store while the claim still has its old volume, as a live move does. So the volume of the encrypted copy exists before the claim is
+// deleted. A provider that is asked about the new claim afterwards counts both in its quotas: it is asked every few seconds, and the protection of the name
+// takes about as long.
 func (m *move) prepareFirst(target *corev1.Node) (step Step, due bool) {
 	if step, due := m.hindered(target); due {
 		return step, true

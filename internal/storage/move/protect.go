@@ -87,7 +87,8 @@ func (m *move) awaitRefusal(phase Phase) (step Step, due bool) {
 	return step, true
 }
 
-// remove deletes the claim of the name. All claims of the name are deleted here, because no other claim may get the name before the move creates the next one.
+// remove deletes the claim of the name. Every such deletion uses remove, because it first waits until no other claim can get the name before the move creates
+// the next one.
 func (m *move) remove(phase Phase, why string) Step {
 	if step, due := m.awaitRefusal(phase); due {
 		return step

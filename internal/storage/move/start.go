@@ -81,7 +81,7 @@ func (s *State) refusal() Step {
 	return Step{}
 }
 
-// obstacles returns everything that prevents a move to the node now, so that the command refuses it all at once, before the first change.
+// obstacles returns all problems that prevent a move to the node now, so that the command reports them together, before the first change.
 func (m *move) obstacles(node *corev1.Node) (out []error) {
 	add := func(format string, args ...any) { out = append(out, fmt.Errorf(format, args...)) }
 	if set := m.scalesAway(); set != nil {

@@ -94,7 +94,7 @@ func SpecParts(from *corev1.PodSpec) []SpecPart {
 	return parts
 }
 
-// eachPair calls take for all containers of to that have a container of the same name in from.
+// eachPair calls take for each pair of containers that have the same name in both specifications.
 func eachPair(to, from *corev1.PodSpec, take func(to, from *corev1.Container)) {
 	for _, lists := range [][2][]corev1.Container{{to.InitContainers, from.InitContainers}, {to.Containers, from.Containers}} {
 		for i := range lists[0] {

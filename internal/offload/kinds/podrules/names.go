@@ -96,8 +96,8 @@ func ForeignNames(local *corev1.Pod, o Options) []string {
 }
 
 // NamespaceValues returns one sentence, with fields and cure, about values of a Pod that contain the name of its namespace by the downward API: variables in
-// commands, arguments and other variables, and files. The provider fills in the name of the remote namespace. That is right in names of Services, which are left
-// out, and in variables themselves, which pods need to find Services. The values are the user's, so they are not changed.
+// commands, arguments and other variables, and files. The provider fills in the name of the remote namespace. That is right in names of Services, so these are
+// not reported. The variables themselves are not reported either: pods need them to find Services. The values are the user's, so they are not changed.
 func NamespaceValues(local *corev1.Pod, o Options) []string {
 	if o.RemoteNamespace == nil {
 		return nil

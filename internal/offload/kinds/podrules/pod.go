@@ -73,7 +73,7 @@ type Options struct {
 	RemoteNamespace func(namespace string) (string, bool)
 }
 
-// ShadowPod returns the ShadowPod that makes the provider run local. Its spec is computed at creation. Later, only labels and annotations follow the
+// ShadowPod returns the ShadowPod that makes the provider run the local Pod. Its spec is computed at creation. Later, only labels and annotations follow the
 // local Pod (ShadowPodMetadata), and the fields that Kubernetes lets change in a Pod (ChangeSpec).
 func ShadowPod(local *corev1.Pod, namespace string, o Options) *offloadingv1beta1.ShadowPod {
 	labels, annotations := podMetadata(local, o)

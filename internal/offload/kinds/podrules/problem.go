@@ -156,8 +156,8 @@ func asksOrigin(local *corev1.Pod) bool {
 // Fields of the downward API whose values are those of the provider.
 const fieldNamespace, fieldUID = "metadata.namespace", "metadata.uid"
 
-// filesOfTheProvider lists the files of a volume from the downward API with the namespace of the provider, or with one of the other fields. A volume with a
-// service account token has the local namespace (projectTokens).
+// filesOfTheProvider lists the files that a volume fills from the downward API with a value of the provider: its namespace, or one of the fields in others. In
+// a volume with a service account token, the namespace is the local one (projectTokens).
 func filesOfTheProvider(v *corev1.Volume, others ...string) (out []string) {
 	add := func(items []corev1.DownwardAPIVolumeFile, paths ...string) {
 		for _, item := range items {

@@ -109,7 +109,7 @@ func RequestsTokens(local *corev1.Pod) bool {
 	})
 }
 
-// CachedVolumes returns what is read of the volumes of a pod that is offloaded: the fields that Tokens reads, and the claims that the pod mounts.
+// CachedVolumes reduces the volumes of an offloaded pod to what is read later: the fields that Tokens reads, and the claims that the pod mounts.
 func CachedVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range volumes {
@@ -142,7 +142,7 @@ func TokensSecret(local *corev1.Pod, namespace string, o Options) *corev1.Secret
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: TokenSecret(local.Name),
-			// Without a destination label: it is no copy of a Secret.
+			// It has no destination label, because it is no copy of a local Secret.
 			Labels:      map[string]string{api.LabelOrigin: o.Origin, offloadingv1beta1.LabelNodeName: o.Node, LabelServiceAccount: labelValue(local.Spec.ServiceAccountName)},
 			Annotations: map[string]string{kinds.AnnotationTokenPod: local.Name, kinds.AnnotationTokenPodUID: string(local.UID)},
 		},

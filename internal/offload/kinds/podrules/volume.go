@@ -60,8 +60,8 @@ func keepPaths(spec *corev1.PodSpec, namespace string) {
 	}
 }
 
-// namespaceTexts returns a text for each variable whose value contains the namespace: its value with this namespace, in which other references stay. Like
-// Kubernetes, it expands a value by the variables before it, and the last variable of a name counts. It takes the added length from room.
+// namespaceTexts returns, for each variable whose value contains the namespace, this value with the given namespace. Other references in it stay. As in
+// Kubernetes, a value can refer to the variables before it, and of several variables with one name the last one counts. The added length is taken from room.
 func namespaceTexts(env []corev1.EnvVar, namespace string, room *int) map[string]string {
 	definitions := map[string]int{}
 	for i := range env {
@@ -92,9 +92,10 @@ func namespaceTexts(env []corev1.EnvVar, namespace string, room *int) map[string
 }
 
 const (
-	// maxPath is the maximum length of a path in Linux. A longer subPathExpr can't be mounted, so no longer text is built.
+	// maxPath is the maximum length of a path in Linux. A longer subPathExpr can't be mounted, so expandNamespace builds none.
 	maxPath = 4096
-	// maxGrowth limits the length that the expansion of all paths of a Pod adds. A Pod with many mounts would become too large to be stored, and fill the memory.
+	// maxGrowth limits the length that the expansion of all paths adds to a Pod. Without the limit, a Pod with many mounts could fill the memory and become too
+	// large to be stored.
 	maxGrowth = 64 * maxPath
 )
 
