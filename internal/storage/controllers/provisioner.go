@@ -20,8 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
@@ -95,6 +98,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(p.ofVolume)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(p.unbound)).
 		Watches(&offloadingv1beta1.VirtualNode{}, handler.EnqueueRequestsFromMapFunc(p.ofProvider)).
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(p.ofProvider), builder.WithPredicates(deletedOnly)).
 		Complete(p)
 }
 
@@ -156,21 +160,27 @@ func (p *provisioner) ofVolume(_ context.Context, obj client.Object) []reconcile
 	return requests(uid)
 }
 
-// ofProvider returns the UIDs of all virtual volumes of a VirtualNode's provider. If the VirtualNode was deleted, no virtual kubelet decides about them any
-// more.
+// deletedOnly ignores everything but the end of an object.
+var deletedOnly = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// ofProvider returns the UIDs of all virtual volumes of the provider of a VirtualNode or a NamespaceMap. If that was deleted, no virtual kubelet may decide about
+// them any more.
 func (p *provisioner) ofProvider(ctx context.Context, obj client.Object) []reconcile.Request {
-	node, ok := obj.(*offloadingv1beta1.VirtualNode)
-	if !ok {
-		return nil
+	provider := obj.GetName()
+	if node, is := obj.(*offloadingv1beta1.VirtualNode); is {
+		provider = node.Spec.ClusterID
 	}
 	var volumes corev1.PersistentVolumeList
 	if err := p.client.List(ctx, &volumes, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the volumes in a provider", "clusterID", node.Spec.ClusterID)
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to list the volumes in a provider", "clusterID", provider)
 		return nil
 	}
 	var out []reconcile.Request
 	for i := range volumes.Items {
-		if volume := &volumes.Items[i]; storage.ClusterOf(volume) == node.Spec.ClusterID {
+		if volume := &volumes.Items[i]; storage.ClusterOf(volume) == provider {
 			out = append(out, requests(storage.VolumeUID(volume))...)
 		}
 	}
@@ -340,27 +350,34 @@ func (p *provisioner) moving(ctx context.Context, claim *corev1.PersistentVolume
 	return storage.Moving(volumes, claim), nil
 }
 
-// peering reports whether a volume belongs to a provider that has no VirtualNode in the tenant namespace of the volume, or none at all if the volume has lost the
-// label with that namespace. tenant is the namespace of the provider's VirtualNodes, empty if there are several.
+// peering reports whether this cluster no longer uses the provider of a volume: it has neither a VirtualNode nor a NamespaceMap for it in the tenant namespace of the
+// volume, or none at all if the volume has lost the label with that namespace. As long as there is a NamespaceMap, the provider has the remote namespaces, and only
+// the volumes hold them. tenant is the namespace of the provider's VirtualNodes, empty if there are several.
 func (p *provisioner) peering(ctx context.Context, r client.Reader, volume *corev1.PersistentVolume) (abandoned bool, tenant string, err error) {
 	if volume == nil || storage.ClusterOf(volume) == "" {
 		return false, "", nil
 	}
 	var nodes offloadingv1beta1.VirtualNodeList
-	if err := r.List(ctx, &nodes); err != nil {
-		return false, "", fmt.Errorf("listing VirtualNodes: %w", err)
+	var maps offloadingv1beta1.NamespaceMapList
+	if err := errors.Join(r.List(ctx, &nodes), r.List(ctx, &maps)); err != nil {
+		return false, "", fmt.Errorf("listing VirtualNodes and NamespaceMaps: %w", err)
 	}
-	own, tenants := volume.Labels[storage.LabelTenant], map[string]bool{}
+	own, tenants, used := volume.Labels[storage.LabelTenant], map[string]bool{}, map[string]bool{}
 	for i := range nodes.Items {
 		if nodes.Items[i].Spec.ClusterID == storage.ClusterOf(volume) {
 			tenant = nodes.Items[i].Namespace
-			tenants[tenant] = true
+			tenants[tenant], used[tenant] = true, true
+		}
+	}
+	for i := range maps.Items {
+		if m := &maps.Items[i]; m.Name == storage.ClusterOf(volume) && m.Labels[api.LabelReplicated] != api.True {
+			used[m.Namespace] = true
 		}
 	}
 	if len(tenants) > 1 {
 		tenant = ""
 	}
-	return own == "" && len(tenants) == 0 || own != "" && !tenants[own], tenant, nil
+	return own == "" && len(used) == 0 || own != "" && !used[own], tenant, nil
 }
 
 // readClaim reads the claim in the claimRef of the virtual volume. If there is no virtual volume, it reads the claim with the UID.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/storage"
@@ -482,6 +484,46 @@ func TestADriverThatDoesNotExistIsReported(t *testing.T) {
 		}
 		if (said != "") != (row.want != "") || !strings.Contains(said, row.want) {
 			t.Errorf("%s: %q", name, said)
+		}
+	}
+}
+
+// TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode: if a VirtualNode loses its finalizers, the NamespaceMap of its provider still requests the remote namespaces,
+// and only the volumes hold it. So a retained volume in deletion stays as long as there is a NamespaceMap.
+func TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode(t *testing.T) {
+	own := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	replicated := own.DeepCopy()
+	replicated.Labels = map[string]string{api.LabelReplicated: api.True}
+	other := own.DeepCopy()
+	other.Name = "turin"
+	for name, c := range map[string]struct {
+		objects []client.Object
+		want    []string
+	}{
+		"the NamespaceMap of the provider": {[]client.Object{own}, nil},
+		"none":                             {nil, []string{"patch pvc-u1"}},
+		"one of the provider as consumer":  {[]client.Object{replicated}, []string{"patch pvc-u1"}},
+		"one of another provider":          {[]client.Object{other}, []string{"patch pvc-u1"}},
+	} {
+		volume := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "pvc-u1", Finalizers: []string{storage.Finalizer}, DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+				Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": storage.Provisioner},
+				Labels:      map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan", storage.LabelTenant: "liqo-tenant-milan"},
+			},
+			Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, NodeAffinity: storage.NodesOf("milan"),
+				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u1"},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+		}
+		w := newWorld(t, append(c.objects, volume)...)
+		p := w.provisioner(w)
+		if diff := cmp.Diff(requests("u1"), p.ofProvider(t.Context(), own)); diff != "" {
+			t.Errorf("%s, its end (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(c.want, w.reconcile(p)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
