@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,109 +13,111 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
-	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
-	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// ways are the ways in which something ends although no user has asked for the deletion of data.
-func (w *dataWorld) ways() map[string]func() {
-	tenant, node, offloading := w.tenant(), w.node(), w.offloading()
-	condition := func(to authv1beta1.TenantCondition) func() {
-		return func() { w.change(w.milan, tenant, func() { tenant.Spec.TenantCondition = to }) }
-	}
-	source, copied := lawMap(lawPeer), lawMap(lawTenant)
-	return map[string]func(){
-		"the tenant is drained":              condition(authv1beta1.TenantDrained),
-		"the tenant is activated":            condition(authv1beta1.TenantActive),
-		"the Tenant is deleted":              func() { w.delete(w.milan, tenant) },
-		"the NamespaceMap is deleted":        func() { w.delete(w.rome, source) },
-		"the NamespaceMap vanishes":          func() { w.vanish(w.rome, source) },
-		"the copy of the NamespaceMap is":    func() { w.delete(w.milan, copied) },
-		"the NamespaceMap loses its labels":  func() { w.change(w.rome, source, func() { source.Labels = nil }) },
-		"the NamespaceMap is not replicated": func() { w.change(w.rome, source, func() { source.Labels[api.LabelReplication] = api.False }) },
-		"the copy loses its labels":          func() { w.change(w.milan, copied, func() { copied.Labels = nil }) },
-		"the NamespaceOffloading is deleted": func() { w.delete(w.rome, offloading) },
-		"the NamespaceOffloading vanishes":   func() { w.vanish(w.rome, offloading) },
-		"the NamespaceOffloading is new":     func() { _ = w.rome.Create(w.Context(), w.offloading()) },
-		"the NamespaceOffloading is another one": func() {
-			o := w.offloading()
-			o.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameName
-			_ = w.rome.Create(w.Context(), o)
-		},
-		"the selector leaves milan out": func() {
-			w.change(w.rome, offloading, func() {
-				offloading.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-					{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"nowhere"}},
-				}}}}
-			})
-		},
-		"the namespace is protected":             func() { w.mapping.ProtectedNamespaces = []string{"sh*"} },
-		"the namespace is no longer protected":   func() { w.mapping.ProtectedNamespaces = nil },
-		"the VirtualNode is deleted":             func() { w.delete(w.rome, node) },
-		"the VirtualNode vanishes":               func() { w.vanish(w.rome, node) },
-		"rome is installed again":                w.reinstall,
-		"rome is restored from a backup":         w.restore,
-		"both clusters were of a former release": w.fromEarlierRelease,
-		"the identity is lost":                   func() { w.identity = false },
-		"the identity is there again":            func() { w.identity = true },
-		"the provider is declared unreachable": func() {
-			fc := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
-			w.change(w.rome, fc, func() {
-				fc.Annotations = map[string]string{"liqo.io/foreign-cluster-permanently-unreachable": api.True}
-			})
-		},
-	}
+// lawStep is one way, and the actors that act after it, once and in this order; nil means all until nothing is left to do.
+type lawStep struct {
+	way    string
+	actors []int
 }
 
-// reinstall replaces rome by another cluster with the same ID, which is peered again and knows nothing about its former objects.
-func (w *dataWorld) reinstall() { w.install() }
-
-// restore replaces the state of rome by that of a backup in which the namespace was not offloaded yet. The NamespaceMap is the same object as before.
-func (w *dataWorld) restore() {
-	source := lawMap(lawPeer)
-	w.change(w.rome, source, func() { source.Spec = offloadingv1beta1.NamespaceMapSpec{} })
-	if w.read(w.rome, source) {
-		source.Status = offloadingv1beta1.NamespaceMapStatus{}
-		w.must(w.rome.Status().Update(w.Context(), source))
+func (s lawStep) String() string {
+	if s.actors == nil {
+		return s.way
 	}
-	w.vanish(w.rome, w.offloading())
+	return fmt.Sprintf("%s, then %v", s.way, s.actors)
 }
 
-// fromEarlierRelease gives the copy of the NamespaceMap and the remote namespace the marks of a release whose copies did not name their source.
-func (w *dataWorld) fromEarlierRelease() {
-	copied, remote := lawMap(lawTenant), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lawRemote}}
-	w.change(w.milan, copied, func() { copied.Annotations = nil })
-	w.change(w.milan, remote, func() {
-		metav1.SetMetaDataAnnotation(&remote.ObjectMeta, offloadingv1beta1.AnnotationNamespaceMapUID, string(copied.UID))
-	})
-}
-
-// TestDataStaysUntilItsDeletionIsRequested: whatever ends, and in whatever order, the claims in a provider stay. They go only with an explicit request.
-func TestDataStaysUntilItsDeletionIsRequested(t *testing.T) {
-	names := []string{}
-	for name := range newDataWorld(t).ways() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for seed := range uint64(2 * len(names)) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		w, done := newDataWorld(t), []string{}
-		ways := w.ways()
-		for range 4 {
-			name := names[random.IntN(len(names))]
-			if seed < uint64(len(names)) && len(done) == 0 {
-				name = names[seed] // each way comes first once
-			}
-			done = append(done, name)
-			ways[name]()
+// follow does the steps in new clusters, and returns what is lost, empty if that is nothing.
+func follow(t *testing.T, steps []lawStep) string {
+	t.Helper()
+	w := newDataWorld(t)
+	ways := w.ways()
+	maps.Copy(ways, w.requests())
+	for _, s := range steps {
+		w.done = append(w.done, s.String())
+		w.permitted()
+		ways[s.way]()
+		if s.actors == nil {
 			w.settle()
-			if lost := w.lost(); lost != "" {
-				t.Fatalf("seed %d: %s after: %q", seed, lost, done)
+		} else {
+			w.act(s.actors)
+		}
+		if lost := w.lost(); lost != "" {
+			return lost
+		}
+	}
+	w.settle()
+	return w.lost()
+}
+
+// shorten returns a shorter sequence that loses data as well: no step and no actor can be left out of it.
+func shorten(t *testing.T, steps []lawStep) []lawStep {
+	t.Helper()
+	for i := 0; i < len(steps); {
+		without := slices.Delete(slices.Clone(steps), i, i+1)
+		settled := slices.Clone(steps)
+		settled[i].actors = nil
+		switch {
+		case follow(t, without) != "":
+			steps, i = without, 0
+		case steps[i].actors != nil && follow(t, settled) != "":
+			steps, i = settled, 0
+		default:
+			i++
+		}
+	}
+	for i := range steps {
+		for a := 0; a < len(steps[i].actors); {
+			fewer := slices.Clone(steps)
+			if fewer[i].actors = slices.Delete(slices.Clone(steps[i].actors), a, a+1); follow(t, fewer) != "" {
+				steps = fewer
+				continue
 			}
+			a++
+		}
+	}
+	return steps
+}
+
+// TestDataStaysUntilItsDeletionIsRequested: whatever ends, and in whatever order, the data in a provider stays. It goes only with an explicit request.
+func TestDataStaysUntilItsDeletionIsRequested(t *testing.T) {
+	w := newDataWorld(t)
+	ways, requests := slices.Sorted(maps.Keys(w.ways())), slices.Sorted(maps.Keys(w.requests()))
+	actors := len(w.actors())
+	for seed := range uint64(lawSeeds) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		steps := make([]lawStep, 2+random.IntN(11))
+		for i := range steps {
+			s := &steps[i]
+			switch {
+			case i == 0 && seed < uint64(len(ways)):
+				s.way = ways[seed] // each way comes first once
+			case random.IntN(8) == 0:
+				s.way = requests[random.IntN(len(requests))]
+			default:
+				s.way = ways[random.IntN(len(ways))]
+			}
+			if random.IntN(2) == 0 {
+				s.actors = []int{}
+				for range random.IntN(6) {
+					s.actors = append(s.actors, random.IntN(actors))
+				}
+			}
+		}
+		if follow(t, steps) != "" {
+			if seed == 99999 {
+				continue
+			}
+			steps = shorten(t, steps)
+			t.Fatalf("seed %d: %s after: %v", seed, follow(t, steps), steps)
 		}
 	}
 }
+
+// lawSeeds is the number of sequences that the law tries.
+const lawSeeds = 200
 
 // TestRequestedDeletionsOfDataComplete: after an explicit request, nothing keeps the data, so that a peering can end.
 func TestRequestedDeletionsOfDataComplete(t *testing.T) {

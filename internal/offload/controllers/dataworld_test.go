@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,10 +34,8 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/storage"
 	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
-	"liqo.io/liqo/internal/storage/move"
 )
 
 // dataWorld is a consumer rome and a provider milan. Namespace shop of rome is offloaded to milan, and an application there writes data to claim data.
@@ -51,10 +48,12 @@ type dataWorld struct {
 	mapping     *mappings
 	controllers map[string]reconcile.Reconciler
 	claims      *storagecontrollers.RemoteClaims
+	view        *lawView
 	events      *events.FakeRecorder
 	// identity is false while rome has no identity in milan. stopped are the clusters whose programs do not run. disabled are those without storage.
 	identity          bool
 	stopped, disabled map[string]bool
+	protected         []string // patterns of namespaces of rome
 	made              int
 	writes            []string // of this pass
 	clock             time.Duration
@@ -62,6 +61,15 @@ type dataWorld struct {
 	disks map[string]string
 	// written is the data that the application has written.
 	written []*datum
+	backups map[string]*backup
+	done    []string
+}
+
+// backup is the content of a cluster at an earlier time.
+type backup struct {
+	objects []client.Object
+	// written are the volumes with data at that time.
+	written map[string]bool
 }
 
 // datum is data of the application. It is lost if no volume of milan has its checksum, or if no claim can have that volume again.
@@ -86,13 +94,11 @@ var lawScheme = sync.OnceValue(kube.NewScheme)
 
 func newDataWorld(t *testing.T) *dataWorld {
 	w := &dataWorld{
-		T: t, identity: true, disks: map[string]string{}, stopped: map[string]bool{}, disabled: map[string]bool{},
+		T: t, identity: true, disks: map[string]string{}, stopped: map[string]bool{}, disabled: map[string]bool{}, backups: map[string]*backup{},
 		events: events.NewFakeRecorder(1000),
 	}
 	w.milan = w.cluster()
-	w.must(w.milan.Create(t.Context(), &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: lawTenant, Name: "rome", Finalizers: []string{lawHold}}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"},
-	}))
+	w.createTenant()
 	w.install()
 	w.must(w.rome.Create(t.Context(), w.offloading()))
 	w.createClaim("")
@@ -173,10 +179,6 @@ func quick(scheme *runtime.Scheme, tracker clienttesting.ObjectTracker, key clie
 func (w *dataWorld) install() {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	w.rome = w.cluster()
-	accepted := []authv1beta1.ResourceSliceCondition{
-		{Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted}, {Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted},
-	}
-	slice := w.slice()
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
@@ -186,23 +188,41 @@ func (w *dataWorld) install() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: lawPeer, Name: authv1beta1.IdentityResourceSlicePrefix + "milan"},
 			Status:     authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig"}},
 		},
-		slice,
 	} {
 		w.must(w.rome.Create(w.Context(), o))
 	}
-	slice.Status.Conditions = accepted
-	w.must(w.rome.Status().Update(w.Context(), slice))
+	w.createSlice()
 	w.start()
+}
+
+// createSlice creates the ResourceSlice, which milan accepts.
+func (w *dataWorld) createSlice() {
+	w.must(client.IgnoreAlreadyExists(w.rome.Create(w.Context(), w.slice())))
+	w.answer(authv1beta1.ResourceSliceAccepted)
+}
+
+// answer is the verdict of milan about the ResourceSlice.
+func (w *dataWorld) answer(verdict authv1beta1.ResourceSliceConditionStatus) {
+	slice := w.slice()
+	if w.read(w.rome, slice) {
+		slice.Status.Conditions = []authv1beta1.ResourceSliceCondition{
+			{Type: authv1beta1.ResourceSliceAuthentication, Status: authv1beta1.ResourceSliceAccepted}, {Type: authv1beta1.ResourceSliceResources, Status: verdict},
+		}
+		w.must(w.rome.Status().Update(w.Context(), slice))
+	}
+}
+
+// createTenant lets milan admit rome, unless it has.
+func (w *dataWorld) createTenant() {
+	w.must(client.IgnoreAlreadyExists(w.milan.Create(w.Context(), &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lawTenant, Name: "rome", Finalizers: []string{lawHold}}, Spec: authv1beta1.TenantSpec{ClusterID: "rome"},
+	})))
 }
 
 // start starts the programs of both clusters, without anything in memory.
 func (w *dataWorld) start() {
 	now := func() time.Time { return time.Now().Add(w.clock) }
-	protected := []string(nil)
-	if w.mapping != nil {
-		protected = w.mapping.ProtectedNamespaces
-	}
-	opts := Options{ClusterID: "rome", LiqoNamespace: "liqo", Volumes: w.volumes, Now: now, ProtectedNamespaces: protected}
+	opts := Options{ClusterID: "rome", LiqoNamespace: "liqo", Volumes: w.volumes, Now: now, ProtectedNamespaces: w.protected}
 	w.mapping = &mappings{Client: w.rome, Options: opts}
 	maps := &namespaceMaps{Client: w.milan, Options: Options{LiqoNamespace: "liqo", Live: w.milan}, events: w.events}
 	nodes := &virtualNodes{Client: w.rome, Options: opts, live: w.rome, drains: newDrains(w.rome), events: &events.FakeRecorder{}}
@@ -223,8 +243,9 @@ func (w *dataWorld) start() {
 			Name: "resourceslice", Client: w.rome, Finalizer: FinalizerVirtualNode, Sync: slices.sync, Finalize: slices.finalize,
 		},
 	}
+	w.view = &lawView{w: w, kind: &corev1.PersistentVolumeList{}, confirmed: map[string]bool{}}
 	w.claims = storagecontrollers.NewRemoteClaims(storagecontrollers.RemoteOptions{
-		Origin: "rome", Cluster: "milan", Tenant: lawPeer, Virtual: &lawView{w, &corev1.PersistentVolumeList{}}, Classes: &lawView{w, &storagev1.StorageClassList{}},
+		Origin: "rome", Cluster: "milan", Tenant: lawPeer, Virtual: w.view, Classes: &lawView{w: w, kind: &storagev1.StorageClassList{}},
 		HasNode: func(name string) bool {
 			return w.read(w.rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}) && name == "milan"
 		},
@@ -250,20 +271,21 @@ func listed[L client.ObjectList](w *dataWorld, c client.Client, list L, opts ...
 	return list
 }
 
-// lawView is a View of objects of rome: all StorageClasses, or the virtual volumes that have their label.
+// lawView is a View of objects of rome: all StorageClasses, or the virtual volumes that have their label or were read from the API server.
 type lawView struct {
-	w    *dataWorld
-	kind client.ObjectList
+	w         *dataWorld
+	kind      client.ObjectList
+	confirmed map[string]bool
 }
 
-func (v *lawView) Synced() bool        { return true }
-func (v *lawView) Wrote(client.Object) {}
+func (v *lawView) Synced() bool          { return true }
+func (v *lawView) Wrote(o client.Object) { v.confirmed[o.GetName()] = true }
 func (v *lawView) List() []client.Object {
 	out := []client.Object{}
 	switch list := listed(v.w, v.w.rome, v.kind.DeepCopyObject().(client.ObjectList)).(type) {
 	case *corev1.PersistentVolumeList:
 		for i := range list.Items {
-			if list.Items[i].Labels[storage.LabelVirtual] == api.True {
+			if list.Items[i].Labels[storage.LabelVirtual] == api.True || v.confirmed[list.Items[i].Name] {
 				out = append(out, &list.Items[i])
 			}
 		}
@@ -325,6 +347,11 @@ func lawClaim(namespace string) *corev1.PersistentVolumeClaim {
 
 // createClaim lets a user create the claim of the application, for a volume of this name if it is not empty. The scheduler selects the virtual node.
 func (w *dataWorld) createClaim(volume string) {
+	for _, v := range listed(w, w.rome, &corev1.PersistentVolumeList{}).Items {
+		if v.Annotations[storage.AnnotationMove] != "" {
+			return // policy liqo-moving-claims refuses it
+		}
+	}
 	class, claim := "liqo", lawClaim("shop")
 	claim.Annotations = map[string]string{storage.AnnotationSelectedNode: "milan"}
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
@@ -347,7 +374,7 @@ func (w *dataWorld) identify(o metav1.Object) {
 func (w *dataWorld) must(err error) {
 	w.Helper()
 	if err != nil {
-		w.Fatal(err)
+		w.Fatalf("%v after: %q", err, w.done)
 	}
 }
 
@@ -434,377 +461,26 @@ func (w *dataWorld) request(which func(d *datum) bool) {
 
 // permitted records the data whose deletion the annotation of an object permits now.
 func (w *dataWorld) permitted() {
-	all := func(*datum) bool { return true }
 	node, tenant, o := w.node(), w.tenant(), w.offloading()
 	if w.read(w.rome, node) && !node.DeletionTimestamp.IsZero() && node.Annotations[api.AnnotationDeleteVolumes] == api.True ||
 		w.read(w.milan, tenant) && !tenant.DeletionTimestamp.IsZero() && tenant.Annotations[api.AnnotationDeleteVolumes] == api.True ||
 		w.read(w.rome, o) && o.Annotations[api.AnnotationDeleteVolumes] == api.True {
-		w.request(all)
+		w.request(func(*datum) bool { return true })
 	}
+	w.request(w.forgotten)
 }
 
-// actors are the programs and persons that act by themselves, in the order in which settle lets them act.
-func (w *dataWorld) actors() []func() {
-	return []func(){
-		w.kubernetes, w.manageVolumes, w.manageClaims, w.write, w.runRome, w.replicate, w.runMilan, w.endTenant,
-	}
-}
-
-// settle lets everyone act until nothing is left to do.
-func (w *dataWorld) settle() {
-	w.Helper()
-	for range 20 {
-		w.writes = nil
-		for _, act := range w.actors() {
-			w.permitted()
-			act()
-		}
-		w.clock += 2 * time.Minute
-		if len(w.writes) == 0 {
-			return
-		}
-	}
-	w.Fatalf("the clusters do not settle: %q", w.writes)
-}
-
-// run lets a real controller reconcile an object.
-func (w *dataWorld) run(controller string, o client.Object) {
-	w.Helper()
-	_, err := w.controllers[controller].Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-	w.must(err)
-}
-
-// runRome lets the controllers of rome act, and the virtual kubelet, which creates the Node.
-func (w *dataWorld) runRome() {
-	if w.stopped["rome"] {
-		return
-	}
-	w.run("resourceslice", w.slice())
-	w.run("virtualnode", w.node())
-	if node := w.node(); w.read(w.rome, node) && node.DeletionTimestamp.IsZero() {
-		labels := map[string]string{api.LabelRemoteClusterID: "milan", api.LabelType: api.TypeVirtualNode}
-		w.must(client.IgnoreAlreadyExists(w.rome.Create(w.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: labels}})))
-	}
-	_, err := w.mapping.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "milan"}})
-	w.must(err)
-	w.run("namespaceoffloading", w.offloading())
-}
-
-func (w *dataWorld) runMilan() {
-	if !w.stopped["milan"] {
-		w.run("namespacemap", lawMap(lawTenant))
-	}
-}
-
-// volumes returns the volumes of rome that hold remote namespaces, as the controller manager gathers them.
-func (w *dataWorld) volumes(ctx context.Context, c client.Reader) ([]offload.Volume, error) {
-	var list corev1.PersistentVolumeList
-	if err := c.List(ctx, &list); err != nil {
-		return nil, err
-	}
-	out, virtual := []offload.Volume{}, storage.Virtual(list.Items)
-	for i := range virtual {
-		v := &virtual[i]
-		data := storage.DataOf(v)
-		one := offload.Volume{Name: v.Name, Namespace: data.Namespace, Claim: data.Name}
-		if target, err := move.TargetOf(v); target != "" || err != nil {
-			copied := one
-			copied.Cluster, copied.Retain = target, true
-			out = append(out, copied)
-		}
-		if !storage.InProvider(v) {
-			continue
-		}
-		waits := storage.Unclaimed(v) && v.Status.Phase != corev1.VolumeReleased
-		one.Cluster, one.Released = storage.ClusterOf(v), storage.Unclaimed(v) && !storage.InMove(v, virtual)
-		one.Retain = v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || waits || storage.ReservedFor(v) != data || storage.IsRecovered(v)
-		out = append(out, one)
-	}
-	return out, nil
-}
-
-// mapped returns the remote namespace of a namespace of rome.
-func (w *dataWorld) mapped(namespace string) offload.Mapping {
-	m := lawMap(lawPeer)
-	if !w.read(w.rome, m) {
-		m = nil
-	}
-	return offload.MappingOf(m, namespace)
-}
-
-// granted reports whether rome has access to its remote namespaces.
-func (w *dataWorld) granted() bool {
-	tenant, foreign := w.tenant(), &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
-	w.read(w.rome, foreign)
-	return w.identity && !offload.Gone(foreign) && w.read(w.milan, tenant) && tenant.DeletionTimestamp.IsZero() && peering.GrantsOf(tenant).Access
-}
-
-// manageClaims lets the virtual kubelet act for the claims of the application.
-func (w *dataWorld) manageClaims() {
-	w.Helper()
-	deployed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
-	if w.stopped["rome"] || w.disabled["rome"] || !w.read(w.rome, w.node()) || !w.read(w.rome, deployed) {
-		return
-	}
-	for range 20 {
-		mapping, here, there := w.mapped("shop"), lawClaim("shop"), lawClaim(lawRemote)
-		f := &storagecontrollers.RemoteFacts{
-			Key: client.ObjectKeyFromObject(here), Namespace: mapping.Namespace, Unmapped: mapping.State == offload.Unmapped,
-			Complete: mapping.State == offload.Mapped && w.granted() && !w.disabled["milan"],
-		}
-		if w.read(w.rome, here) {
-			f.Claim = here
-		}
-		there.Namespace = mapping.Namespace
-		if f.Complete && w.read(w.milan, there) {
-			f.Backing = there
-		}
-		step := w.claims.Next(f)
-		if !w.obey(step) {
-			return
-		}
-	}
-	w.Fatal("the decisions about claims do not settle")
-}
-
-// obey writes what a step of package storage asks for. It reports whether there may be another step.
-func (w *dataWorld) obey(step storage.Step) bool {
-	w.Helper()
-	c := w.rome
-	if slices.Contains([]storage.Action{storage.CreateBacking, storage.PatchBacking, storage.DeleteBacking}, step.Action) {
-		c = w.milan
-	}
-	var err error
-	switch step.Action {
-	case storage.Nothing:
-		return false
-	case storage.CreateBacking, storage.CreateVolume:
-		err = c.Create(w.Context(), step.Object.(client.Object))
-	case storage.DeleteBacking, storage.DeleteVolume:
-		err = c.Delete(w.Context(), step.Object.(client.Object))
-	case storage.PatchClaimStatus:
-		err = c.Status().Update(w.Context(), step.Object.(client.Object))
-	default:
-		err = c.Update(w.Context(), step.Object.(client.Object))
-	}
-	if apierrors.IsForbidden(err) {
+// forgotten reports whether rome ends the offloading of a namespace that it knows, while it does not know the volume of some data in it. The guide advises to wait
+// for the virtual kubelet first, which creates the volume again.
+func (w *dataWorld) forgotten(d *datum) bool {
+	m, remote, o, node := lawMap(lawPeer), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespaceOf(d)}}, w.offloading(), w.node()
+	if w.read(w.rome, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: storage.VolumeName(d.claim)}}) || !w.read(w.rome, m) || !w.read(w.milan, remote) {
 		return false
 	}
-	w.must(err)
-	return true
-}
-
-// manageVolumes lets the controller manager of rome act for its virtual volumes.
-func (w *dataWorld) manageVolumes() {
-	w.Helper()
-	if w.stopped["rome"] || w.disabled["rome"] {
-		return
+	known := m.Spec.DesiredMapping["shop"] == remote.Name || m.Spec.ReleasedMapping["shop"] == remote.Name
+	if !known || remote.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] != string(m.UID) {
+		return false
 	}
-	volumes := listed(w, w.rome, &corev1.PersistentVolumeList{}).Items
-	for i := range volumes {
-		for more := true; more; {
-			v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volumes[i].Name}}
-			if !w.read(w.rome, v) || storage.VolumeUID(v) == "" {
-				break
-			}
-			s := storage.State{UID: storage.VolumeUID(v), Volume: v, Place: storage.Place{Origin: "rome", Namespace: "liqo-storage"}}
-			s.Classes = listed(w, w.rome, &storagev1.StorageClassList{}).Items
-			if s.Tenant = lawPeer; !w.read(w.rome, w.node()) {
-				s.Abandoned, s.Tenant = true, ""
-			}
-			if claim, ref := lawClaim("shop"), v.Spec.ClaimRef; ref != nil && w.read(w.rome, claim) && (ref.UID == "" || ref.UID == claim.UID) {
-				s.Claim = claim
-			}
-			more = w.obey(storage.Next(s))
-		}
-	}
-}
-
-// write lets the pods of the application write data to the volume of their claim, once.
-func (w *dataWorld) write() {
-	here, there := lawClaim("shop"), lawClaim(lawRemote)
-	if !w.granted() || w.mapped("shop").State != offload.Mapped || !w.read(w.rome, here) || here.Status.Phase != corev1.ClaimBound || !w.read(w.milan, there) {
-		return
-	}
-	uid, disk := storage.BackingUID(there), there.Spec.VolumeName
-	if here.Spec.VolumeName != storage.VolumeName(uid) || disk == "" || w.disks[disk] != "" {
-		return
-	}
-	w.disks[disk] = fmt.Sprintf("data of %s in %s", uid, disk)
-	w.written = append(w.written, &datum{claim: uid, volume: disk, sum: sha256.Sum256([]byte(w.disks[disk]))})
-}
-
-// kubernetes does in both clusters what the controllers of Kubernetes and the driver of milan's disks do.
-func (w *dataWorld) kubernetes() {
-	w.Helper()
-	for _, c := range []client.WithWatch{w.rome, w.milan} {
-		for _, namespace := range listed(w, c, &corev1.NamespaceList{}).Items {
-			w.endNamespace(c, &namespace)
-		}
-	}
-	w.bind()
-	w.provision()
-}
-
-// endNamespace deletes everything in a namespace that is being deleted, and then the namespace.
-func (w *dataWorld) endNamespace(c client.WithWatch, namespace *corev1.Namespace) {
-	w.Helper()
-	if namespace.DeletionTimestamp.IsZero() {
-		return
-	}
-	left := 0
-	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &offloadingv1beta1.NamespaceOffloadingList{}} {
-		switch list := listed(w, c, list, client.InNamespace(namespace.Name)).(type) {
-		case *corev1.PersistentVolumeClaimList:
-			for i := range list.Items {
-				w.delete(c, &list.Items[i])
-			}
-		case *offloadingv1beta1.NamespaceOffloadingList:
-			for i := range list.Items {
-				if left++; list.Items[i].DeletionTimestamp.IsZero() {
-					w.delete(c, &list.Items[i])
-				}
-			}
-		}
-	}
-	if left == 0 {
-		w.vanish(c, namespace)
-	}
-}
-
-// bind binds the claim and the volumes of rome, and releases volumes whose claim is gone.
-func (w *dataWorld) bind() {
-	w.Helper()
-	for _, v := range listed(w, w.rome, &corev1.PersistentVolumeList{}).Items {
-		claim, ref, phase := lawClaim("shop"), v.Spec.ClaimRef, corev1.VolumeAvailable
-		switch exists := w.read(w.rome, claim); {
-		case ref == nil:
-		case exists && claim.DeletionTimestamp.IsZero() && v.DeletionTimestamp.IsZero() && claim.Name == ref.Name && claim.Namespace == ref.Namespace &&
-			(ref.UID == "" || ref.UID == claim.UID) && (claim.Spec.VolumeName == "" || claim.Spec.VolumeName == v.Name):
-			if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName != v.Name {
-				claim.Spec.VolumeName, claim.Status.Phase, claim.Status.Capacity = v.Name, corev1.ClaimBound, v.Spec.Capacity
-				w.put(w.rome, claim)
-			}
-			ref.UID, phase = claim.UID, corev1.VolumeBound
-		case exists && ref.UID == claim.UID:
-			phase = v.Status.Phase
-		case ref.UID != "":
-			phase = corev1.VolumeReleased
-		}
-		if v.Status.Phase != phase {
-			v.Status.Phase = phase
-			w.put(w.rome, &v)
-		}
-	}
-}
-
-// provision creates the volumes of the claims of milan, and deletes or retains them when their claim is gone.
-func (w *dataWorld) provision() {
-	w.Helper()
-	for _, claim := range listed(w, w.milan, &corev1.PersistentVolumeClaimList{}).Items {
-		if claim.Spec.VolumeName != "" || !claim.DeletionTimestamp.IsZero() {
-			continue
-		}
-		w.made++
-		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", w.made)}, Spec: corev1.PersistentVolumeSpec{
-			ClaimRef: &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-		}}
-		w.must(w.milan.Create(w.Context(), volume))
-		claim.Spec.VolumeName, claim.Status.Phase, claim.Status.Capacity = volume.Name, corev1.ClaimBound, claim.Spec.Resources.Requests
-		w.put(w.milan, &claim)
-	}
-	for _, volume := range listed(w, w.milan, &corev1.PersistentVolumeList{}).Items {
-		if !w.hasClaim(&volume) && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
-			w.delete(w.milan, &volume)
-			delete(w.disks, volume.Name)
-		}
-	}
-}
-
-// replicate does one step in the replication of the NamespaceMap.
-func (w *dataWorld) replicate() {
-	w.Helper()
-	source, copied, tenant := lawMap(lawPeer), lawMap(lawTenant), w.tenant()
-	if w.stopped["rome"] || !w.read(w.rome, source) {
-		return
-	}
-	release := func() {
-		w.change(w.rome, source, func() { controllerutil.RemoveFinalizer(source, peering.FinalizerReplicated) })
-	}
-	held := controllerutil.ContainsFinalizer(source, peering.FinalizerReplicated)
-	deleting := !source.DeletionTimestamp.IsZero()
-	if !held && (deleting || !peering.Selected(source)) {
-		return
-	}
-	leaving := deleting || !peering.Selected(source)
-	refused := !w.read(w.milan, tenant) || !tenant.DeletionTimestamp.IsZero() || !peering.GrantsOf(tenant).Access
-	foreign := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
-	w.read(w.rome, foreign)
-	if offload.Gone(foreign) || !w.identity || refused {
-		if leaving {
-			release()
-		}
-		return
-	}
-	kinds := peering.Kinds()
-	kind := kinds[slices.IndexFunc(kinds, func(k peering.Kind) bool { return k.Name == "NamespaceMap" })]
-	var present peering.Object
-	if w.read(w.milan, copied) {
-		present = copied
-	}
-	step := kind.Plan(peering.Link{Own: "rome", Remote: "milan", RemoteNamespace: lawTenant}, source, present)
-	switch {
-	case step.Refuse != "":
-		return
-	case step.Release:
-		release()
-		return
-	case step.Create != nil:
-		w.change(w.rome, source, func() { controllerutil.AddFinalizer(source, peering.FinalizerReplicated) })
-		w.must(w.milan.Create(w.Context(), step.Create.(client.Object)))
-		return
-	}
-	if step.Update != nil {
-		w.must(w.milan.Update(w.Context(), step.Update.(client.Object)))
-	}
-	if step.Delete {
-		w.delete(w.milan, copied)
-	}
-	if step.Status != nil {
-		w.must(w.rome.Status().Update(w.Context(), step.Status.(client.Object)))
-	}
-}
-
-// endTenant does what the controller of Tenants does about remote namespaces.
-func (w *dataWorld) endTenant() {
-	w.Helper()
-	tenant := w.tenant()
-	if w.stopped["milan"] || !w.read(w.milan, tenant) || tenant.DeletionTimestamp.IsZero() {
-		return
-	}
-	var claims []corev1.PersistentVolumeClaim
-	var namespaces []corev1.Namespace
-	for _, namespace := range listed(w, w.milan, &corev1.NamespaceList{}).Items {
-		if owner, _, _ := strings.Cut(offloadingv1beta1.NamespaceMapOf(&namespace), "/"); owner == lawTenant {
-			namespaces = append(namespaces, namespace)
-			claims = append(claims, listed(w, w.milan, &corev1.PersistentVolumeClaimList{}, client.InNamespace(namespace.Name)).Items...)
-		}
-	}
-	if peering.ClaimsKept(tenant, kube.HeldClaims(claims)) != "" {
-		return
-	}
-	if copied := lawMap(lawTenant); w.read(w.milan, copied) {
-		if copied.DeletionTimestamp.IsZero() {
-			w.delete(w.milan, copied)
-		}
-		return
-	}
-	for i := range namespaces {
-		if namespaces[i].DeletionTimestamp.IsZero() {
-			w.delete(w.milan, &namespaces[i])
-		}
-	}
-	if len(namespaces) == 0 {
-		w.vanish(w.milan, tenant)
-	}
+	ends := !w.read(w.rome, o) || !o.DeletionTimestamp.IsZero() || o.Spec.ClusterSelector != nil || len(w.protected) > 0 || offload.RemoteNamespace(&o.Spec, "shop", "rome") != remote.Name
+	return ends || !w.read(w.rome, node) || !node.DeletionTimestamp.IsZero()
 }
