@@ -323,9 +323,8 @@ func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *cor
 		s := Step{Why: "the provider refuses access to the remote namespace"}
 		if kinds.MadeFor(shadow, local) && passed >= drainRecheck { // there is no drain: the watches still report how the remote pod ends
 			s = show(local, shadow, remote, env)
-			s.Confirm = false
 		}
-		s.After = drainRecheck
+		s.Confirm, s.After = false, drainRecheck
 		return s
 	case passed >= grace && podrules.Offloaded(local):
 		return abort(local, message, "the provider revoked access to the remote namespace")

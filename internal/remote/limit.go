@@ -176,47 +176,54 @@ func keyOf(obj runtime.Object) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, nil
 }
 
-// LimitResponses limits the size of each response over cfg, and the time from the request to the end of the response. It does not limit
-// watches, because a watch has no end and its client limits each event, nor commands in pods, whose output is a stream.
-func LimitResponses(cfg *rest.Config, bytes int64, within time.Duration) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedResponses{next, bytes, within} })
+// LimitResponses limits the size of each response over cfg, the memory that it uses when it is decoded, and the time from the request to the end of the response.
+// Of a watch, which has no end, it limits the memory of each event. It does not limit commands in pods, whose output is a stream.
+//
+// lists limits the size of the lists that are read in pages: of the latest list of each path and selector, together. 0 means no limit. A limit of each response does
+// not suffice for them, because a server can always announce another page.
+func LimitResponses(cfg *rest.Config, bytes, lists int64, within time.Duration) {
+	pages := &readPages{limit: lists, read: map[string]int64{}} // of all transports of cfg
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedResponses{next, bytes, within, pages} })
 }
 
 type limitedResponses struct {
 	next   http.RoundTripper
 	bytes  int64
 	within time.Duration
+	pages  *readPages
 }
 
 // WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
 func (r *limitedResponses) WrappedRoundTripper() http.RoundTripper { return r.next }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. The first page of a list replaces the list that was read before.
 func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Query().Get("watch") != "" || IsExec(req.URL.Path) {
+	if IsExec(req.URL.Path) {
 		return r.next.RoundTrip(req)
 	}
-	ctx, cancel := context.WithTimeoutCause(req.Context(), r.within, errTooSlow)
-	response, err := r.next.RoundTrip(req.WithContext(ctx))
+	query := req.URL.Query()
+	body := &limitedBody{left: r.bytes, watch: query.Get("watch") != "", decoded: decoded{limit: r.bytes * decodedFactor}, pages: r.pages, path: req.URL.Path}
+	if body.ctx, body.end = req.Context(), func() {}; !body.watch {
+		body.ctx, body.end = context.WithTimeoutCause(body.ctx, r.within, errTooSlow)
+	}
+	response, err := r.next.RoundTrip(requestJSON(req.WithContext(body.ctx)))
 	if err != nil {
-		err = timely(ctx, err)
-		cancel()
+		err = timely(body.ctx, err)
+		body.end()
 		return nil, err
 	}
-	response.Body = &limitedBody{ReadCloser: response.Body, left: r.bytes, ctx: ctx, end: cancel}
+	body.ReadCloser, response.Body = response.Body, body
+	if body.json, err = isJSON(response); err != nil {
+		body.Close()
+		return nil, err
+	}
+	if query.Has("limit") && !body.watch && r.pages.limit > 0 {
+		body.list = req.URL.Path + " " + query.Get("labelSelector") + " " + query.Get("fieldSelector")
+		if query.Get("continue") == "" {
+			r.pages.begin(body.list)
+		}
+	}
 	return response, nil
-}
-
-// LimitPages limits the size of the lists over cfg that are read in pages: of the latest list of each path and selector, together. A limit of each response does
-// not suffice for them, because a server can always announce another page.
-func LimitPages(cfg *rest.Config, bytes int64) {
-	read := &readPages{limit: bytes, read: map[string]int64{}} // of all transports of cfg
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limitedPages{next, read} })
-}
-
-type limitedPages struct {
-	next  http.RoundTripper
-	pages *readPages
 }
 
 // readPages counts the bytes of lists that are read in pages.
@@ -228,24 +235,6 @@ type readPages struct {
 	total int64
 }
 
-// WrappedRoundTripper returns the wrapped transport, for callers that search for a transport of a certain type.
-func (r *limitedPages) WrappedRoundTripper() http.RoundTripper { return r.next }
-
-// RoundTrip implements http.RoundTripper. The first page of a list replaces the list that was read before.
-func (r *limitedPages) RoundTrip(req *http.Request) (*http.Response, error) {
-	query := req.URL.Query()
-	response, err := r.next.RoundTrip(req)
-	if err != nil || !query.Has("limit") || query.Get("watch") != "" {
-		return response, err
-	}
-	list := req.URL.Path + " " + query.Get("labelSelector") + " " + query.Get("fieldSelector")
-	if query.Get("continue") == "" {
-		r.pages.begin(list)
-	}
-	response.Body = &page{response.Body, r.pages, list, req.URL.Path}
-	return response, nil
-}
-
 // begin forgets the pages of a list, because it is read again.
 func (r *readPages) begin(list string) {
 	r.mu.Lock()
@@ -255,28 +244,12 @@ func (r *readPages) begin(list string) {
 }
 
 // count adds bytes of a list, and reports whether all lists are within the limit.
-func (r *readPages) count(list string, bytes int) bool {
+func (r *readPages) count(list string, bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.total += int64(bytes)
-	r.read[list] += int64(bytes)
+	r.total += bytes
+	r.read[list] += bytes
 	return r.total <= r.limit
-}
-
-// page is the body of a page of a list.
-type page struct {
-	io.ReadCloser
-	of         *readPages
-	list, path string
-}
-
-// Read implements io.Reader.
-func (p *page) Read(b []byte) (int, error) {
-	n, err := p.ReadCloser.Read(b)
-	if !p.of.count(p.list, n) {
-		return 0, fmt.Errorf("%w: more than %s together; the last one was %s", errListsTooLarge, resource.NewQuantity(p.of.limit, resource.BinarySI), p.path)
-	}
-	return n, err
 }
 
 // IsExec reports whether a path is that of a command in a pod. Its response is a stream without an end.
@@ -292,6 +265,8 @@ func IsExec(path string) bool {
 // The errors of a response that exceeds a limit.
 var (
 	errTooLarge      = errors.New("the response of the other cluster is too large")
+	errTooMany       = fmt.Errorf("%w: it has too many small items", errTooLarge)
+	errNotJSON       = errors.New("the response of the other cluster is not JSON, which was requested")
 	errListsTooLarge = errors.New("the lists of the other cluster are too large")
 	errTooSlow       = errors.New("the response of the other cluster takes too long: the connection is too slow for its size, or the other cluster holds it back")
 )
@@ -306,9 +281,13 @@ func timely(ctx context.Context, err error) error {
 
 type limitedBody struct {
 	io.ReadCloser
-	left int64
-	ctx  context.Context // the context of the request, which lasts until the response ends
-	end  context.CancelFunc
+	left        int64
+	watch, json bool
+	decoded     decoded // of a response in JSON
+	pages       *readPages
+	list, path  string          // list is empty unless the response is a page of a list
+	ctx         context.Context // the context of the request, which lasts until the response ends
+	end         context.CancelFunc
 }
 
 // Close implements io.Closer.
@@ -320,8 +299,15 @@ func (b *limitedBody) Close() error {
 // Read implements io.Reader.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	before := b.decoded.used
+	b.left -= int64(n)
+	switch {
+	case b.left < 0 && !b.watch:
 		return 0, errTooLarge
+	case b.json && !b.decoded.add(p[:n], b.watch):
+		return 0, errTooMany
+	case b.list != "" && !b.pages.count(b.list, max(int64(n), (b.decoded.used-before)/pagesFactor)):
+		return 0, fmt.Errorf("%w: more than %s together; the last one was %s", errListsTooLarge, resource.NewQuantity(b.pages.limit, resource.BinarySI), b.path)
 	}
 	return n, timely(b.ctx, err)
 }

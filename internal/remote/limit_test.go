@@ -149,7 +149,7 @@ func TestResponsesOfPeersAreLimited(t *testing.T) {
 	}))
 	defer server.Close()
 	cfg := &rest.Config{Host: server.URL}
-	LimitResponses(cfg, 50_000, time.Minute)
+	LimitResponses(cfg, 50_000, 0, time.Minute)
 	c, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestListsOfPeersAreLimited(t *testing.T) {
 		"watches and one object": {[]string{"/api/v1/pods?watch=1&limit=500&resourceVersion=%d", "/api/v1/nodes/%d"}, 0},
 	} {
 		cfg := &rest.Config{Host: server.URL}
-		LimitPages(cfg, 50_000)
+		LimitResponses(cfg, 50_000, 50_000, time.Minute)
 		c, err := rest.HTTPClientFor(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -224,7 +224,7 @@ func TestSlowResponsesOfPeersEnd(t *testing.T) {
 	}))
 	defer server.Close()
 	cfg := &rest.Config{Host: server.URL}
-	LimitResponses(cfg, 50_000, within)
+	LimitResponses(cfg, 50_000, 0, within)
 	c, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func clientOf(kubeconfig []byte, within time.Duration) (kubernetes.Interface, er
 		return nil, err
 	}
 	config.Timeout = within
-	remote.LimitResponses(config, 1<<20, within)
+	remote.LimitResponses(config, 1<<20, 0, within)
 	return kubernetes.NewForConfig(config)
 }
 

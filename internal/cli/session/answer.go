@@ -28,8 +28,7 @@ const (
 func bounding(config *rest.Config, foreign bool) *rest.Config {
 	remote.RefuseRedirects(config)
 	if foreign {
-		remote.LimitResponses(config, foreignBytes, foreignTime)
-		remote.LimitPages(config, foreignLists)
+		remote.LimitResponses(config, foreignBytes, foreignLists, foreignTime)
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config

@@ -62,7 +62,7 @@ clusters: [{name: c, cluster: {server: "%s"}}]}`, server.URL), 0o600); err != ni
 type zeros struct{}
 
 func (zeros) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{})}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(zeros{})}, nil
 }
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -69,7 +69,7 @@ const (
 
 func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace string) (*link, error) {
 	cfg = rest.CopyConfig(cfg)
-	remote.LimitResponses(cfg, responsesBytes, responsesTime)
+	remote.LimitResponses(cfg, responsesBytes, 0, responsesTime)
 	if l.observe != nil {
 		remote.Observe(cfg, func(method string, took time.Duration) { l.observe(clusterID, method, took) })
 	}

@@ -94,7 +94,7 @@ func (l *links) try(ctx context.Context, identity *authv1beta1.Identity, kubecon
 	if err != nil {
 		return peering.Unanswered, err
 	}
-	remote.LimitResponses(cfg, responsesBytes, remoteTimeout)
+	remote.LimitResponses(cfg, responsesBytes, 0, remoteTimeout)
 	c, err := client.New(cfg, client.Options{Scheme: l.scheme, Mapper: staticMapper(l.scheme)})
 	if err != nil {
 		return peering.Unanswered, err
