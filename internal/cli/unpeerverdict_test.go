@@ -97,7 +97,7 @@ func TestUnpeerRightAfterACut(t *testing.T) {
 				}
 				w.answer = func(request string, r *http.Request) (*http.Response, error) {
 					if test.responds && strings.HasSuffix(r.URL.Path, "/nodes/milan/proxy"+kubelet.PathProviderHealth) {
-						return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+						return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("ok"))}, nil
 					}
 					w.mu.Lock()
 					defer w.mu.Unlock()

@@ -55,3 +55,45 @@ func TestListPages(t *testing.T) {
 		t.Errorf("after %d requests, error %v", endless.requests, err)
 	}
 }
+
+// unpaged serves a list of ConfigMaps that ignores the requested size of a page: each page has size of them, and there is always another one if endless is set.
+type unpaged struct {
+	client.Reader
+	size     int
+	endless  bool
+	requests int
+}
+
+func (u *unpaged) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	u.requests++
+	out := list.(*corev1.ConfigMapList)
+	out.Items, out.ResourceVersion = make([]corev1.ConfigMap, u.size), "7"
+	if u.endless {
+		out.Continue = "more"
+	}
+	return nil
+}
+
+// TestListPagesOfAServerWithoutPages: a server may ignore the size of a page. All that it returns is listed, up to the most objects of a list.
+func TestListPagesOfAServerWithoutPages(t *testing.T) {
+	for _, row := range []struct {
+		server   *unpaged
+		requests int
+		fails    bool
+	}{
+		{&unpaged{size: 3 * pageSize}, 1, false},
+		{&unpaged{size: maxPages * pageSize}, 1, false},
+		{&unpaged{size: maxPages*pageSize + 1}, 1, true},
+		{&unpaged{size: maxPages * pageSize / 4, endless: true}, 5, true},
+		{&unpaged{endless: true}, maxPages, true}, // pages without objects
+	} {
+		list := &corev1.ConfigMapList{}
+		err := ListPages(t.Context(), row.server, list)
+		if (err != nil) != row.fails || row.server.requests != row.requests {
+			t.Errorf("pages of %d: %d requests, want %d; error %v", row.server.size, row.server.requests, row.requests, err)
+		}
+		if !row.fails && (len(list.Items) != row.server.size || list.ResourceVersion != "7") || row.fails && len(list.Items) > 0 {
+			t.Errorf("pages of %d: %d objects in version %q", row.server.size, len(list.Items), list.ResourceVersion)
+		}
+	}
+}

@@ -1,14 +1,66 @@
 package apitest
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+// TestPoliciesAreInForce: InForce waits until its own policy, which it creates last, refuses an object. Rights that apply before do not suffice, nor does another error.
+// It leaves nothing.
+func TestPoliciesAreInForce(t *testing.T) {
+	tried, policy := 0, ""
+	admin := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			switch o := object.(type) {
+			case *authorizationv1.SubjectAccessReview:
+				o.Status.Allowed = true
+				return nil
+			case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+				policy = o.Name
+			case *corev1.ConfigMap:
+				if all := (&client.CreateOptions{}).ApplyOptions(opts); len(all.DryRun) == 0 {
+					t.Error("the object is created in earnest")
+				}
+				switch tried++; tried {
+				case 1: // the API server does not know the policy yet
+					return nil
+				case 2:
+					return apierrors.NewServiceUnavailable("starting")
+				case 3:
+					return fmt.Errorf("ValidatingAdmissionPolicy 'other' with binding 'other' denied request")
+				default:
+					return fmt.Errorf("ValidatingAdmissionPolicy '%s' with binding '%[1]s' denied request", o.Name)
+				}
+			}
+			return c.Create(ctx, object, opts...)
+		},
+	}).Build()
+	InForce(t, admin)
+	if tried != 4 || policy == "" {
+		t.Errorf("it returned after %d requests, want 4; policy %q", tried, policy)
+	}
+	for _, list := range []client.ObjectList{
+		&admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleList{},
+	} {
+		must(t, admin.List(t.Context(), list))
+		if n := meta.LenList(list); n > 0 {
+			t.Errorf("%T: %d objects are left", list, n)
+		}
+	}
+}
 
 // TestRightsAreInForceOnAPIServer: rights that exist before InForce apply after it, and InForce leaves nothing.
 func TestRightsAreInForceOnAPIServer(t *testing.T) {

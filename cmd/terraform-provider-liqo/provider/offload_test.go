@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -203,6 +204,58 @@ func TestAnInterruptedWaitReplacesNothing(t *testing.T) {
 			t.Errorf("%s: interrupted %t, in the state %t: %s", kind, interrupted, state != nil, problems)
 		}
 	}
+}
+
+// TestAnInterruptedWriteIsCompleted: Ctrl-C while a resource is created does not stop a write that has begun. What was written is in the state, so that a destroy deletes it.
+func TestAnInterruptedWriteIsCompleted(t *testing.T) {
+	for kind, row := range map[string]struct {
+		config  attributes
+		written []client.Object
+	}{
+		"liqo_offload": {attributes{"namespace": "shop"}, []client.Object{shop()}},
+		"liqo_peer":    {toMilan(t), []client.Object{tokenSecret(), milan()}},
+	} {
+		tf := configured(t)
+		tf.writing = func() {
+			if _, err := tf.server.StopProvider(t.Context(), &tfprotov6.StopProviderRequest{}); err != nil {
+				t.Error(err)
+			}
+		}
+		state, problems := tf.apply(kind, nil, row.config)
+		for _, object := range row.written {
+			if !tf.get(object) {
+				t.Errorf("%s: %T was not written", kind, object)
+			}
+		}
+		if contains(t, problems, "WARNING", "interrupted while waiting"); state == nil || strings.Contains(problems, "ERROR") {
+			t.Errorf("%s: in the state %t: %s", kind, state != nil, problems)
+		}
+	}
+}
+
+// TestAnOffloadingThatEndsIsAWarning: a plan says that another user ends the offloading, since nothing changes it any more. It stays in the state until it is gone.
+func TestAnOffloadingThatEndsIsAWarning(t *testing.T) {
+	tf := configured(t)
+	tf.control = offloading(t, offloadingv1beta1.PhaseReady)
+	config := attributes{"namespace": "shop"}
+	state := tf.applied("liqo_offload", nil, config)
+	if next, problems := tf.read("liqo_offload", state); problems != "" || next == nil {
+		t.Errorf("while it is ready: in the state %t, %s", next != nil, problems)
+	}
+	object := shop()
+	tf.get(object)
+	object.Finalizers = []string{"namespaceoffloading-controller.liqo.io/finalizer"}
+	if err := errors.Join(tf.client.Update(t.Context(), object), tf.client.Delete(t.Context(), object)); err != nil {
+		t.Fatal(err)
+	}
+	next, problems := tf.read("liqo_offload", state)
+	contains(t, problems, "WARNING: The offloading of namespace shop is being ended", "NamespaceOffloading shop/offloading is being deleted since", "apply again when it is gone")
+	if next == nil {
+		t.Error("it is not in the state, so that an apply would create it again at once")
+	}
+	config["pod_offloading_strategy"] = "Local"
+	_, problems = tf.apply("liqo_offload", state, config)
+	contains(t, problems, "ERROR: Changing the offloading of namespace shop failed", "is being deleted since")
 }
 
 // TestFailedRequestsDoNotEndAWait: an API server that restarts ends no wait, and a forbidden request does.

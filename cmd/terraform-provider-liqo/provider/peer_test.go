@@ -237,6 +237,39 @@ func TestPeeringsThatFail(t *testing.T) {
 	contains(t, problems, "WARNING", "has not reconciled ForeignCluster milan yet")
 }
 
+// TestProblemsOfAPeeringAreWarnings: a plan says that a peering has an error, or that another user ends it. It stays in the state, and without a problem there is no warning.
+func TestProblemsOfAPeeringAreWarnings(t *testing.T) {
+	tf := configured(t)
+	tf.control = peeringWith(t, isPeered, notPeered)
+	state := tf.applied("liqo_peer", nil, toMilan(t))
+	failed := corev1beta1.Condition{Status: corev1beta1.StatusError, Reason: reasons.TokenExpired, Message: "Secret liqo/remote-token-milan: the token has expired"}
+	ends := corev1beta1.Condition{Status: corev1beta1.StatusPending, Message: "the peering ends"}
+	for _, row := range []struct {
+		wish      corev1beta1.PeeringWish
+		condition corev1beta1.Condition
+		want      []string
+	}{
+		{corev1beta1.PeeringYes, isPeered, nil},
+		{corev1beta1.PeeringYes, corev1beta1.Condition{Status: corev1beta1.StatusPending, Message: "the provider has not answered yet"}, nil},
+		{corev1beta1.PeeringYes, failed, []string{"WARNING: The peering with cluster milan has an error", failed.Message}},
+		{corev1beta1.PeeringNo, ends, []string{"WARNING: The peering with cluster milan is being ended", "apply again when it has ended", "kubectl patch foreigncluster milan"}},
+		{corev1beta1.PeeringNo, failed, []string{"WARNING: The peering with cluster milan is being ended"}},
+	} {
+		tf.control = nil
+		foreign := milan()
+		tf.get(foreign)
+		foreign.Spec.OutgoingPeeringEnabled = row.wish
+		if err := tf.client.Update(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		tf.control = peeringWith(t, row.condition, row.condition)
+		next, problems := tf.read("liqo_peer", state)
+		if contains(t, problems, row.want...); next == nil || strings.Contains(problems, "ERROR:") || len(row.want) == 0 && problems != "" {
+			t.Errorf("%s, %s: in the state %t: %s", row.wish, row.condition.Status, next != nil, problems)
+		}
+	}
+}
+
 // TestPeeringsOfOthersAreNotTakenOver: a ForeignCluster that requests the peering already is imported on demand only. One that does not, of a discovered cluster
 // for example, is used.
 func TestPeeringsOfOthersAreNotTakenOver(t *testing.T) {

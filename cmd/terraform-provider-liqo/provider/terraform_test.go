@@ -34,6 +34,8 @@ type terraform struct {
 	client  client.Client
 	// control does the work of the controllers before each read of an object; nil does nothing.
 	control func(c client.Client, object client.Object)
+	// writing is called before each object is created; nil does nothing.
+	writing func()
 	// config is the configuration of the connection.
 	config *rest.Config
 }
@@ -54,12 +56,24 @@ func newTerraform(t *testing.T, objects ...client.Object) *terraform {
 		WithStatusSubresource(&offloadingv1beta1.NamespaceOffloading{}, &corev1beta1.ForeignCluster{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if ctx.Err() != nil { // the client in memory ignores the end of a context
+					return ctx.Err()
+				}
 				if tf.control != nil && !controlling {
 					controlling = true
 					tf.control(c, object)
 					controlling = false
 				}
 				return c.Get(ctx, key, object, opts...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+				if tf.writing != nil {
+					tf.writing()
+				}
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				return c.Create(ctx, object, opts...)
 			},
 		}).Build()
 	tf.server = providerserver.NewProtocol6(&Provider{version: "test", interval: time.Millisecond, settle: 20 * time.Millisecond, connect: func(config *rest.Config) (client.Client, error) {
@@ -257,11 +271,21 @@ func (tf *terraform) applied(kind string, state, config attributes) attributes {
 // refresh reads the object; nil if it is gone.
 func (tf *terraform) refresh(kind string, state attributes) attributes {
 	tf.Helper()
-	resp, err := tf.server.ReadResource(tf.Context(), &tfprotov6.ReadResourceRequest{TypeName: kind, CurrentState: tf.value(kind, state)})
-	if err != nil || strings.Contains(texts(resp.Diagnostics), "ERROR") {
-		tf.Fatal(err, texts(resp.Diagnostics))
+	next, problems := tf.read(kind, state)
+	if strings.Contains(problems, "ERROR") {
+		tf.Fatal(problems)
 	}
-	return tf.decoded(kind, resp.NewState)
+	return next
+}
+
+// read is refresh with the problems that it reports.
+func (tf *terraform) read(kind string, state attributes) (next attributes, problems string) {
+	tf.Helper()
+	resp, err := tf.server.ReadResource(tf.Context(), &tfprotov6.ReadResourceRequest{TypeName: kind, CurrentState: tf.value(kind, state)})
+	if err != nil {
+		tf.Fatal(err)
+	}
+	return tf.decoded(kind, resp.NewState), texts(resp.Diagnostics)
 }
 
 // imported imports an object and reads it; nil if there is none.
