@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,34 @@ func Known(t testing.TB, cached client.Reader, obj client.Object) {
 		age, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), obj.GetResourceVersion())
 		if err != nil || age < 0 {
 			return errors.Join(err, fmt.Errorf("it has version %s, want %s", seen.GetResourceVersion(), obj.GetResourceVersion()))
+		}
+		return nil
+	})
+}
+
+// Gone waits until an API server, and then the caches that are not nil, do not have an object any more. Without the caches, a controller could still decide by the object
+// after the test went on.
+func Gone(t testing.TB, within time.Duration, obj client.Object, server client.Reader, caches ...client.Reader) {
+	t.Helper()
+	key := client.ObjectKeyFromObject(obj)
+	Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, key), func() error {
+		for i, reader := range append([]client.Reader{server}, caches...) {
+			if reader == nil {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), within/4) // a cache without the kind waits for its first list
+			err := reader.Get(ctx, key, obj)
+			cancel()
+			where := "the API server"
+			if i > 0 {
+				where = "a cache"
+			}
+			switch {
+			case err == nil:
+				return fmt.Errorf("%s has it, deleted at %v, with finalizers %v", where, obj.GetDeletionTimestamp(), obj.GetFinalizers())
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("reading it from %s: %w", where, err)
+			}
 		}
 		return nil
 	})

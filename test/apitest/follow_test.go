@@ -3,7 +3,9 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -17,6 +19,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+// TestGone: an object is gone when neither the API server nor a cache has it. A cache that does not answer in time, and one that is nil, block nothing.
+func TestGone(t *testing.T) {
+	var asked []string
+	reader := func(name string, has int, blocks bool) client.Reader {
+		return interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+				asked = append(asked, name)
+				if has--; has < 0 {
+					return apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+				}
+				if blocks {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			},
+		})
+	}
+	Gone(t, time.Second, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, reader("server", 1, false), nil, reader("cache", 1, true))
+	if want := []string{"server", "server", "cache", "server", "cache"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+}
 
 // TestPoliciesAreInForce: InForce waits until its own policy, which it creates last, refuses an object. Rights that apply before do not suffice, nor does another error.
 // It leaves nothing.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -138,13 +137,7 @@ func (c *cluster) remove(t *testing.T, obj client.Object) {
 
 func (c *cluster) gone(t *testing.T, obj client.Object) {
 	t.Helper()
-	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, fmt.Errorf("deleted at %v, finalizers %v", obj.GetDeletionTimestamp(), obj.GetFinalizers()))
-	})
+	apitest.Gone(t, within, obj, c.Client)
 }
 
 // network waits until a Network has this range and its condition has this reason.

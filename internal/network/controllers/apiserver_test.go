@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -209,21 +208,10 @@ func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok 
 	return o
 }
 
-// gone waits until the object is gone from the API server and from the cache of the controllers. Without the second, a controller could still decide by the object
-// after the test went on.
+// gone waits until the object is gone from the API server and from the cache of the controllers.
 func (c *cluster) gone(t *testing.T, o client.Object) {
 	t.Helper()
-	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", o, client.ObjectKeyFromObject(o)), func() error {
-		for reader, name := range map[client.Reader]string{c.Client: "API server", c.cached: "cache of the controllers"} {
-			if reader == nil {
-				continue
-			}
-			if err := reader.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("the %s has it (%w)", name, err)
-			}
-		}
-		return nil
-	})
+	apitest.Gone(t, within, o, c.Client, c.cached)
 }
 
 // tenant makes the tenant namespace of a peer.

@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
@@ -275,16 +274,7 @@ func eventually[T client.Object](t *testing.T, c *cluster, obj T, what string, c
 // gone waits until the object is deleted.
 func (c *cluster) gone(t *testing.T, obj client.Object) {
 	t.Helper()
-	apitest.Eventually(t, within, fmt.Sprintf("%T %s to be gone", obj, obj.GetName()), func() error {
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("it is there, deleted at %v, finalizers %v", obj.GetDeletionTimestamp(), obj.GetFinalizers())
-	})
+	apitest.Gone(t, within, obj, c.Client)
 }
 
 // endNamespace removes the finalizers of a namespace that is being deleted, as the namespace controller would.

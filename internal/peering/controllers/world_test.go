@@ -21,7 +21,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -293,22 +292,10 @@ func eventually[T client.Object](t *testing.T, c *cluster, o T, what string, ok 
 	return o
 }
 
-// gone waits until the object is gone from the API server and from the cache of the controllers. Without the second, a controller could still decide by the object
-// after the test went on.
+// gone waits until the object is gone from the API server and from the cache of the controllers.
 func (c *cluster) gone(t *testing.T, o client.Object) {
 	t.Helper()
-	apitest.Eventually(t, within, fmt.Sprintf("%T %s in %s to be gone", o, client.ObjectKeyFromObject(o), c.id), func() error {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%+v: %w", o, err)
-		}
-		if c.cached == nil {
-			return nil
-		}
-		if err := c.cached.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the cache of the controllers has it (%w)", err)
-		}
-		return nil
-	})
+	apitest.Gone(t, within, o, c.Client, c.cached)
 }
 
 func (c *cluster) delete(t *testing.T, o client.Object) {
