@@ -125,17 +125,18 @@ func retained(r *report) {
 		provider, claim := volume.Labels[api.LabelRemoteClusterID], storage.DataOf(volume)
 		r.about(partRetained, provider)
 		if storage.IsRecovered(volume) {
-			r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has %s of data that no claim here uses",
-				volume.Name, claim.Name, claim.Namespace, provider, volume.Spec.Capacity.Storage())
 			full[provider] = full[provider] || storage.RecoveredFull(all, provider)
-			continue
+			if volume.DeletionTimestamp == nil {
+				r.warn(storage.Reuse(volume), "PersistentVolume %s of claim %s in namespace %s was recovered: cluster %s has %s of data that no claim here uses",
+					volume.Name, claim.Name, claim.Namespace, provider, volume.Spec.Capacity.Storage())
+				continue
+			}
 		}
 		node := provider
 		if at := slices.IndexFunc(r.VirtualNodes, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == provider }); at >= 0 {
 			node = r.VirtualNodes[at].Name
 		}
-		r.warn(fmt.Sprintf("read the data with a pod in namespace %s that has nodeName %s and mounts claim %s, and copy what is needed; only then release it: %s",
-			claim.Namespace, node, claim.Name, storage.Discard(volume)), "%s in cluster %s", storage.Describe(volume, nil), provider)
+		r.warn(storage.CopyOut(volume, node), "%s in cluster %s", storage.Describe(volume, nil), provider)
 	}
 	for _, provider := range slices.Sorted(maps.Keys(full)) {
 		if r.about(partRetained, provider); full[provider] {

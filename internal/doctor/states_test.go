@@ -212,6 +212,17 @@ func TestStatesAndCures(t *testing.T) {
 				`'{"spec":{"claimRef":{"namespace":"shop","name":"data","uid":null,"resourceVersion":null}}}'. The claim in the command gets the volume if it has storageClassName liqo`,
 			func(c *Cluster) { c.Retained = nil },
 		},
+		"data that was recovered, and whose volume was deleted since": { // Kubernetes binds no volume in deletion
+			func(c *Cluster) {
+				volume := recovered(1)
+				volume.DeletionTimestamp, volume.Spec.PersistentVolumeReclaimPolicy = new(metav1.NewTime(now)), corev1.PersistentVolumeReclaimRetain
+				c.Retained = []corev1.PersistentVolume{volume}
+			},
+			"warn rome, retained volumes: PersistentVolume pvc-1 of deleted claim data in namespace shop is a retained volume of Liqo, 32Mi, in deletion until its data is gone, in cluster milan\n",
+			"read the data with a pod in namespace shop that has nodeName milan and mounts claim data, and copy what is needed; only then release it: " +
+				`kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
+			func(c *Cluster) { c.Retained = nil },
+		},
 		"an unfinished move": {
 			func(c *Cluster) {
 				c.Moves = []corev1.PersistentVolume{{

@@ -158,10 +158,22 @@ func RecoveredMore(cluster string) string {
 // reuse says how to use the data of a retained volume in a provider, and how to delete it. The commands come first and have each name once, because the end of
 // a long Event is cut.
 func reuse(volume *corev1.PersistentVolume) string {
+	if volume.DeletionTimestamp != nil {
+		return fmt.Sprintf("It is in deletion, so no claim gets it. To use the data, copy it with a pod on the virtual node of cluster %s that mounts claim %s. To delete the data: %s.",
+			ClusterOf(volume), DataOf(volume).Name, Discard(volume))
+	}
 	return fmt.Sprintf("To use the data, reserve the volume: %s. To delete the data: %s. %s.", reserve(volume), Discard(volume), fits(volume))
 }
 
-// Reuse says how to use the data of a retained volume in a provider.
+// CopyOut says how to copy the data of a retained volume in a provider, and how to release the volume then. node is the virtual node. It is for volumes in deletion
+// too, which Kubernetes binds to no claim.
+func CopyOut(volume *corev1.PersistentVolume, node string) string {
+	data := DataOf(volume)
+	return fmt.Sprintf("read the data with a pod in namespace %s that has nodeName %s and mounts claim %s, and copy what is needed; only then release it: %s",
+		data.Namespace, node, data.Name, Discard(volume))
+}
+
+// Reuse says how to use the data of a retained volume in a provider that is not in deletion.
 func Reuse(volume *corev1.PersistentVolume) string {
 	data := DataOf(volume)
 	return fmt.Sprintf("reserve the volume for PersistentVolumeClaim %s in namespace %s: %s. %s", data.Name, data.Namespace, reserve(volume), fits(volume))

@@ -258,5 +258,10 @@ func TestMessagesAboutRecoveredDataFitIntoAnEvent(t *testing.T) {
 				}
 			}
 		}
+		released.DeletionTimestamp = &metav1.Time{} // Kubernetes binds it to no claim
+		said := excerpt.Of(s.foreignBacking().Refused, 1024)
+		if !strings.Contains(said, "cluster "+label+" that mounts claim "+name+". To delete the data: "+Discard(volume)+".") || strings.Contains(said, "claimRef") {
+			t.Errorf("in deletion: %s", said)
+		}
 	}
 }
