@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,8 +165,11 @@ func (r *gateways) report(ctx context.Context, g *gateway, deployment *appsv1.De
 	before := connection.DeepCopy()
 	var again time.Duration
 	connection.Status, again = network.Unattended(connection.Status, connection.Generation, pods.Items, now)
-	if err := kube.PatchStatus(ctx, r.client, connection, before); err != nil {
-		return err
+	if !equality.Semantic.DeepEqual(connection.Status, before.Status) { // a replica may have reported the tunnel since
+		lost := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.client.Status().Patch(ctx, connection, lost); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing the status of Connection %s/%s: %w", connection.Namespace, connection.Name, err)
+		}
 	}
 	if err := r.connected(ctx, g, connection); err != nil {
 		return err
