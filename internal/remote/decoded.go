@@ -102,7 +102,7 @@ func (d *decoded) memory(c byte) int64 {
 	switch {
 	case c != '{' && c != '[' && c != 'n': // null is an object without fields
 		return scalarItem
-	case len(d.arrays) == 2: // {"items": [
+	case len(d.arrays) <= 3: // {"items": [ or, in an event of a watch, {"object": {"items": [
 		return listItem
 	default:
 		return nestedItem

@@ -145,6 +145,21 @@ func TestResponsesOfPeersAreJSON(t *testing.T) {
 
 // TestEventsOfWatchesAreLimited: the limit holds for each event of a watch, and not for all of them together.
 func TestEventsOfWatchesAreLimited(t *testing.T) {
+	small := `{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}}`
+	c, _ := answering(t, 1<<10, k8sruntime.ContentTypeJSON, []byte(strings.Repeat(small, 100)))
+	w, err := c.Watch(t.Context(), &corev1.PodList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for e := range w.ResultChan() {
+		if pod, is := e.Object.(*corev1.Pod); is && pod.Name == "web" {
+			seen++
+		}
+	}
+	if seen != 100 {
+		t.Errorf("%d events, want 100", seen)
+	}
 	event := func(containers int) string {
 		return fmt.Sprintf(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","spec":{"containers":[%s]}}}`+"\n", strings.TrimSuffix(strings.Repeat("{},", containers), ","))
 	}
@@ -173,6 +188,9 @@ func TestEventsOfWatchesAreLimited(t *testing.T) {
 	}
 	if err := read(event(8) + event(11)); !errors.Is(err, errTooMany) {
 		t.Errorf("a large event: %v", err)
+	}
+	if err := read(`{"type":"ADDED","object":` + string(podList(3, "{}")) + "}"); !errors.Is(err, errTooMany) {
+		t.Errorf("an event with a list: %v", err)
 	}
 	if err := read(strings.Repeat("[", deepest+1)); !errors.Is(err, errTooMany) {
 		t.Errorf("a deep event: %v", err)
