@@ -37,7 +37,7 @@ type virtualKubelet struct {
 	opts *virtualKubeletOptions
 	log  *slog.Logger
 
-	// local and far are clients for this cluster and for the provider. identity is the content of the kubeconfig that credentials begin with.
+	// local and far are clients for this cluster and for the provider. identity is the kubeconfig with which credentials start.
 	local, far   client.WithWatch
 	identity     []byte
 	credentials  *remote.Identity

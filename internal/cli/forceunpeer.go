@@ -98,7 +98,7 @@ func forceUnpeerCommand(a *session.Session) *cobra.Command {
 // orForce adds a hint about force unpeer to the error of a connection that could not be established.
 func orForce(err error) error {
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return fmt.Errorf("%w\nIf a cluster is gone for good, run on the other one: liqoctl force unpeer and the ID of the lost cluster", err)
+		return fmt.Errorf("%w\nIf a cluster is gone for good, run on the other one: liqoctl force unpeer ID, with the ID of the lost cluster", err)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func Called(c client.Client, object client.Object) string {
 	return fmt.Sprintf("%s %s in namespace %s", kind, object.GetName(), object.GetNamespace())
 }
 
-// Overwrite overwrites to with from. Both must have the same type.
+// Overwrite copies the content of from to the object to. Both must have the same type.
 func Overwrite(to client.Object, from runtime.Object) {
 	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem())
 }

@@ -82,7 +82,7 @@ func (t Translation) ToWire(own netip.Addr) (netip.Addr, error) {
 	if external, ok := t.toExternal[own]; ok {
 		return external, nil
 	}
-	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is no pod of this cluster (pod CIDRs: %s) and no IP object exposes it: create one with spec.ip %s, or wait for its status.ip",
+	return netip.Addr{}, fmt.Errorf("translating address %s for cluster %q: it is not the address of a pod of this cluster (pod CIDRs: %s), and no IP object exposes it: create one with spec.ip %s, or wait for its status.ip",
 		own, t.ClusterID, join(t.ours), own)
 }
 
@@ -94,7 +94,7 @@ func (t Translation) FromWire(wire netip.Addr) (netip.Addr, error) {
 	if real, ok := t.toReal[wire]; ok {
 		return real, nil
 	}
-	return netip.Addr{}, fmt.Errorf("translating address %s that cluster %q calls: it is no pod of this cluster (pod CIDRs: %s) and status.ip of no IP object", wire, t.ClusterID, join(t.ours))
+	return netip.Addr{}, fmt.Errorf("translating address %s that cluster %q calls: it is neither the address of a pod of this cluster (pod CIDRs: %s) nor status.ip of an IP object", wire, t.ClusterID, join(t.ours))
 }
 
 func (t Translation) remaps() []ipam.Remap { return slices.Concat(t.Pods, t.External) }

@@ -191,7 +191,7 @@ func addresses() []Reason {
 		{WaitingForNetwork, "IP", ready, "The Network of the address has no range yet."},
 		{PodAddress, "IP", readyEvent, "spec.ip is the address of a pod of this cluster, which peers reach without an IP. Delete the IP."},
 		{NotExternal, "IP", readyEvent, "The address is outside the external CIDR, so peers cannot reach it. Delete the IP, and create it again without spec.networkRef."},
-		{InUse, "Network", readyEvent, "The Network is being deleted, and IPs still have addresses of it. Delete them."},
+		{InUse, "Network", readyEvent, "The Network is being deleted, and IPs still have addresses of it. Delete these IPs."},
 		{Remapped, "Network", event, "The range is in use in this cluster, so it appears here under another range."},
 		{ServiceRefused, "IP", readyEvent, "The API server does not accept spec.serviceTemplate of the IP. The message says why."},
 	}
@@ -258,7 +258,7 @@ func offloading() []Reason {
 		{RemotePodTerminating, "Pod", ready, "The remote pod is being deleted, and the provider will create it again."},
 		{RemoteUnavailable, "Pod", ready, "The provider is unreachable, so the state of the pod is unknown."},
 		{offloadingv1beta1.ReasonAddressRefused, "ShadowEndpointSlice, ShadowPod", "condition EndpointsAccepted, Event, log",
-			"An address cannot belong to the consumer. The message names it."},
+			"The consumer reported an address that cannot be its own. The message names it."},
 		{offloadingv1beta1.ReasonNoTranslation, "ShadowEndpointSlice, ShadowPod", "condition EndpointsAccepted, Event, log",
 			"The provider has not mapped the ranges of the consumer yet."},
 		{ConsumerUnreachable, "ShadowEndpointSlice", logged, "The consumer is unreachable. When that lasts, the provider marks the endpoints not ready."},

@@ -103,8 +103,8 @@ type connection struct {
 // errNotInstalled means that Liqo is not installed where the provider looks for it.
 var errNotInstalled = errors.New("install it first (liqoctl install, or a helm_release that this resource depends on), or set attribute namespace of the provider")
 
-// installation returns the ID of the cluster and the namespace of the installation, which the user names. Whoever may write ConfigMaps in another namespace does not decide
-// where tokens are written and read.
+// installation returns the ID of the cluster and the namespace of the installation, which the user names. So a user who may write ConfigMaps in another
+// namespace can't decide where tokens are written and read.
 func (c *connection) installation(ctx context.Context) (id, namespace string, err error) {
 	id, found, err := clusterid.Find(ctx, c, c.namespace)
 	if err == nil && (id == "" || found != c.namespace) {
@@ -126,7 +126,7 @@ var (
 // unfinished reports whether a wait ended without a failure: what the resource requests is written, and the controllers go on.
 func unfinished(err error) bool { return errors.Is(err, errTimeout) || errors.Is(err, errInterrupted) }
 
-// passes reports whether a request may succeed when it is sent again: no API server responded, or one that is busy or starting.
+// passes reports whether a request may succeed when it is sent again: no API server responded, or the API server is busy or starting.
 func passes(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err) ||

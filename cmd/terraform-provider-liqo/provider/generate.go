@@ -25,7 +25,7 @@ import (
 
 const tokenLifetime = 24 * time.Hour
 
-// generateResource is resource liqo_generate: a token with which another cluster peers with this one, as of liqoctl generate peer-command.
+// generateResource is resource liqo_generate: a token with which another cluster peers with this one, like the token of liqoctl generate peer-command.
 type generateResource struct{ connected }
 
 // generateModel holds the attributes of liqo_generate.
@@ -83,7 +83,7 @@ func (r *generateResource) ValidateConfig(ctx context.Context, req resource.Vali
 	}
 }
 
-// checkLifetime fails if a token lives longer than one for this consumer may; empty is any consumer.
+// checkLifetime fails if a token for the consumer must not live that long. An empty consumer means any.
 func checkLifetime(lifetime time.Duration, consumer string) error {
 	most, named := invite.MaxTokenLifetime, fmt.Sprintf(", or %s with consumer_cluster_id", invite.MaxNamedTokenLifetime)
 	if consumer != "" {

@@ -122,13 +122,13 @@ func outgoing(foreign *corev1beta1.ForeignCluster) *corev1beta1.Condition {
 	return nil
 }
 
-// ended reports whether this cluster uses nothing of the provider any more. The network may stay, because the provider uses this cluster by it.
+// ended reports whether this cluster uses nothing of the provider any more. The network may stay, because the provider uses this cluster through it.
 func ended(foreign *corev1beta1.ForeignCluster) bool {
 	condition := outgoing(foreign)
 	return condition != nil && (condition.Status == corev1beta1.StatusNone || condition.Reason == reasons.NetworkInUse)
 }
 
-// ending returns an error if a peering is being ended, by another user for example: to request it again now would stop that without a question.
+// ending returns an error if a peering is being ended, by another user for example: to request it again now would cancel that without a question.
 func ending(foreign *corev1beta1.ForeignCluster) error {
 	if foreign.Spec.OutgoingPeeringEnabled != corev1beta1.PeeringNo || ended(foreign) {
 		return nil
@@ -362,8 +362,8 @@ func (r *peerResource) end(ctx context.Context, m *peerModel) (stays string, err
 				m.id(), foreign.Status.APIServerURL, lost.LastTransitionTime.UTC().Format(time.RFC3339), lost.Message)
 		}
 	}
-	// The Secret goes first: once the peering has ended, it leaves the state, and a destroy that was killed in between would leave the Secret. An established peering
-	// does not need it.
+	// Delete the Secret first: once the peering has ended, the resource leaves the state, so a destroy that was killed in between would leave the Secret
+	// behind. An established peering does not need it.
 	if err := kube.Delete(ctx, r.c, m.secret(namespace)); err != nil {
 		return "", err
 	}

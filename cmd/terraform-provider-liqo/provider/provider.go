@@ -23,7 +23,7 @@ import (
 	"liqo.io/liqo/internal/peering"
 )
 
-// What Terraform asks of the resources beyond the methods that all have.
+// The optional interfaces of Terraform that the resources implement.
 var (
 	_ resource.ResourceWithConfigure      = &offloadResource{}
 	_ resource.ResourceWithImportState    = &offloadResource{}

@@ -117,7 +117,7 @@ func tenantCommand(a *session.Session, of admission) *cobra.Command {
 		Use:     "tenant [NAME]",
 		Aliases: session.KindTenant.Aliases,
 		Short:   of.short,
-		Long:    of.long + "\n\nA tenant is named after its cluster ID. The command searches all namespaces, unless --namespace names one.\nWithout NAME it is the only tenant, if there is one.",
+		Long:    of.long + "\n\nA tenant is named after its cluster ID. The command searches all namespaces, unless --namespace names one.\nWithout NAME, the command takes the only tenant; it fails if there are several.",
 		Example: cmdline.Example("\t# The consumer rome\n\t%[1]s " + of.verb + " tenant rome"),
 		Args:    cmdline.AtMostOne("the name of the tenant"),
 		RunE: func(cmd *cobra.Command, args []string) error {

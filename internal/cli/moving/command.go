@@ -137,7 +137,7 @@ func (o *moveVolumeOptions) add(a *session.Session, command *cobra.Command) {
 	flags.BoolVar(&o.live, "live", false, "Copy while pods use the claim, and stop their Deployment or StatefulSet only for the last changes")
 	flags.StringVar(&o.image, "image", "", "Image of the pods (default: "+moverImage+" of the registry that Liqo was installed from, with the same tag; required if that installation is pinned by digest)")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the progress as lines of JSON: json")
-	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "Maximum time without progress; a move that copies data does not reach it")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "Maximum time without progress; copying data counts as progress")
 	for _, f := range amountFlags {
 		o.amounts[f.flag] = flags.String(f.flag, "", f.usage)
 	}

@@ -56,7 +56,7 @@ func deleteObjectCommand(a *session.Session, kind session.Kind) *cobra.Command {
 				provider = node.Spec.ClusterID
 			case *authv1beta1.ResourceSlice:
 				if provider = labels[api.LabelRemoteID]; labels[api.LabelReplicated] == api.True {
-					return fmt.Errorf("%s is a request of cluster %s: only that cluster can delete it; liqoctl cordon resourceslice %s --remote-cluster-id %s grants it nothing more",
+					return fmt.Errorf("%s is a request of cluster %s: only that cluster can delete it. To grant it nothing more, run: liqoctl cordon resourceslice %s --remote-cluster-id %s",
 						local.Name(object), labels[api.LabelOriginID], object.GetName(), labels[api.LabelOriginID])
 				}
 			}

@@ -163,7 +163,7 @@ func (r *namespaceMaps) deleteNamespace(ctx context.Context, m *offloadingv1beta
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, ns); err != nil || !ns.DeletionTimestamp.IsZero() {
 		return client.IgnoreNotFound(err)
 	}
-	outdated := apierrors.NewConflict(corev1.Resource("namespaces"), name, errors.New("the cache is outdated: it is not to be deleted"))
+	outdated := apierrors.NewConflict(corev1.Resource("namespaces"), name, errors.New("the cache is outdated, and the namespace must not be deleted now"))
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); apierrors.IsNotFound(err) {
 		return outdated
 	} else if err != nil {

@@ -143,12 +143,12 @@ func ServiceProblem(local *corev1.Service, o ServiceOptions) error {
 func boundToNodes(s *corev1.ServiceSpec, destination string) error {
 	var problems []error
 	if s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && (s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer) {
-		problems = append(problems, fmt.Errorf("spec.externalTrafficPolicy Local leads clients outside of the clusters only to pods on the node that receives the request, so through "+
-			"this cluster they do not reach pods in cluster %[1]s, and through cluster %[1]s no pods here: set it to Cluster, or run pods of the Service in each cluster that receives requests", destination))
+		problems = append(problems, fmt.Errorf("with spec.externalTrafficPolicy Local, clients outside of the clusters reach only pods on the node that receives the request, so requests "+
+			"to this cluster do not reach pods in cluster %[1]s, and requests to cluster %[1]s do not reach pods here: set it to Cluster, or run pods of the Service in each cluster that receives requests", destination))
 	}
 	if s.InternalTrafficPolicy != nil && *s.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
-		problems = append(problems, fmt.Errorf("spec.internalTrafficPolicy Local leads each client only to pods on its own node, so clients here do not reach pods in cluster %[1]s, and "+
-			"clients there no pods here: set it to Cluster, or run pods of the Service on each node with clients", destination))
+		problems = append(problems, fmt.Errorf("with spec.internalTrafficPolicy Local, each client reaches only pods on its own node, so clients here do not reach pods in cluster %[1]s, and "+
+			"clients there do not reach pods here: set it to Cluster, or run pods of the Service on each node with clients", destination))
 	}
 	return errors.Join(problems...)
 }
