@@ -68,7 +68,7 @@ type betweenState struct {
 func betweenStates() []betweenState {
 	ofRome := metav1.ObjectMeta{Namespace: api.TenantNamespace("rome"), Name: "rome"}
 	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster milan, gets another certificate; " +
-		"without a kubeconfig of milan: liqoctl generate peer-command --consumer-cluster-id rome there, then here the command that it prints"
+		"without a kubeconfig of milan: run liqoctl generate peer-command --consumer-cluster-id rome there, and here the command that it prints"
 	return []betweenState{
 		{
 			"a peer stores another key", "the PublicKey in the peer is not that of the gateway here",

@@ -59,7 +59,7 @@ func (w *doctorWorld) rightsAre(want bool) {
 
 func identityStates(w *doctorWorld) []brokenState {
 	const again = "liqoctl authenticate --remote-kubeconfig FILE, with the kubeconfig of cluster turin, "
-	const enroll = "; without a kubeconfig of turin: liqoctl generate peer-command --consumer-cluster-id rome there, then here the command that it prints"
+	const enroll = "; without a kubeconfig of turin: run liqoctl generate peer-command --consumer-cluster-id rome there, and here the command that it prints"
 	// liqoctl authenticate needs the other cluster.
 	authenticated := w.back(w.identity, w.secret)
 	return []brokenState{

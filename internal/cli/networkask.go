@@ -23,7 +23,7 @@ func checkNetworkRights(p *session.Pair, o *peerOptions) error {
 	if !o.auth.InBand || !session.IsPeeringUser(p) {
 		return nil
 	}
-	return p.Remote.Err(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band takes rights in cluster %s "+
+	return p.Remote.Err(fmt.Errorf("the user of its kubeconfig is a peering user (liqoctl generate peering-user), and --in-band needs rights in cluster %s "+
 		"that such a user does not get: to create gateways and Secrets in the tenant namespace, and to read Networks, IPs and Services in namespace %s. "+
 		"Use the kubeconfig of an administrator of %s, or leave --in-band out", p.Remote.ID, p.Remote.Namespace, p.Remote.ID))
 }

@@ -105,7 +105,7 @@ func TestOffloadAgainOnAPIServer(t *testing.T) {
 	if code, said := liqoctl("-l", "region=north"); code != 1 || !strings.Contains(said, question) || !strings.Contains(said, "not confirmed: nothing was changed") {
 		t.Errorf("unconfirmed: code %d, %s", code, said)
 	}
-	if _, said := liqoctl(); !strings.Contains(said, "Namespace default is offloaded: whoever names no namespace uses it") {
+	if _, said := liqoctl(); !strings.Contains(said, "Namespace default is offloaded. Commands and manifests without a namespace use it") {
 		t.Errorf("no warning about namespace default: %s", said)
 	}
 	if s := spec(); s.ClusterSelector != nil {

@@ -110,7 +110,7 @@ func checkProvider(ctx context.Context, p *session.Pair, force bool) error {
 	case root.Data["ca.crt"] == "" || had == has:
 		return nil
 	case !force:
-		return p.Local.Err(fmt.Errorf("the API server that issued %s has the CA %s, the one of cluster %s has the CA %s and no Tenant of %s. "+
+		return p.Local.Err(fmt.Errorf("the API server that issued %s has the CA %s, but the API server of cluster %s has the CA %s and no Tenant of %s. "+
 			"If two clusters have the ID %s, unpeer the first one (liqoctl unpeer %s), or install one of them with another --cluster-id. "+
 			"If it is one cluster with a new CA, continue with --force", p.Local.Name(identity), had, p.Remote.ID, has, p.Local.ID, p.Remote.ID, p.Remote.ID))
 	}

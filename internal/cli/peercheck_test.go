@@ -94,7 +94,7 @@ func TestPeerReplacesNoOtherCluster(t *testing.T) {
 		{"peer in-band" + lawBoth, known, bothKeys},
 		{"authenticate" + lawBoth, known, bothKeys},
 		{"peer" + lawBoth, elsewhere, []string{
-			"has the CA " + peering.Fingerprint([]byte("another CA")) + ", the one of cluster milan has the CA " + peering.Fingerprint([]byte("the CA")),
+			"has the CA " + peering.Fingerprint([]byte("another CA")) + ", but the API server of cluster milan has the CA " + peering.Fingerprint([]byte("the CA")),
 			"If two clusters have the ID milan", "--force",
 		}},
 		{"peer" + lawBoth, realNode, []string{realName, "--create-resource-slice=false", "liqoctl create resourceslice NAME --remote-cluster-id milan"}},

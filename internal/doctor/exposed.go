@@ -24,7 +24,7 @@ func exposures(r *report) {
 		name := fmt.Sprintf("IP %s in namespace %s", ip.Name, ip.Namespace)
 		remove := fmt.Sprintf("kubectl -n %s delete ips.ipam.liqo.io %s", ip.Namespace, ip.Name)
 		if ready := meta.FindStatusCondition(ip.Status.Conditions, "Ready"); ready != nil && ready.Status != metav1.ConditionTrue {
-			r.warn(remove+" takes it back; create it again as the message says", "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
+			r.warn(remove+" removes it; create it again as the message says", "%s: %s, %s", name, ready.Reason, ready.Message).fromManager = true
 			continue
 		}
 		address, err := netip.ParseAddr(ip.Spec.IP)
@@ -32,7 +32,7 @@ func exposures(r *report) {
 			continue
 		}
 		if at := slices.IndexFunc(ranges, func(p netip.Prefix) bool { return p.Contains(address) }); at >= 0 {
-			r.warn(remove+" takes it back; create it again with the address of a Service that exists",
+			r.warn(remove+" removes it; create it again with the address of a Service that exists",
 				"%s exposes %s, an address of Services (%s), and no Service has it", name, address, ranges[at])
 		}
 	}

@@ -47,7 +47,7 @@ func ranges(r *report) {
 		}
 		for _, other := range all {
 			if other.prefix.Overlaps(prefix) {
-				r.fail("disconnect the peer that has the range (liqoctl network reset --remote-kubeconfig FILE: its traffic stops) and connect it again: it is given another", "%s (%s) and %s (%s) overlap", other.name, other.prefix, name, prefix)
+				r.fail("disconnect the peer that has the range (liqoctl network reset --remote-kubeconfig FILE: its traffic stops) and connect it again: it is given another range", "%s (%s) and %s (%s) overlap", other.name, other.prefix, name, prefix)
 			}
 		}
 		all = append(all, placed{name, prefix})
@@ -229,6 +229,6 @@ func between(c, other *Cluster) []Finding {
 	case !bytes.Equal(key, stored):
 		r.fail(connect, "cluster %s stores another key than the gateway of %s has", c.ID, other.ID)
 	}
-	r.healthy("both are %s and know each other, ranges and keys are those of the other", c.Version)
+	r.healthy("both are %s and know each other: each has the ranges and the key of the other", c.Version)
 	return r.findings
 }

@@ -19,7 +19,7 @@ import (
 // withoutKubeconfig completes a cure by liqoctl authenticate for a credential that the provider no longer accepts: how an administrator without a kubeconfig
 // of the provider replaces it.
 func (r *report) withoutKubeconfig(provider string) string {
-	return fmt.Sprintf("; without a kubeconfig of %s: liqoctl generate peer-command --consumer-cluster-id %s there, then here the command that it prints", provider, r.ID)
+	return fmt.Sprintf("; without a kubeconfig of %s: run liqoctl generate peer-command --consumer-cluster-id %s there, and here the command that it prints", provider, r.ID)
 }
 
 // identities checks the Identities of this cluster in its peers: whether their certificates or tokens are valid and renewed in time, and whether each

@@ -245,7 +245,7 @@ func TestStatesAndCures(t *testing.T) {
 		"an IP of a Service that is gone": {
 			func(c *Cluster) { withServices(c); c.IPs = []ipamv1alpha1.IP{exposed("10.96.0.8")} },
 			"warn rome, exposed addresses: IP db in namespace shop exposes 10.96.0.8, an address of Services (10.96.0.0/16), and no Service has it\n",
-			"kubectl -n shop delete ips.ipam.liqo.io db takes it back; create it again with the address of a Service that exists",
+			"kubectl -n shop delete ips.ipam.liqo.io db removes it; create it again with the address of a Service that exists",
 			func(c *Cluster) { c.IPs = []ipamv1alpha1.IP{exposed("10.96.0.7")} },
 		},
 		"an IP that is refused": {

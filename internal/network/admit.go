@@ -47,7 +47,7 @@ func Admitted(p *Peer, host Host) ([]netip.Prefix, []Problem) {
 			if d.Routed && d.Prefix.Bits() <= wide { // to reserve all of it would end the networks of other peers
 				reserved = r.View
 			}
-			cure := fmt.Sprintf("add %s to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range, and open connections to the cluster end", reserved)
+			cure := fmt.Sprintf("add %s to ipam.reservedSubnets and delete the Network of the range: Liqo then chooses another range, which ends the open connections to the cluster", reserved)
 			if r.Identity() {
 				cure += ". If these addresses belong to cluster " + p.ClusterID + ", an administrator of this cluster removes annotation " +
 					networkingv1beta1.AnnotationReportedByPeer + " from the Configuration in namespace " + p.Namespace + " instead"

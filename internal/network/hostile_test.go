@@ -214,7 +214,7 @@ func TestRangesOnTheLinksOfANode(t *testing.T) {
 	}
 	facts.Peers[0].Negotiated = true
 	problems := Refusals(facts, host)
-	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, under which this cluster sees cluster "milan", is not routed there: it overlaps 10.20.7.0/24 (the network of link eth1); add 10.20.7.0/24 to ipam.reservedSubnets and delete the Network of the range, then Liqo chooses another range, and open connections to the cluster end. `+
+	if len(problems) != 1 || problems[0].String() != `Node rome-1: range 10.20.0.0/16, under which this cluster sees cluster "milan", is not routed there: it overlaps 10.20.7.0/24 (the network of link eth1); add 10.20.7.0/24 to ipam.reservedSubnets and delete the Network of the range: Liqo then chooses another range, which ends the open connections to the cluster. `+
 		`If these addresses belong to cluster milan, an administrator of this cluster removes annotation networking.liqo.io/reported-by-peer from the Configuration in namespace liqo-tenant-milan instead` {
 		t.Errorf("problems %q", problems)
 	}

@@ -150,7 +150,7 @@ func Disagreement(peer string, decisive, other *networkingv1beta1.NetworkRequest
 	if !FromPeer(other) {
 		from = "of this cluster"
 	}
-	return fmt.Sprintf("cluster %s reports two networks: NetworkRequest %s in namespace %s counts, and NetworkRequest %s %s has %s. If these are outdated, delete it: "+
+	return fmt.Sprintf("cluster %s reports two networks: NetworkRequest %s in namespace %s counts, but NetworkRequest %s %s has %s. If that one is outdated, delete it: "+
 		"kubectl -n %s delete networkrequests.networking.liqo.io %s", peer, decisive.Name, decisive.Namespace, other.Name, from, strings.Join(fields, ", "),
 		other.Namespace, other.Name)
 }

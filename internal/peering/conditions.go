@@ -130,8 +130,8 @@ func identityTrouble(identity *authv1beta1.Identity, probe *Probe, now metav1.Ti
 		return awsTrouble(name, aws, probe)
 	}
 	if probe != nil && probe.Refused != "" {
-		return fmt.Sprintf("%s grants nothing: %s. The other cluster drained or removed our Tenant: its administrator activates it again with liqoctl activate tenant, "+
-			"liqoctl authenticate creates another one, or liqoctl peer out-of-band with a new token, liqoctl unpeer ends the peering", name, probe.Refused)
+		return fmt.Sprintf("%s grants nothing: %s. The other cluster drained or removed our Tenant. Its administrator can activate it again (liqoctl activate tenant). "+
+			"Or create another one (liqoctl authenticate, or liqoctl peer out-of-band with a new token), or end the peering (liqoctl unpeer)", name, probe.Refused)
 	}
 	if probe != nil && probe.Unauthorized {
 		why, kind := "it has another CA now, or a clock is wrong", KindOf(&identity.Spec.AuthParams)
@@ -178,7 +178,7 @@ func awsTrouble(name string, aws *authv1beta1.AwsConfig, probe *Probe) string {
 	if why == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s grants nothing: %s. EKS cluster %s in region %s maps user %s to no user of Kubernetes (there: aws eks list-access-entries, or ConfigMap kube-system/aws-auth), "+
+	return fmt.Sprintf("%s grants nothing: %s. Possible causes: EKS cluster %s in region %s maps user %s to no user of Kubernetes (there: aws eks list-access-entries, or ConfigMap kube-system/aws-auth), "+
 		"its access key was deleted or is another one, the Tenant there is drained, or a clock is wrong by more than 5 minutes. A new access key belongs into spec.authParams.awsConfig",
 		name, why, aws.AwsClusterName, aws.AwsRegion, aws.AwsUserArn)
 }

@@ -135,8 +135,8 @@ func TestForeignClusters(t *testing.T) {
 		"a provider that took our rights back": {Facts{Identity: ready, APIServer: &Probe{Up: true, Refused: "forbidden"}},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Pending |\n" +
 				"APIServerStatus=Established (APIServerReady: the remote API server is ready)\n" +
-				"AuthIdentityControlPlaneStatus=NotReady (AccessRevoked: Identity tnm/controlplane-milan grants nothing: forbidden. The other cluster drained or removed our " +
-				"Tenant: its administrator activates it again with liqoctl activate tenant, liqoctl authenticate creates another one, or liqoctl peer out-of-band with a new token, liqoctl unpeer ends the peering)\n"},
+				"AuthIdentityControlPlaneStatus=NotReady (AccessRevoked: Identity tnm/controlplane-milan grants nothing: forbidden. The other cluster drained or removed our Tenant. " +
+				"Its administrator can activate it again (liqoctl activate tenant). Or create another one (liqoctl authenticate, or liqoctl peer out-of-band with a new token), or end the peering (liqoctl unpeer))\n"},
 		"a provider that revoked our token": {Facts{Identity: revoked, APIServer: unknown},
 			"Provider auth=true offloading=false networking=false /there https://milan\n| OutOfBand | None | None | None | Error |\n" +
 				"APIServerStatus=Error (APIServerNotReady: the API server at https://milan rejects the identity of this cluster: asking https://milan/livez: 401 Unauthorized)\n" +

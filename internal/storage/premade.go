@@ -42,7 +42,7 @@ func (s *State) premade(node string) Step {
 		step.Confirm, step.Refused = true, fmt.Sprintf("%s. PersistentVolume %s fits on other nodes, and the scheduler selects a node again: let the pod run on one of them", s.noneFits(node), elsewhere.Name)
 		return step
 	}
-	return refuse("%s: create such a PersistentVolume. With spec.claimRef of that claim, it is kept for it. For another class, first set annotation %s of the namespace, or chart value "+
+	return refuse("%s: create such a PersistentVolume. If its spec.claimRef names that claim, it is reserved for the claim. For another class, first set annotation %s of the namespace, or chart value "+
 		"storage.realStorageClassName, and use a new claim", s.noneFits(node), api.AnnotationRealStorageClass)
 }
 

@@ -74,7 +74,7 @@ func CheckUnreleased(ctx context.Context, provider *session.Cluster, consumer, t
 	if err != nil || len(lines) == 0 {
 		return err
 	}
-	return fmt.Errorf("cluster %[1]s has data of cluster %[2]s that cluster %[2]s does not release, and would keep the Tenant until it is deleted:\n  - %[3]s\n"+
+	return fmt.Errorf("cluster %[1]s has data of cluster %[2]s that cluster %[2]s does not release, and would keep the Tenant until this data is deleted:\n  - %[3]s\n"+
 		"Nothing was changed. Offload these namespaces in cluster %[2]s, if they are not (liqoctl offload namespace NAME), then decide about their data there. Or copy the data and delete "+
 		"the claims in cluster %[1]s, or abandon the data with --delete-volumes", provider.ID, consumer, strings.Join(lines, "\n  - "))
 }

@@ -212,8 +212,8 @@ func offloadNamespaceCommand(a *session.Session) *cobra.Command {
 					return err
 				}
 				if slices.Contains(names, metav1.NamespaceDefault) {
-					local.Warn("Namespace %[1]s is offloaded: whoever names no namespace uses it, so pods may run in other clusters, and Secrets are copied there, that were not meant to. "+
-						"A namespace only for what is offloaded is safer; liqoctl unoffload namespace %[1]s ends it", metav1.NamespaceDefault)
+					local.Warn("Namespace %[1]s is offloaded. Commands and manifests without a namespace use it, so their pods may run in other clusters, and their Secrets are copied there, without intent. "+
+						"It is safer to offload a namespace of its own. To end this offloading, run: liqoctl unoffload namespace %[1]s", metav1.NamespaceDefault)
 				}
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)

@@ -83,7 +83,7 @@ func explainTunnel(server, client endFacts, dialed, reached string, waited time.
 			client.cluster, client.connection, waited.Round(time.Second), dialed,
 			OpenPort(dialed), client.cluster, server.cluster)
 		if reached != "" && reached != dialed {
-			note("%s of cluster %s says that it is reached at %s: if %s is not a way there, change it (--gw-client-address, --gw-client-port)",
+			note("%s of cluster %s says that it is reached at %s, but the client dials %s: if that does not lead there, change it (--gw-client-address, --gw-client-port)",
 				server.gateway, server.cluster, reached, dialed)
 		}
 	}

@@ -37,7 +37,7 @@ func TestExplainTunnel(t *testing.T) {
 		"the way between them": {server: server(nil), client: client(nil),
 			want: []string{"Connection of cluster rome is Connecting for 30s: no handshake with 172.30.2.130:51840/UDP: is UDP port 51840 open from rome to milan?"}, not: "if 172"},
 		"the wrong way": {server: server(nil), client: client(nil), reached: "172.30.2.1:30000/UDP",
-			want: []string{"GatewayServer rome of cluster milan says that it is reached at 172.30.2.1:30000/UDP: if 172.30.2.130:51840/UDP is not a way there"}},
+			want: []string{"GatewayServer rome of cluster milan says that it is reached at 172.30.2.1:30000/UDP, but the client dials 172.30.2.130:51840/UDP: if that does not lead there"}},
 		"a pod that does not run": {server(func(e *endFacts) { e.trouble = "container wireguard of pod gw is waiting, ImagePullBackOff" }), client(nil), []string{"Cluster milan: container wireguard"}, "open from", ""},
 		"no gateway":              {server(nil), client(func(e *endFacts) { *e = endFacts{cluster: "rome"} }), []string{"Cluster rome has no gateway for milan"}, "open from", ""},
 		"no key":                  {server(func(e *endFacts) { e.stored = nil }), client(nil), []string{"Cluster rome does not have the key of milan's gateway"}, "open from", ""},

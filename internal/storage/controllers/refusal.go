@@ -108,7 +108,7 @@ func unprovided(backing *corev1.PersistentVolumeClaim, cluster, message, another
 	if cluster != "" {
 		cluster = " of cluster " + cluster
 	}
-	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: cure the driver, have a PersistentVolume created if the class has none, or use a new claim "+
+	return fmt.Sprintf("StorageClass %s%s, which has the data, creates no volume: %s: repair the driver, have a PersistentVolume created if the class has no driver, or use a new claim "+
 		"with accessModes, a volumeMode and a size that the class has. For another class, %s", excerpt.Line(ptr.Deref(backing.Spec.StorageClassName, ""), longestWarning), cluster, excerpt.Line(strings.TrimSuffix(message, "."), longestWarning), another)
 }
 

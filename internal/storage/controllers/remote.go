@@ -311,7 +311,7 @@ func (r *RemoteClaims) ephemeral(claim *corev1.PersistentVolumeClaim, pod *corev
 		latest(event).Before(claim.CreationTimestamp.Time) {
 		return ""
 	}
-	return fmt.Sprintf("cluster %s, which has to create the ephemeral volume of pod %s, creates none: %s: cure the driver, or delete the pod and create it again with "+
+	return fmt.Sprintf("cluster %s, which has to create the ephemeral volume of pod %s, creates none: %s: repair the driver, or delete the pod and create it again with "+
 		"accessModes, a volumeMode, a size and a storageClassName in spec.volumes[].ephemeral.volumeClaimTemplate that the cluster has",
 		r.opts.Cluster, pod.Name, excerpt.Line(event.Message, longestWarning))
 }

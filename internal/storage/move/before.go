@@ -102,7 +102,7 @@ func cure(reason, namespace string) string {
 	}
 	switch {
 	case has("violates PodSecurity"):
-		return fmt.Sprintf("The pods of a move run as root, because only root reads the files of all users and restores their owners. Everything else that level baseline requires, they have. "+
+		return fmt.Sprintf("The pods of a move run as root, because only root reads the files of all users and restores their owners. They meet all other requirements of level baseline. "+
 			"Permit level baseline until the move has ended: kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=baseline", namespace)
 	case has("exceeded quota", "failed quota", "must specify", "usage per", "limit to request ratio"):
 		return "Change the ResourceQuota or the LimitRange, or set what the pods request, for example with --containers-cpu-requests and --containers-ram-limits"
@@ -239,7 +239,7 @@ func (m *move) failing(check *corev1.Pod) error {
 		"credentials, add them to imagePullSecrets of ServiceAccount default in namespace %[2]s. If no node has room, change what the pods request, for example with "+
 		"--containers-cpu-requests", check.Name, check.Namespace, m.Image)
 	if forVirtualNode(check) {
-		cure = fmt.Sprintf("What refuses it in that cluster is also an Event: kubectl get events --namespace %s --field-selector involvedObject.name=%s. Its administrator may have to "+
+		cure = fmt.Sprintf("An Event also says what refuses it in that cluster: kubectl get events --namespace %s --field-selector involvedObject.name=%s. Its administrator may have to "+
 			"permit pods that run as root there (Pod Security level baseline for the remote namespace), raise a quota, or make image %s available", check.Namespace, check.Name, m.Image)
 	}
 	return fmt.Errorf("the check before the move failed: pod %s in namespace %s does not run on %s, so the pods that copy the data would not run there either: %s. Nothing was changed. %s", check.Name, check.Namespace, placeOf(check),

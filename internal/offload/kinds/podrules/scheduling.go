@@ -73,8 +73,8 @@ func schedulingProblems(local *corev1.Pod) []string {
 	var out []string
 	for i := range local.Spec.TopologySpreadConstraints {
 		if c := &local.Spec.TopologySpreadConstraints[i]; ofOrigin(c) {
-			out = append(out, fmt.Sprintf("spec.topologySpreadConstraints[%d].whenUnsatisfiable is DoNotSchedule for topologyKey %q, and only a preference among the nodes of the provider, "+
-				"which need not have that label: use topologyKey %s, or spec.offloadingPatch.affinity of the VirtualNode", i, c.TopologyKey, corev1.LabelHostname))
+			out = append(out, fmt.Sprintf("spec.topologySpreadConstraints[%d].whenUnsatisfiable is DoNotSchedule for topologyKey %q, but only a preference among the nodes of the provider, "+
+				"which may lack that label: use topologyKey %s, or spec.offloadingPatch.affinity of the VirtualNode", i, c.TopologyKey, corev1.LabelHostname))
 		}
 	}
 	return out
