@@ -50,8 +50,8 @@ func sameChain(a, b Chain) bool {
 		})
 }
 
-// diffSet compares two sorted lists of prefixes. Parameter now collects what has to change before the routes: additions, and deletions of prefixes that overlap
-// an addition. Parameter later collects the other deletions, which follow after the routes have changed.
+// diffSet compares two sorted lists of prefixes. The argument now collects what has to change before the routes: additions, and deletions of prefixes that
+// overlap an addition. The argument later collects the other deletions, which follow after the routes have changed.
 func diffSet(have, want AddressSet, now, later *Elements) {
 	if slices.Equal(have.Elements, want.Elements) {
 		return

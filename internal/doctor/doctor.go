@@ -49,9 +49,9 @@ type Finding struct {
 	refuser string
 	// fromManager means that only the controller manager of the cluster can change the reported state.
 	fromManager bool
-	// unanswered means that the other cluster has not answered this request. drained means that the tenant is drained and has no access. proxied means
-	// that the reported connection runs through the tunnel. silent means that, as a virtual node reports, the API server of the peer does not respond, and
-	// untunneled that the network to the peer does not work.
+	// unanswered means that the other cluster has not answered this request. drained means that the tenant is drained and has no access. proxied means that the
+	// reported connection runs through the tunnel. silent and untunneled are reports of a virtual node: the API server of the peer does not respond, or the
+	// network to the peer does not work.
 	unanswered, drained, proxied, silent, untunneled bool
 }
 

@@ -40,7 +40,7 @@ type Observation struct {
 	Interval time.Duration
 }
 
-// Status returns the new status of the Connection. before is the current one. If no significant value has changed, Status returns it unchanged.
+// Status returns the new status of the Connection. The argument before is the current status. If no significant value has changed, Status returns it unchanged.
 func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Observation) networkingv1beta1.ConnectionStatus {
 	after := *before.DeepCopy()
 	silent := s.Now.Sub(latest(s.PingStats.Last, s.Began))

@@ -187,7 +187,8 @@ func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out
 	}
 }
 
-// hindrance returns the reason why a Network does not get its requested range; empty if it gets that range. near are the networks around the hosts.
+// hindrance returns the reason why a Network does not get its requested range; empty if it gets that range. The argument near has the networks around the
+// hosts.
 func (n *network) hindrance(inUse, near []taken) string {
 	if n.reported {
 		inUse = slices.Concat(inUse, near)

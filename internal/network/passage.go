@@ -52,8 +52,8 @@ type Step struct {
 	Before, After Packet
 }
 
-// Pass returns how a host that applies this plan forwards a packet: the packet that leaves, and its link. in is the link on which the
-// packet arrives, and own are the host's own addresses. ok is false if the host drops the packet or is its destination.
+// Pass returns how a host that applies this plan forwards a packet: the packet that leaves, and its link. The packet arrives on link in. The argument own has
+// the host's own addresses. ok is false if the host drops the packet or is its destination.
 func Pass(state *dataplane.State, packet Packet, in string, own ...netip.Addr) (out Packet, link string, ok bool) {
 	p := &passage{state: state, packet: packet, in: in, fresh: true}
 	ok = p.through(own...)

@@ -93,8 +93,8 @@ func Decisive(requests []networkingv1beta1.NetworkRequest) *networkingv1beta1.Ne
 	return first
 }
 
-// Dialed returns the endpoint that the gateway client of this cluster dials: the endpoint that the peer reports, with the addresses and the port that an
-// administrator of this cluster entered in a request in their place.
+// Dialed returns the endpoint that the gateway client of this cluster dials: the endpoint that the peer reports. Addresses and a port that an administrator of
+// this cluster entered in a request replace the reported ones.
 func Dialed(requests []networkingv1beta1.NetworkRequest, reported *networkingv1beta1.Endpoint) networkingv1beta1.Endpoint {
 	out := *reported.DeepCopy()
 	for i := range requests {

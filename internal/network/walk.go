@@ -121,8 +121,7 @@ func (w *walk) outward(c *Cluster, via netip.Addr, packet Packet) *arrival {
 	return w.tunnel(c, &peer, p.packet)
 }
 
-// throughGateway sends a packet through a gateway pod. in is the link of the pod on which the packet arrives. It reports whether the packet leaves through the
-// other link.
+// throughGateway sends a packet through a gateway pod. The packet arrives on link in of the pod. It reports whether the packet leaves through the other link.
 func (w *walk) throughGateway(c *Cluster, peer *Peer, candidate Candidate, packet Packet, in string) (*passage, bool) {
 	state := CompileGateway(&c.Facts, Self{ClusterID: peer.ClusterID, IP: candidate.IP, Node: candidate.Node, MTU: sampleMTU}, Tunnel{}, c.active())
 	p := &passage{state: &state, packet: packet, in: in, fresh: true}

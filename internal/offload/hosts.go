@@ -159,7 +159,7 @@ func HostsOfGateway(gateway *unstructured.Unstructured) []string {
 
 // HostsOfRoute returns the hosts that a route of the Gateway API claims: its own host names. A route without them serves the hosts of the listeners of its
 // Gateways. If one of these listeners has no host, or a parent is not a known Gateway, the route claims all hosts. Otherwise the Gateways claim these hosts,
-// and the result is empty. A route claims no hosts if all its parents are Services. Parameter gateway returns a Gateway, nil if there is none.
+// and the result is empty. A route claims no hosts if all its parents are Services. The argument gateway returns a Gateway, nil if there is none.
 func HostsOfRoute(route *unstructured.Unstructured, gateway func(namespace, name string) *unstructured.Unstructured) []string {
 	parents := slices.DeleteFunc(elements(route, "parentRefs"), func(parent map[string]any) bool { return parent["kind"] == "Service" })
 	if len(parents) == 0 {

@@ -27,7 +27,7 @@ import (
 type admission struct {
 	verb, done  string
 	short, long string
-	// to is the condition that the command sets. from lists the conditions in which the command is allowed; empty means any.
+	// The command sets condition to. It is allowed in the conditions in from; an empty list means any.
 	to   authv1beta1.TenantCondition
 	from []authv1beta1.TenantCondition
 	// question is the confirmation question. It is empty if the command needs no confirmation, because nothing is lost.

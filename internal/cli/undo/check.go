@@ -103,17 +103,18 @@ func CheckBoth(ctx context.Context, p *session.Pair, namespace string) error {
 	return p.Remote.Err(err)
 }
 
-// unreleased fails if the provider has data in namespaces that the map of the consumer does not release. there is the tenant namespace in the provider.
-func unreleased(ctx context.Context, p *session.Pair, there string, m *offloadingv1beta1.NamespaceMap) error {
+// unreleased fails if the provider has data in namespaces that the map of the consumer does not release. tenantNamespace is that of the consumer in the
+// provider.
+func unreleased(ctx context.Context, p *session.Pair, tenantNamespace string, m *offloadingv1beta1.NamespaceMap) error {
 	tenant := &authv1beta1.Tenant{}
-	err := p.Remote.Get(ctx, client.ObjectKey{Namespace: there, Name: p.Local.ID}, tenant)
+	err := p.Remote.Get(ctx, client.ObjectKey{Namespace: tenantNamespace, Name: p.Local.ID}, tenant)
 	if apierrors.IsNotFound(err) || err == nil && !tenant.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading Tenant %s in namespace %s: %w", p.Local.ID, there, err)
+		return fmt.Errorf("reading Tenant %s in namespace %s: %w", p.Local.ID, tenantNamespace, err)
 	}
-	return deletevolumes.CheckUnreleased(ctx, p.Remote, p.Local.ID, there, m)
+	return deletevolumes.CheckUnreleased(ctx, p.Remote, p.Local.ID, tenantNamespace, m)
 }
 
 // usesOf returns the number of objects by which the cluster uses resources or an identity of the provider. begun is the name of the first of them

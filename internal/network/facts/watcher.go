@@ -48,8 +48,8 @@ const podPause = 500 * time.Millisecond
 // Watching describes additional objects to watch, by type.
 type Watching map[client.Object]cache.ByObject
 
-// NewWatcher returns a Watcher that does not watch before Run. It watches the pods of gateways and of the given node; if node is empty, all
-// running pods of the pod network. more are further objects to watch. changed is called after every change.
+// NewWatcher returns a Watcher that does not watch before Run. It watches the pods of gateways and of the given node; if node is empty, all running pods of the
+// pod network. The argument more has further objects to watch. changed is called after every change.
 func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options, node string, more Watching, changed func()) (*Watcher, error) {
 	real, err := labels.NewRequirement(api.LabelType, selection.NotEquals, []string{api.TypeVirtualNode})
 	if err != nil {

@@ -42,9 +42,9 @@ func newDrains(c client.WithWatch) *drains {
 	return &drains{client: c, done: make(chan event.GenericEvent, 1), watched: map[types.NamespacedName]bool{}}
 }
 
-// drain evicts the pods of the VirtualNode's node and returns nil when none is left. Until then it returns a wait error that names the remaining
-// pods, and sends the VirtualNode to done later. since is when the drain started. drain deletes pods by force when they exceed their time limit. If a
-// pod remains even after that, drain returns it in stuck and no longer waits for it.
+// drain evicts the pods of the VirtualNode's node and returns nil when none is left. Until then it returns a wait error that names the remaining pods, and
+// sends the VirtualNode to done later. The drain started at since. It deletes pods by force when they exceed their time limit. If a pod remains even after
+// that, drain returns it in stuck and no longer waits for it.
 func (d *drains) drain(ctx context.Context, node *offloadingv1beta1.VirtualNode, unreachable bool, since, now time.Time) (stuck []string, err error) {
 	var list corev1.PodList
 	if err := d.client.List(ctx, &list, onNode(node.Name)); err != nil {

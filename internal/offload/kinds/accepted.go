@@ -89,9 +89,9 @@ func AcceptEndpointSliceMetadata(labels, annotations map[string]string) {
 	acceptMetadata(resourceEndpointSlices, labels, annotations, nil, nil)
 }
 
-// AcceptPodAnnotations removes the annotations that the Pod of a consumer must not have in the provider. more are additional keys that an
-// administrator accepts. Container runtimes also act on keys that look like a domain but have no prefix (io.kubernetes.cri-o.Devices). So a key with
-// a dot and no prefix does not count as private to the user.
+// AcceptPodAnnotations removes the annotations that the Pod of a consumer must not have in the provider. The argument more has additional keys that an
+// administrator accepts. Container runtimes also act on keys that look like a domain but have no prefix (io.kubernetes.cri-o.Devices). So a key with a dot and
+// no prefix does not count as private to the user.
 func AcceptPodAnnotations(annotations map[string]string, more []string) {
 	acceptMetadata(resourcePods, nil, annotations, nil, more)
 	maps.DeleteFunc(annotations, func(key, _ string) bool {

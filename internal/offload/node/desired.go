@@ -116,8 +116,8 @@ func desired(have *corev1.Node, f facts) *corev1.Node {
 	return out
 }
 
-// grantedLabels returns the labels in want that the provider granted. It first removes from want the keys of labels that an administrator has set on the Node:
-// have contains them, and ours does not.
+// grantedLabels returns the labels in want that the provider granted. It first removes from want the labels that an administrator has set on the Node: the keys
+// in have that are not in ours.
 func grantedLabels(have, want map[string]string, ours []string, granted func(key, value string) bool) map[string]string {
 	out := map[string]string{}
 	for key, value := range want {

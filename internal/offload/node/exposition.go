@@ -29,7 +29,7 @@ func (e *exposition) family(name, kind, help string) {
 	fmt.Fprintf(&e.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// sample writes a value. at is the time of its measurement; the zero time stands for the time of the response. labels alternates names and values.
+// sample writes a value. The argument at is the time of its measurement; the zero time stands for the time of the response. labels alternates names and values.
 func (e *exposition) sample(value float64, at time.Time, labels ...string) {
 	line := append(e.text.AvailableBuffer(), e.name...)
 	for i := 0; i+1 < len(labels); i += 2 {

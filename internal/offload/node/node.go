@@ -351,7 +351,7 @@ func conflict(err error) error {
 // must not cause two status writes per pod.
 const networkGrace = 5 * time.Second
 
-// network reports whether the network to the provider affects readiness, and whether it works. have is the current Node. again is the time after
+// network reports whether the network to the provider affects readiness, and whether it works. The argument have is the current Node. again is the time after
 // which to check again, zero if that is not necessary.
 func (n *Node) network(have *corev1.Node, now time.Time) (checked, up bool, again time.Duration) {
 	cluster, _ := n.clusters.Get("", n.opts.ForeignCluster).(*corev1beta1.ForeignCluster)

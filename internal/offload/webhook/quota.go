@@ -79,7 +79,7 @@ func (q *quotas) forget(obj any) {
 // errNoQuota reports that a user has no Quota.
 var errNoQuota = errors.New("that user has no Quota: Liqo creates one when it accepts the resources of a ResourceSlice")
 
-// refusal returns why a user may not have a ShadowPod, nil if the user may. before is the stored ShadowPod; it is nil on creation.
+// refusal returns why a user may not have a ShadowPod, nil if the user may. The argument before is the stored ShadowPod, nil on creation.
 //
 // On an update, only the resources that increase are checked against the Quota. If the stored ShadowPod declares what the limits enforcement of the Quota
 // demands, the updated one must declare it too, because its Pod may be recreated. If the stored ShadowPod does not, it is older than the enforcement. The

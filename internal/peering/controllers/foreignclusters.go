@@ -80,10 +80,10 @@ func (r *foreignClusters) setup(mgr ctrl.Manager) error {
 
 func byLabel(o client.Object) string { return o.GetLabels()[api.LabelRemoteClusterID] }
 
-// byClusterID enqueues the ForeignCluster of the cluster that an object belongs to; of returns the cluster ID.
-func byClusterID(of func(client.Object) string) handler.EventHandler {
+// byClusterID enqueues the ForeignCluster of the cluster that an object belongs to. idOf returns its cluster ID.
+func byClusterID(idOf func(client.Object) string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		if id := of(o); id != "" {
+		if id := idOf(o); id != "" {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: id}}}
 		}
 		return nil

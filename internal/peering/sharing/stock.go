@@ -146,7 +146,7 @@ func unitOf(name corev1.ResourceName) (bytes int64) {
 	return 1
 }
 
-// units returns the number of units in a quantity, between 0 and the largest amount. up reports whether to round up or down.
+// units returns the number of units in a quantity, between 0 and the largest amount. It rounds up if up is true, otherwise down.
 func units(name corev1.ResourceName, quantity resource.Quantity, up bool) int64 {
 	unit, limit := unitOf(name), int64(most)
 	if unit > 1 {

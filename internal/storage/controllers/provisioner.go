@@ -350,7 +350,7 @@ func (p *provisioner) moving(ctx context.Context, claim *corev1.PersistentVolume
 	return storage.Moving(volumes, claim), nil
 }
 
-// peering reports whether this cluster no longer uses the provider of a volume: it has neither a VirtualNode nor a NamespaceMap for it in the tenant namespace of the
+// peering reports whether a volume is abandoned: this cluster no longer uses its provider. It has neither a VirtualNode nor a NamespaceMap for it in the tenant namespace of the
 // volume, or none at all if the volume has lost the label with that namespace. As long as there is a NamespaceMap, the provider has the remote namespaces, and only
 // the volumes hold them. tenant is the namespace of the provider's VirtualNodes, empty if there are several.
 func (p *provisioner) peering(ctx context.Context, r client.Reader, volume *corev1.PersistentVolume) (abandoned bool, tenant string, err error) {

@@ -466,10 +466,10 @@ func TestADriverThatDoesNotExistIsReported(t *testing.T) {
 		events []*corev1.Event
 		want   string
 	}{
-		"for long":                  {[]*corev1.Event{event("ExternalProvisioning", normal, 120)}, "(ExternalProvisioning): cure"},
+		"for long":                  {[]*corev1.Event{event("ExternalProvisioning", normal, 120)}, "(ExternalProvisioning): repair"},
 		"not for long":              {[]*corev1.Event{event("ExternalProvisioning", normal, 119)}, ""},
 		"a driver that works on it": {[]*corev1.Event{event("ExternalProvisioning", normal, 120), event("Provisioning", normal, 0)}, ""},
-		"a driver that warned":      {[]*corev1.Event{event("ExternalProvisioning", normal, 120), event("ProvisioningFailed", warning, 5)}, "(ProvisioningFailed): cure"},
+		"a driver that warned":      {[]*corev1.Event{event("ExternalProvisioning", normal, 120), event("ProvisioningFailed", warning, 5)}, "(ProvisioningFailed): repair"},
 	} {
 		w := newWorld(t, cluster()...)
 		for _, e := range row.events {

@@ -59,10 +59,10 @@ func (a *audience) of(claim *corev1.PersistentVolumeClaim) reach {
 	return reach{decides: a.decides(claim), leftToPods: a.leftToPods(claim)}
 }
 
-// hasPod reports whether this virtual kubelet reports to a pod. of is the reach of the claim.
-func (a *audience) hasPod(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, of reach) bool {
-	reports := of.decides
-	if of.leftToPods && pod.Spec.NodeName != "" {
+// hasPod reports whether this virtual kubelet reports to a pod. claimReach is the reach of the claim.
+func (a *audience) hasPod(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, claimReach reach) bool {
+	reports := claimReach.decides
+	if claimReach.leftToPods && pod.Spec.NodeName != "" {
 		reports = pod.Spec.NodeName == a.node
 	}
 	return reports && storage.UsesOn(pod, claim, a.hasNode)

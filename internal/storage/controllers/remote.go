@@ -138,7 +138,7 @@ func (r *RemoteClaims) forget(key types.NamespacedName) {
 	delete(r.denied, key)
 }
 
-// vouch returns the step that reports, in a condition of the claim, whether the claim in the provider is the one of a move.
+// vouch returns the step that reports, in a condition of the claim, whether the claim in the provider belongs to a move.
 func (r *RemoteClaims) vouch(f *RemoteFacts) storage.Step {
 	if f.Claim == nil || !f.Complete && !f.Unmapped {
 		return storage.Step{}

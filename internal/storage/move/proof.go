@@ -27,7 +27,7 @@ const (
 // proof holds the UIDs of the claims in the providers that the pods of a move may mount. The UID of an end in this cluster is empty.
 type proof struct{ source, target types.UID }
 
-// proven returns the proof once both ends have one. Until then, due is true. rejected means that a claim at one end is not the one of the move.
+// proven returns the proof once both ends have one. Until then, due is true. rejected means that a claim at one end does not belong to the move.
 func (m *move) proven(from, to end) (found proof, step Step, due, rejected bool) {
 	for _, at := range []struct {
 		end
@@ -86,13 +86,13 @@ func (m *move) noSourceNode() Step {
 	return wait(Preparing, "a virtual node of cluster %s, which has the data", providerOf(m.source))
 }
 
-// missing returns the error about a claim in the provider with the data that is not the one of the move.
+// missing returns the error about a claim in the provider with the data that does not belong to the move.
 func (m *move) missing(node, problem string) Step {
 	return m.rejected(problem, fmt.Errorf("node %s is to have the data of PersistentVolumeClaim %s in namespace %s, but %s: nothing was copied from it. Restore "+
 		"the data there, or cancel the move by moving the claim to node %[1]s", node, m.Name, m.Namespace, problem))
 }
 
-// occupied returns the error about a claim in the target that is not the one of the move.
+// occupied returns the error about a claim in the target that does not belong to the move.
 func (m *move) occupied(problem string) Step {
 	return m.rejected(problem, fmt.Errorf("--target-node %s: the data of PersistentVolumeClaim %s in namespace %s can't be copied: %s. It stays as it is, because "+
 		"it may have data that is needed. Find out whose it is. Run the command again once no claim there has this name, or cancel the move by moving the claim to the node that has the data", m.record.Node, m.Name, m.Namespace, problem))

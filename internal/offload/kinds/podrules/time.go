@@ -64,7 +64,7 @@ func (s span) clamp(t metav1.Time) metav1.Time {
 	return t
 }
 
-// container adjusts the times of one container; before is the status of that container that the local Pod shows.
+// container adjusts the times of one container. The argument before is the status of that container that the local Pod shows.
 func (s span) container(c, before *corev1.ContainerStatus) {
 	// started returns the shown start time of the container with that ID, nil if the local Pod does not show that container as running.
 	started := func(id string) *metav1.Time {

@@ -165,8 +165,8 @@ func OwnsTokens(secret *corev1.Secret, o Options) bool {
 	return tokens && secret.Labels[api.LabelOrigin] == o.Origin && secret.Labels[offloadingv1beta1.LabelNodeName] == o.Node
 }
 
-// FillTokens adds tokens, by key, to a Secret that TokensSecret returned. now is the current time, and expires is when the first token expires. The
-// tokens have to be replaced when a fifth of their lifetime is left, as a kubelet does, but no sooner than after a minute.
+// FillTokens adds tokens, by key, to a Secret that TokensSecret returned. The argument expires is when the first token expires. The tokens have to be replaced
+// when a fifth of their lifetime is left, as a kubelet does, but no sooner than after a minute.
 func FillTokens(secret *corev1.Secret, tokens map[string]string, now, expires time.Time) {
 	for key, token := range tokens {
 		secret.Data[key] = []byte(token)
