@@ -155,7 +155,8 @@ func ordered(networks []ipamv1alpha1.Network) []*ipamv1alpha1.Network {
 	return out
 }
 
-// choose gives ranges to the Networks that have none. It avoids the ranges in near if there is room elsewhere. No reported range keeps its addresses in them.
+// choose gives ranges to the Networks that have none. It avoids the ranges in near if there is room elsewhere. A reported range that overlaps them never keeps
+// its addresses.
 func choose(pending []*network, inUse, near []taken, objects NetworkObjects, out map[types.NamespacedName]NetworkPlan) {
 	pools := objects.Pools
 	var elsewhere []*network

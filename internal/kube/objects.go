@@ -41,7 +41,7 @@ func AddAnnotations(object client.Object, annotations map[string]string) {
 	object.SetAnnotations(withAll(object.GetAnnotations(), annotations))
 }
 
-// withAll returns a new map with the entries of both. An entry of more wins. It returns have if there is nothing to add.
+// withAll returns a new map with the entries of both; those of more take precedence. If more is empty, it returns have itself.
 func withAll(have, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return have

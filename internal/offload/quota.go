@@ -234,7 +234,7 @@ func ExceededTogether(total corev1.ResourceList, quotas []corev1.ResourceQuota, 
 	return fmt.Errorf("%s: request less, or ask the administrator of the provider for more (value offloading.namespacePolicy.total)", strings.Join(over, "; "))
 }
 
-// Growth returns the resources with a larger amount in after than in before. The amounts are those in after.
+// Growth returns the resources whose amount has increased, with the amounts in after.
 func Growth(before, after corev1.ResourceList) corev1.ResourceList {
 	more := corev1.ResourceList{}
 	for name, quantity := range after {

@@ -110,7 +110,7 @@ func Newer(a, b *authv1beta1.AuthParams) bool {
 	return first.Until.After(second.Until)
 }
 
-// Adopt replaces the credential in into by the credential in from.
+// Adopt copies the credential of from to into, where it replaces the present one.
 func Adopt(into, from *authv1beta1.AuthParams) {
 	into.SignedCRT, into.Token, into.AwsConfig = from.SignedCRT, from.Token.DeepCopy(), from.AwsConfig.DeepCopy()
 }

@@ -50,8 +50,8 @@ func among(volume *corev1.PersistentVolume, all []corev1.PersistentVolume) []off
 		return out
 	}
 	one.Cluster = storage.ClusterOf(volume)
-	// Neither the end of a claim nor that of its namespace deletes the data of a volume that has no claim, or that a claim of another name uses. With policy Delete,
-	// the data is to be deleted only once Kubernetes has released the volume. A recovered volume holds the remote namespace for others, too; see storage.RecoveredLimit.
+	// These volumes keep their data when a claim or its namespace is deleted: a volume without a claim, until Kubernetes has released it; a volume that a claim
+	// of another name uses; and a recovered volume, which holds the remote namespace for others too, see storage.RecoveredLimit.
 	waits := storage.Unclaimed(volume) && volume.Status.Phase != corev1.VolumeReleased
 	one.Retain = volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain || waits || storage.ReservedFor(volume) != data ||
 		storage.IsRecovered(volume)

@@ -312,8 +312,8 @@ func (c *Cluster) Mark(object client.Object) {
 // Pair holds the two clusters of a peering. The local cluster is the consumer, the remote cluster the provider.
 type Pair struct {
 	Local, Remote *Cluster
-	// Here and there are the tenant namespaces of the peering in the local and in the remote cluster. They are empty until FindNamespaces or
-	// EnsureNamespaces has found them.
+	// Here is the tenant namespace of the peering in the local cluster, There the one in the remote cluster. Each is empty until FindNamespaces or
+	// EnsureNamespaces has found it.
 	Here, There string
 	// EndsBoth means that the command ends the peerings in both directions, so nothing stays that the two peerings share.
 	EndsBoth bool

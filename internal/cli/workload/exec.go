@@ -114,17 +114,17 @@ func runUntilDone(ctx context.Context, c *session.Cluster, namespace, pod, conta
 	}
 }
 
-// ReadAll returns the response to a request. It fails if the response has more than most bytes, because a pod can write without end and the cluster
-// of the pod is not trusted.
-func ReadAll(ctx context.Context, request rest.ResponseWrapper, most int64) ([]byte, error) {
+// ReadAll returns the response to a request. It fails if the response has more than limit bytes, because a pod can write without end and the cluster of the pod
+// is not trusted.
+func ReadAll(ctx context.Context, request rest.ResponseWrapper, limit int64) ([]byte, error) {
 	body, err := request.Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(body, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("the response has more than %d bytes", most)
+	text, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("the response has more than %d bytes", limit)
 	}
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func ConfigMap(local *corev1.ConfigMap, namespace string, o CopyOptions) (*corev
 	return out, ""
 }
 
-// MergeConfigMap returns have with the metadata and data of want, and the change that this needs.
+// MergeConfigMap returns the object have with the metadata and data of want, and the change that this needs.
 func MergeConfigMap(have, want *corev1.ConfigMap) (*corev1.ConfigMap, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

@@ -93,7 +93,7 @@ func (o *EndpointSliceOptions) addresses(e *discoveryv1.Endpoint) ([]string, err
 	return out, problem
 }
 
-// MergeEndpointSlice returns have with the metadata and spec of want, and the change that this needs.
+// MergeEndpointSlice returns the object have with the metadata and spec of want, and the change that this needs.
 func MergeEndpointSlice(have, want *offloadingv1beta1.ShadowEndpointSlice) (*offloadingv1beta1.ShadowEndpointSlice, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

@@ -128,7 +128,7 @@ func LocalEventTimes(out, have *corev1.Event, now time.Time) {
 	}
 }
 
-// MergeEvent returns have with the content of want, and the change that this needs.
+// MergeEvent returns the object have with the content of want, and the change that this needs.
 func MergeEvent(have, want *corev1.Event) (*corev1.Event, Change) {
 	out := want.DeepCopy()
 	out.ObjectMeta = *have.ObjectMeta.DeepCopy()

@@ -29,7 +29,7 @@ func Ingress(local *networkingv1.Ingress, namespace string, o IngressOptions) (*
 	return out, ""
 }
 
-// MergeIngress returns have with the metadata and spec of want, and the change that this needs. It keeps the class that the provider chose.
+// MergeIngress returns the object have with the metadata and spec of want, and the change that this needs. It keeps the class that the provider chose.
 func MergeIngress(have, want *networkingv1.Ingress) (*networkingv1.Ingress, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

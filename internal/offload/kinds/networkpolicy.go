@@ -83,7 +83,7 @@ func (o *NetworkPolicyOptions) missing(selector *metav1.LabelSelector) string {
 	return ""
 }
 
-// MergeNetworkPolicy returns have with the metadata and spec of want, and the change that this needs.
+// MergeNetworkPolicy returns the object have with the metadata and spec of want, and the change that this needs.
 func MergeNetworkPolicy(have, want *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

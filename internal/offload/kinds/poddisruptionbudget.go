@@ -63,7 +63,7 @@ func PodDisruptionBudget(local *policyv1.PodDisruptionBudget, namespace string, 
 	return out, "", problem
 }
 
-// MergePodDisruptionBudget returns have with the metadata and spec of want, and the change that this needs.
+// MergePodDisruptionBudget returns the object have with the metadata and spec of want, and the change that this needs.
 func MergePodDisruptionBudget(have, want *policyv1.PodDisruptionBudget) (*policyv1.PodDisruptionBudget, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

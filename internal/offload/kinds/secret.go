@@ -48,7 +48,7 @@ func SecretProblem(local *corev1.Secret, o CopyOptions) error {
 		"serviceAccountToken, or annotate the Secret with %s to have it copied as type %s", local.Type, o.Destination, AnnotationAllow, corev1.SecretTypeOpaque)
 }
 
-// MergeSecret returns have with the metadata and data of want, and the change that this needs.
+// MergeSecret returns the object have with the metadata and data of want, and the change that this needs.
 func MergeSecret(have, want *corev1.Secret) (*corev1.Secret, Change) {
 	out := have.DeepCopy()
 	mergeMetadata(&out.ObjectMeta, &want.ObjectMeta)

@@ -73,7 +73,7 @@ func Service(local *corev1.Service, namespace string, o ServiceOptions) (*corev1
 	return out, ""
 }
 
-// MergeService returns have with the metadata and spec of want, and the change that this needs. It keeps the values that the provider assigned.
+// MergeService returns the object have with the metadata and spec of want, and the change that this needs. It keeps the values that the provider assigned.
 func MergeService(have, want *corev1.Service) (*corev1.Service, Change) {
 	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 	if headless(have) != headless(want) && have.Spec.Type != corev1.ServiceTypeExternalName && want.Spec.Type != corev1.ServiceTypeExternalName {

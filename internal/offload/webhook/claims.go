@@ -24,7 +24,7 @@ type claims struct {
 	live client.Reader
 	// total are the limits of all namespaces of a consumer together.
 	total corev1.ResourceList
-	// mu serializes the requests, so that of many simultaneous ones only few are decided before Kubernetes has counted the others.
+	// mu serializes the requests. Without it, many simultaneous requests would be decided before Kubernetes has counted any of them.
 	mu sync.Mutex
 }
 

@@ -436,8 +436,8 @@ func (r *tenants) reportDrain(ctx context.Context, tenant *authv1beta1.Tenant) e
 	return err
 }
 
-// inRemoteNamespace reports whether an object is a remote namespace of the consumer with the given tenant namespace, or was created together with one. An empty
-// tenantNamespace stands for any consumer.
+// inRemoteNamespace reports whether an object is a remote namespace of the consumer with the given tenant namespace, or was created in one together with it. An
+// empty tenantNamespace stands for any consumer.
 func inRemoteNamespace(o client.Object, tenantNamespace string) bool {
 	namespace, _, made := strings.Cut(offloadingv1beta1.NamespaceMapOf(o), "/")
 	return made && (tenantNamespace == "" || namespace == tenantNamespace)

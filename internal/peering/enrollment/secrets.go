@@ -100,9 +100,8 @@ func unreadable(o *Options, err error) error {
 		invite.UsedKey, o.Namespace, invite.KeySecret, err)
 }
 
-// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before, are no
-// longer valid. Tokens for any cluster that were created at or before ended, the time at which the end of the peering began, are no longer valid for
-// that consumer.
+// SpendTokens records that the peering with a consumer has ended. The tokens that the consumer used, and those that were made for it before, are no longer
+// valid. The end of the peering began at ended: tokens for any cluster that existed then are no longer valid for that consumer.
 func SpendTokens(ctx context.Context, o *Options, consumer string, ended time.Time) error {
 	secret := &corev1.Secret{}
 	err := o.Reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: invite.KeySecret}, secret)

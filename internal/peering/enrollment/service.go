@@ -64,7 +64,7 @@ type Service struct {
 	key         tokenKey
 	// requestLimits limit the rate of requests, for each source and for all sources together.
 	requestLimits *limits
-	// working limits the number of requests that are served at the same time. Each of them has an element in it.
+	// working limits the number of requests that are served at the same time. It has an element for each of them.
 	working chan struct{}
 	// complaints limits the rate of log lines about failed requests.
 	complaints rate.Sometimes

@@ -173,9 +173,9 @@ func Reserve(usedTokens []byte, token Token, now time.Time) ([]byte, error) {
 	return writeUsedTokens(used, now)
 }
 
-// SpendTokens records in usedTokens, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and
-// those that were made for it before, are no longer valid. Open tokens created at or before ended, the time at which the end of the peering began,
-// are no longer valid for that consumer. SpendTokens returns the record to be stored.
+// SpendTokens records in usedTokens, the record of used tokens, that the peering of the consumer has ended. The tokens that the consumer used, and those that
+// were made for it before, are no longer valid. The end of the peering began at ended: open tokens that existed then are no longer valid for that consumer.
+// SpendTokens returns the record to be stored.
 func SpendTokens(usedTokens []byte, consumer string, ended, now time.Time) ([]byte, error) {
 	used, err := readUsedTokens(usedTokens)
 	if err != nil {

@@ -266,8 +266,8 @@ func (m *move) stopping(w *workload, stopped *Stopped) (Step, bool) {
 	return Step{}, false
 }
 
-// bind reserves the new volume, which is older than the claim, for the claim. After Kubernetes has bound both, it restarts the owner of the pods. due is false
-// when nothing is left to do.
+// bind reserves the new volume for the claim, which was created after the volume. After Kubernetes has bound both, it restarts the owner of the pods. due is
+// false when nothing is left to do.
 func (m *move) bind(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) (step Step, due bool) {
 	switch {
 	case volume == nil:
