@@ -103,7 +103,7 @@ func TestForceUnpeerWarns(t *testing.T) {
 // TestUnpeerNamesForceUnpeer: unpeer names force unpeer if the other cluster is unreachable, and after no other error.
 func TestUnpeerNamesForceUnpeer(t *testing.T) {
 	dial := fmt.Errorf("reaching milan: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
-	if said := orForce(dial).Error(); !strings.HasSuffix(said, "run on the other one: liqoctl force unpeer and the ID of the lost cluster") {
+	if said := orForce(dial).Error(); !strings.HasSuffix(said, "run on the other one: liqoctl force unpeer ID, with the ID of the lost cluster") {
 		t.Error(said)
 	}
 	if other := errors.New("forbidden"); !errors.Is(orForce(other), other) || orForce(other).Error() != "forbidden" {

@@ -105,7 +105,7 @@ func TestUninstalledByHelm(t *testing.T) {
 		}
 	}
 	ran = w.in(t, left, "uninstall --purge --dry-run"+lawOne, nil)
-	for _, want := range []string{"Then on milan: liqoctl force unpeer and the ID of this cluster", "Node milan", "Namespace liqo-tenant-milan"} {
+	for _, want := range []string{"Then on milan: liqoctl force unpeer ID, with the ID of this cluster", "Node milan", "Namespace liqo-tenant-milan"} {
 		if ran.code != 0 || ran.wrote != 0 || !strings.Contains(ran.said, want) {
 			t.Errorf("code %d, %d changes, no %q in %s", ran.code, ran.wrote, want, ran.said)
 		}

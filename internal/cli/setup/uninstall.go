@@ -218,14 +218,14 @@ func (u *uses) inUse() string {
 func (u *uses) leftBehind() string {
 	return "liqo is not installed here any more (helm uninstall?), but was in use:" + u.listed() +
 		"\nThe programs of Liqo are needed to end this. Either install them again, with the same --cluster-id, and run the commands above; " +
-		"or liqoctl uninstall --purge, which removes all of it here, and on each peer: liqoctl force unpeer and the ID of this cluster"
+		"or liqoctl uninstall --purge, which removes all of it here, and on each peer: liqoctl force unpeer ID, with the ID of this cluster"
 }
 
 // forgotten returns the warning about a purge without a running installation: it removes peerings in this cluster only.
 func (u *uses) forgotten() string {
 	text := "The programs of Liqo are gone, so no peer is notified:" + u.listed()
 	if len(u.peers) > 0 {
-		text += "\nThen on " + strings.Join(u.peers, ", ") + ": liqoctl force unpeer and the ID of this cluster"
+		text += "\nThen on " + strings.Join(u.peers, ", ") + ": liqoctl force unpeer ID, with the ID of this cluster"
 	}
 	return text
 }
