@@ -33,6 +33,7 @@ type results struct {
 	Network *NetworkResult `json:"network,omitempty"`
 	Move    *MoveResult    `json:"move,omitempty"`
 	Claim   *ClaimResult   `json:"claim,omitempty"`
+	Guards  *GuardsResult  `json:"guards,omitempty"`
 }
 
 // ratios returns the ratios to which the targets of pods, the network and moves apply, if they are medians of several runs. Ratios are comparable between machines, unlike times.

@@ -4,7 +4,8 @@
 //   - the same for thousands of pods on fake nodes, and how long changes take to reach the other cluster;
 //   - the network path between pods of two clusters, compared with a bare tunnel and with a path without a tunnel;
 //   - the rate at which a volume moves from one cluster to the other;
-//   - how long a pod with a new claim takes to start.
+//   - how long a pod with a new claim takes to start;
+//   - with -only guards, what each admission policy and webhook of Liqo costs an offloaded pod.
 //
 // It needs root. "make bench" builds the programs and runs it.
 package main
@@ -37,9 +38,10 @@ func command() int {
 	var m moveBench
 	var v claimBench
 	s := scaleBench{sizes: []int{100, objects, 5 * objects}}
+	var g guardsBench
 	check := flag.Bool("check", false, "exit with 1 when a target is missed, or a ratio is worse than before")
 	file := flag.String("json", "", "write the result to this file instead of printing it after the tables")
-	only := flag.String("only", "", "measure only this: pods, scale, network, move or claim")
+	only := flag.String("only", "", "measure only this: pods, scale, network, move, claim or guards")
 	history := flag.String("history", "test/bench/ratios.jsonl", "the ratios of earlier runs, one on each line: a run that is worse than the last three by a tenth says so")
 	commit := flag.String("record", "", "append the ratios of this run to the history, as those of this commit")
 	flag.IntVar(&b.pods, "pods", 50, "pods in the Deployment")
@@ -60,6 +62,7 @@ func command() int {
 	flag.Parse()
 	v.patience = b.patience
 	n.runs, s.runs, s.patience = b.runs, b.runs, b.patience
+	g.scaleBench, g.size = s, s.sizes[0]
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
@@ -107,6 +110,13 @@ func command() int {
 		}
 		err = errors.Join(err, result.Claim.print(os.Stdout))
 		reached = reached && result.Claim.Reached
+	}
+	if *only == "guards" {
+		if result.Guards, err = g.run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: measuring guards:", err)
+			return 1
+		}
+		err = errors.Join(err, result.Guards.print(os.Stdout))
 	}
 	unchanged, comparing := result.compare(*history, *commit)
 	err = errors.Join(err, comparing)
