@@ -29,7 +29,7 @@ func forceCommand(a *session.Session) *cobra.Command {
 	return cmdline.Group(&cobra.Command{
 		Use:   "force",
 		Short: "Undo a peering without contacting the peer",
-		Long:  "Change only the local cluster where a command otherwise changes both clusters of a peering. Use it if the peer is gone for good.",
+		Long:  "Run a command on the local cluster only, although it normally changes both clusters of a peering. Use this if the peer is gone for good.",
 		Example: cmdline.Example(`
 			# The cluster milan will never come back
 			%[1]s force unpeer milan`),

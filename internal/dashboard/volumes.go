@@ -51,7 +51,7 @@ func (d *volumesDocument) add(claim *claimDocument) *volumesDocument {
 	return d
 }
 
-// claimsOf describes the claims with volumes of Liqo in the selected namespaces. A claim that an unfinished move has deleted is one of them: its data exists.
+// claimsOf describes the claims in the selected namespaces that have a volume or a class of Liqo. A claim that an unfinished move has deleted is one of them: its data exists.
 func claimsOf(c *Cluster, selected func(namespace string) bool) []claimDocument {
 	volumes, moved := map[string]*corev1.PersistentVolume{}, map[types.NamespacedName]*corev1.PersistentVolume{}
 	for _, volume := range byAge(c.Volumes) {

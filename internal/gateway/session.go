@@ -71,8 +71,8 @@ func (s *Session) Rotating() bool { return s.rotation.Next != dataplane.PublicKe
 // Replica returns the state of this replica.
 func (s *Session) Replica() network.Replica { return s.replica }
 
-// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. reported is the last state that this agent
-// announced. Call Adopt before Step.
+// Adopt takes over a working session that a previous agent left in WireGuard, so that nothing is recreated. reported is the last state that the
+// previous agent of this replica announced. Call Adopt before Step.
 //
 // wait is true if the caller should call Adopt again later, and should not call Step yet. The session then may still work, since an answer through the tunnel
 // may still arrive, and a new session would interrupt the traffic. Adopt waits for at most Timing.Deaf, because an answer may be that late on a busy host.

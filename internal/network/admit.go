@@ -19,8 +19,8 @@ type Dependency struct {
 	Routed bool
 }
 
-// wide is the prefix length up to which the destination of a route leaves room for views that this cluster chose. With 10.0.0.0/8 as a dependency, few private
-// addresses would be left to choose from.
+// wide is the longest prefix length of a route that does not count against views that this cluster chose. If 10.0.0.0/8 counted, few private addresses would be
+// left to choose from. For a view that is the peer's own range, every route counts.
 const wide = 8
 
 // Admitted returns the views of a peer that a node routes to the peer. A view is a prefix under which this cluster sees a range of the peer. Admitted accepts

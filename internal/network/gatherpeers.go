@@ -112,7 +112,7 @@ func (g *gathering) remaps(c *networkingv1beta1.Configuration, p *Peer, others [
 
 // seenAs returns the view of each range of a peer; empty for a range that has none. status.ranges names each range, so the result does not depend on
 // the last change of the spec. Other versions of Liqo leave status.ranges empty. Then seenAs uses the order of status.remote, and returns false if
-// status.remote has more views than the peer has ranges.
+// status.remote has more views than the peer has ranges. Only the first external view counts.
 func seenAs(c *networkingv1beta1.Configuration, kind string, reals []string) ([]string, bool) {
 	views := make([]string, len(reals))
 	if len(c.Status.Ranges) == 0 {

@@ -91,8 +91,8 @@ type Enforcement struct {
 // MapKey returns the annotation value that marks the namespaces of a NamespaceMap.
 func MapKey(m *offloadingv1beta1.NamespaceMap) string { return m.Namespace + "/" + m.Name }
 
-// grantUID returns the UID that marks the namespaces granted by a NamespaceMap: that of the source of this copy, in the consumer. Copies of earlier releases do not
-// name their source, so it is that of the copy.
+// grantUID returns the UID that marks the namespaces that m granted. m is the copy in the provider, and the UID is that of its original in the consumer. A copy
+// that an earlier release made does not record that UID. Then grantUID returns the UID of the copy.
 func grantUID(m *offloadingv1beta1.NamespaceMap) string {
 	if uid, named := m.Annotations[api.AnnotationSourceUID]; named {
 		return uid

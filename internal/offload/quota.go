@@ -18,8 +18,8 @@ import (
 // the pod's RuntimeClass. It counts if the specification does not contain an overhead yet.
 //
 // An API server that does not support pod-level resources drops them. So the greater of the two sums, with and without them, counts for each
-// resource: pod-level resources cannot hide usage. Negative amounts count as zero. The API server will reject a Pod with them, but until then they
-// must not reduce the usage.
+// resource: pod-level resources cannot hide usage. A negative sum counts as zero. The API server rejects a Pod with negative
+// amounts, but until then they must not reduce the usage.
 func Usage(spec *corev1.PodSpec, overhead corev1.ResourceList) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: defaulted(spec.Containers), InitContainers: defaulted(spec.InitContainers), Overhead: spec.Overhead,

@@ -168,7 +168,7 @@ func outgoingPeering() []Reason {
 		{TokenInvalid, cluster, outgoing, "The token in the Secret is damaged, or for another cluster. Ask the provider for another one."},
 		{TokenExpired, cluster, outgoing, "The token in the Secret has expired. Ask the provider for another one."},
 		{TokenWithoutFingerprint, cluster, outgoing,
-			"The token does not name the provider's key, and the address was discovered or is not in the Secret. Ask for a token without --trusted-certificate."},
+			"The token has no fingerprint of the provider's key, and spec.foreignAuthUrl was discovered or is not the URL in the Secret. Ask the provider for a token that was made without --trusted-certificate. If the address was not discovered, you can also set data.url of the Secret."},
 		{CreatingNamespace, cluster, outgoing, "The controller manager creates the tenant namespace."},
 		{NamespaceDeleting, cluster, outgoing, "The tenant namespace of an earlier peering is being deleted."},
 		{EarlierPeering, cluster, outgoing, "An object of an earlier peering is being deleted. The message names it."},

@@ -214,8 +214,7 @@ func (r *limitedResponses) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	body.ReadCloser, response.Body = response.Body, body
 	if body.json, err = isJSON(response); err != nil {
-		body.Close()
-		return nil, err
+		return nil, errors.Join(err, body.Close())
 	}
 	if query.Has("limit") && !body.watch && r.pages.limit > 0 {
 		body.list = req.URL.Path + " " + query.Get("labelSelector") + " " + query.Get("fieldSelector")

@@ -300,11 +300,11 @@ func (s *State) released(volume *corev1.PersistentVolume) Step {
 	}
 }
 
-// retain keeps the backing claim of a virtual volume that is being deleted.
+// retain decides about a virtual volume whose claim is gone and whose reclaim policy is not Delete. It keeps the backing claim.
 //
-// The remote namespaces of a provider are deleted when a peering or an offloading ends, and only virtual volumes hold them. So there the virtual volume stays
-// until the backing claim is gone. The storage namespace of this cluster is never deleted with its claims. There, retain marks the backing claim before it
-// releases the virtual volume. Otherwise unused could delete the backing claim, which would then have neither the mark nor a virtual volume.
+// In a provider, only the virtual volume keeps the remote namespace from being deleted, so the volume stays until the backing claim is gone. In this cluster, the
+// storage namespace is never deleted, so the volume can be released. retain marks the backing claim before that, because the function unused may delete an
+// unmarked backing claim without a virtual volume.
 func (s *State) retain(volume *corev1.PersistentVolume, deleting bool) Step {
 	switch {
 	case s.Place.Cluster != "" && s.ours() && s.Backing.Annotations[AnnotationRetained] == api.True: // by an earlier release; it would outlive policy Delete

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// checked validates the text of an attribute. It does not print the text, which may be secret.
+// checked validates the text of an attribute. It prints only the error of check, which must not contain a secret.
 type checked struct {
 	want  string
 	check func(text string) error

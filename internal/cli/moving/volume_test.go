@@ -207,7 +207,7 @@ func TestMoveVolumeWithAnEarlierVirtualKubelet(t *testing.T) {
 func TestMoveVolumeToAClaimOfSomebodyElse(t *testing.T) {
 	w := newMovedWorld(t)
 	w.foreign = 1000
-	if err := w.run("milan", 0, nil); err == nil || !strings.Contains(err.Error(), "cluster milan was not created by this move. It stays as it is") {
+	if err := w.run("milan", 0, nil); err == nil || !strings.Contains(err.Error(), "cluster milan was not created by this move. Liqo does not touch that claim") {
 		t.Errorf("%v", err)
 	}
 	w.foreign = 3
@@ -225,7 +225,7 @@ func TestMoveVolumeDryRunOfARejectedClaim(t *testing.T) {
 		t.Fatal("the move of a rejected claim succeeded")
 	}
 	w.dryRun = true
-	if err := w.run("milan", 0, nil); err == nil || !strings.Contains(err.Error(), "cluster milan was not created by this move. It stays as it is") {
+	if err := w.run("milan", 0, nil); err == nil || !strings.Contains(err.Error(), "cluster milan was not created by this move. Liqo does not touch that claim") {
 		t.Errorf("dry run: %v", err)
 	}
 	w.foreign = 3
@@ -319,7 +319,7 @@ func TestMoveVolumeToAClusterWithoutRoom(t *testing.T) {
 		want   string
 	}{
 		"no class":  {func(w *movedWorld) error { return w.client.Delete(t.Context(), class.DeepCopy()) }, "no StorageClass of this cluster is the default"},
-		"no driver": {replace, "None of its PersistentVolumes is Available there"},
+		"no driver": {replace, "None of its PersistentVolumes is Available on that node"},
 		"a small volume": {func(w *movedWorld) error {
 			return errors.Join(replace(w), w.client.Create(t.Context(), small.DeepCopy()))
 		}, "there is no volume of 1Gi for the data (PersistentVolume pvc-"},

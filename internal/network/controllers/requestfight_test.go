@@ -77,10 +77,10 @@ func TestRequestsOfOnePeerDoNotFight(t *testing.T) {
 	}{
 		"two requests of the peer": {[]*networkingv1beta1.NetworkRequest{copied("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.1.0.0/16", true, "another NetworkRequest, request-0"},
 		"an answer and a later request": {[]*networkingv1beta1.NetworkRequest{own("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.1.0.0/16", false,
-			"NetworkRequest request-0 in namespace liqo-tenant-milan counts, and NetworkRequest request-1 of cluster milan has cidr.pod 10.2.0.0/16 instead of 10.1.0.0/16."},
+			"NetworkRequest request-0 in namespace liqo-tenant-milan counts, but NetworkRequest request-1 of cluster milan has cidr.pod 10.2.0.0/16 instead of 10.1.0.0/16."},
 		"an answer that is frozen": {[]*networkingv1beta1.NetworkRequest{refused("10.1.0.0/16"), copied("10.2.0.0/16")}, "10.2.0.0/16", false,
-			"NetworkRequest request-1 in namespace liqo-tenant-milan counts, and NetworkRequest request-0 of this cluster has cidr.pod 10.1.0.0/16 instead of 10.2.0.0/16. " +
-				"If these are outdated, delete it: kubectl -n liqo-tenant-milan delete networkrequests.networking.liqo.io request-0"},
+			"NetworkRequest request-1 in namespace liqo-tenant-milan counts, but NetworkRequest request-0 of this cluster has cidr.pod 10.1.0.0/16 instead of 10.2.0.0/16. " +
+				"If that one is outdated, delete it: kubectl -n liqo-tenant-milan delete networkrequests.networking.liqo.io request-0"},
 		"a request and a later answer":                {[]*networkingv1beta1.NetworkRequest{copied("10.1.0.0/16"), own("10.2.0.0/16")}, "10.1.0.0/16", false, "has cidr.pod 10.2.0.0/16 instead"},
 		"an answer that is missing":                   {[]*networkingv1beta1.NetworkRequest{requestOf("milan", false), copied("10.2.0.0/16")}, "10.2.0.0/16", false, ""},
 		"an answer that is refused":                   {[]*networkingv1beta1.NetworkRequest{own("8.8.8.0/24"), copied("10.2.0.0/16")}, "10.2.0.0/16", false, "has cidr.pod 8.8.8.0/24 instead"},

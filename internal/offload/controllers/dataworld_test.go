@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
+	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -119,7 +119,7 @@ func (w *dataWorld) cluster(objects ...client.Object) client.WithWatch {
 	}
 	scheme := lawScheme()
 	// The default tracker, which keeps field managers, needs most of the time of a test.
-	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
+	tracker := kubetesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(apimeta.NewDefaultRESTMapper(nil)).WithObjectTracker(tracker).
 		WithStatusSubresource(&offloadingv1beta1.NamespaceMap{}, &offloadingv1beta1.NamespaceOffloading{}, &offloadingv1beta1.VirtualNode{}, &authv1beta1.ResourceSlice{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
@@ -161,7 +161,7 @@ func (w *dataWorld) cluster(objects ...client.Object) client.WithWatch {
 }
 
 // quick reads an object from a tracker. The fake client encodes and decodes each object that it returns, which takes most of its time.
-func quick(scheme *runtime.Scheme, tracker clienttesting.ObjectTracker, key client.ObjectKey, into client.Object) error {
+func quick(scheme *runtime.Scheme, tracker kubetesting.ObjectTracker, key client.ObjectKey, into client.Object) error {
 	kind, err := apiutil.GVKForObject(into, scheme)
 	if err != nil {
 		return err
@@ -309,7 +309,8 @@ func (v *lawView) Get(_, name string) client.Object {
 func (v *lawView) With(value string) []client.Object {
 	return slices.DeleteFunc(v.List(), func(o client.Object) bool {
 		volume, is := o.(*corev1.PersistentVolume)
-		return !is || !(storage.DataOf(volume).String() == value || storage.ReservedFor(volume).String() == value || value == storage.IndexRecovered && storage.IsRecovered(volume))
+		found := is && (storage.DataOf(volume).String() == value || storage.ReservedFor(volume).String() == value || value == storage.IndexRecovered && storage.IsRecovered(volume))
+		return !found
 	})
 }
 

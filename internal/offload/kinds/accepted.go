@@ -35,8 +35,8 @@ const (
 // itself creates Pods, and gives them no other annotations (AcceptPodAnnotations). Affinity, topology spreading and NetworkPolicies select pods by
 // labels. So for Pods there is no list of accepted labels, but a list of refused ones (RefusePodLabels).
 func AcceptedMetadata(resource string) (annotations, labels []string) {
-	// No controller acts on the description and the annotations of Helm. Many objects have them: those that the API server creates, and all that Helm
-	// installs.
+	// No controller acts on kubernetes.io/description, which objects that the API server creates have, or on the annotations of Helm, which all objects that
+	// Helm installs have.
 	annotations = []string{
 		AnnotationLabels, AnnotationAnnotations, AnnotationSkip, AnnotationAllow,
 		"kubernetes.io/description", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",

@@ -196,8 +196,9 @@ func (s *stats) ask(ctx context.Context, namespace string, pods map[types.Namesp
 	return samples, nil
 }
 
-// readSamples appends the samples of the given pods in a PodMetricsList about a local namespace to out. It decodes one item at a time, while it
-// arrives, and takes only containers that the pods have, so that an untrusted provider controls neither the memory usage nor the number of series.
+// readSamples reads a PodMetricsList and appends the samples of those pods that are in pods to out. namespace is the local namespace of these pods. It decodes
+// one item at a time, while it arrives, and takes only containers that the pods have, so that an untrusted provider controls neither the memory usage nor the
+// number of series.
 func readSamples(list io.Reader, namespace string, pods map[types.NamespacedName]*corev1.Pod, out []sample) ([]sample, error) {
 	decoder := json.NewDecoder(list)
 	if is, err := opens(decoder, '{'); err != nil || !is {

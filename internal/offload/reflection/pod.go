@@ -123,7 +123,7 @@ func stripShadowPod(obj client.Object) {
 	}
 }
 
-// stripRemotePod keeps the status and the metadata that identifies the Pod and its owner.
+// stripRemotePod keeps the status, the times of creation and deletion, the annotation of readiness gates, and the metadata that identifies the Pod and its owner.
 func stripRemotePod(obj client.Object) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -473,7 +473,7 @@ func (r *tenants) removeAllCopies(ctx context.Context, tenant *authv1beta1.Tenan
 	return left, nil
 }
 
-// removeCopies deletes the objects that the consumer replicated to this cluster, and returns how many are left. It keeps the finalizers on
+// removeCopies deletes the objects that the consumer replicated to this cluster, and returns how many there were. It keeps the finalizers on
 // NamespaceMaps, which this cluster's controllers set. It removes those on other kinds: this cluster needs none there, and a consumer must
 // not be able to block the deletion with one.
 func (r *tenants) removeCopies(ctx context.Context, tenant *authv1beta1.Tenant, list client.ObjectList) (int, error) {

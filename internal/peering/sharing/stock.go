@@ -13,7 +13,7 @@ import (
 
 // stock is how much of one resource this cluster has, in units (see unitOf).
 type stock struct {
-	// capacity is the capacity of the nodes that accept pods. local is the usage of those pods on them that belong to no claim.
+	// capacity is the capacity of the nodes that accept pods, or the ceiling of the policy if that is greater. local is the usage of those pods on them that belong to no claim.
 	capacity, local int64
 }
 

@@ -86,14 +86,14 @@ func (m *move) unavailable(purpose string, s *storage.State) error {
 			largest = v
 		}
 	}
-	there := "None of its PersistentVolumes is Available there"
+	there := "None of its PersistentVolumes is Available on that node"
 	if largest != nil {
-		there = fmt.Sprintf("The largest that is Available there, PersistentVolume %s, has %s (spec.capacity.storage), accessModes %v and volumeMode %s", largest.Name,
+		there = fmt.Sprintf("The largest that is Available on that node, PersistentVolume %s, has %s (spec.capacity.storage), accessModes %v and volumeMode %s", largest.Name,
 			largest.Spec.Capacity.Storage(), largest.Spec.AccessModes, modeOf(largest.Spec.VolumeMode))
 	}
-	return fmt.Errorf("--target-node %s: there is no volume of %s for %s (%s): StorageClass %s has no driver (provisioner %s), so an administrator creates its volumes, and none that is "+
-		"Available and permits node %s has at least that size (spec.capacity.storage), accessModes %v and volumeMode %s. %s. Create such a PersistentVolume, or %s, and run the command again", m.Node, size.String(), purpose,
-		m.sizes(), class.Name, class.Provisioner, m.Node, s.Backing.Spec.AccessModes, modeOf(s.Backing.Spec.VolumeMode), there, m.otherClass())
+	return fmt.Errorf("--target-node %s: there is no volume of %s for %s (%s). StorageClass %s has no driver (provisioner %s), so an administrator must create its volumes. Needed is an "+
+		"Available PersistentVolume that permits node %s, with at least %s (spec.capacity.storage), accessModes %v and volumeMode %s. %s. Create one, or %s, and run the command again", m.Node, size.String(), purpose,
+		m.sizes(), class.Name, class.Provisioner, m.Node, size.String(), s.Backing.Spec.AccessModes, modeOf(s.Backing.Spec.VolumeMode), there, m.otherClass())
 }
 
 // overCapacity returns the error about a driver that reports, for the target, less storage than both volumes need together, or smaller volumes than the larger one.

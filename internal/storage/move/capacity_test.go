@@ -76,9 +76,9 @@ func TestAMoveFitsIntoThisCluster(t *testing.T) {
 		"a class of Liqo that does not wait": {func(s *State) { s.Classes[1].VolumeBindingMode = nil }, []string{"--target-node n1: ", "volumeBindingMode of StorageClass liqo"}},
 		"volumes for both":                   {handMade("1Gi", "5Gi", "6Gi"), nil},
 		"two large volumes":                  {handMade("6Gi", "7Gi"), nil},
-		"no volume":                          {handMade(), []string{noDriver, data, encrypted, "None of its PersistentVolumes is Available there", "spec.capacity.storage", cure}},
+		"no volume":                          {handMade(), []string{noDriver, data, encrypted, "None of its PersistentVolumes is Available on that node", "spec.capacity.storage", cure}},
 		"a volume of the requested size": {handMade("1Gi"),
-			[]string{noDriver, data, encrypted, "The largest that is Available there, PersistentVolume disk-1gi, has 1Gi (spec.capacity.storage)"}},
+			[]string{noDriver, data, encrypted, "The largest that is Available on that node, PersistentVolume disk-1gi, has 1Gi (spec.capacity.storage)"}},
 		"a volume for the data only": {handMade("5Gi"), []string{encrypted, "None of its"}},
 		"one for either":             {handMade("6Gi", "4Gi"), []string{encrypted, "PersistentVolume disk-4gi, has 4Gi"}},
 		"on another node": {func(s *State) {

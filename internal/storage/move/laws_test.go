@@ -99,7 +99,7 @@ func TestLawsOfAMove(t *testing.T) {
 				w.safe()
 				w.settle(w.r.IntN(2))
 				w.safe()
-				if step.Late != nil && strings.Contains(step.Late.Error(), "It stays as it is") {
+				if step.Late != nil && strings.Contains(step.Late.Error(), "Liqo does not touch that claim") {
 					foreign++
 				}
 				if step.Err != nil || step.Done {

@@ -94,8 +94,8 @@ func (m *move) missing(node, problem string) Step {
 
 // occupied returns the error about a claim in the target that does not belong to the move.
 func (m *move) occupied(problem string) Step {
-	return m.rejected(problem, fmt.Errorf("--target-node %s: the data of PersistentVolumeClaim %s in namespace %s can't be copied: %s. It stays as it is, because "+
-		"it may have data that is needed. Find out whose it is. Run the command again once no claim there has this name, or cancel the move by moving the claim to the node that has the data", m.record.Node, m.Name, m.Namespace, problem))
+	return m.rejected(problem, fmt.Errorf("--target-node %s: the data of PersistentVolumeClaim %s in namespace %s can't be copied: %s. Liqo does not touch that "+
+		"claim, because its data may be needed. Find out whose claim it is. Run the command again when the target has no claim of that name, or cancel the move by moving the claim to the node that has the data", m.record.Node, m.Name, m.Namespace, problem))
 }
 
 // denied returns the error about a provider that would deny the new claim.

@@ -94,7 +94,7 @@ func TestDataGoesOnlyIntoAClaimOfTheMove(t *testing.T) {
 			t.Errorf("%s: %+v", name, step)
 		}
 		says(t, name, step.Late, "--target-node milan", "PersistentVolumeClaim data in namespace shop can't be copied",
-			"PersistentVolumeClaim data in namespace shop-rome of cluster milan", "It stays as it is, because it may have data that is needed", "Run the command again", "cancel the move")
+			"PersistentVolumeClaim data in namespace shop-rome of cluster milan", "Liqo does not touch that claim, because its data may be needed", "Run the command again", "cancel the move")
 	}
 	s := moving(t, "", nil)
 	vouch(&s, "milan", backingFor("milan", "b1", "u2", "copy"))
@@ -172,7 +172,7 @@ func TestAClaimIsNotReplacedInVain(t *testing.T) {
 		if step.Action != Nothing {
 			t.Errorf("live %t: %+v", live, step)
 		}
-		says(t, "retained", step.Late, "--target-node milan", "PersistentVolumeClaim data in namespace shop-rome of cluster milan is retained", "It stays as it is")
+		says(t, "retained", step.Late, "--target-node milan", "PersistentVolumeClaim data in namespace shop-rome of cluster milan is retained", "Liqo does not touch that claim")
 	}
 }
 
