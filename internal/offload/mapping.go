@@ -47,20 +47,20 @@ func DesiredMapping(offloadings []offloadingv1beta1.NamespaceOffloading, nodes [
 }
 
 // ReleasedMapping returns the namespaces that the NamespaceMap m of a provider releases when its desired mapping changes to desired: those that it requested
-// before, until the provider reports that it has deleted them. The provider deletes no claims of a namespace that is not released: a consumer that was restored
-// from a backup may only lack a namespace that it requested later.
+// before, until the provider reports that it has read the release and no longer has the namespace. A status without the release says nothing: it is older, or
+// the copy of the map was created again. The provider deletes no claims of a namespace that is not released: a consumer that was restored from a backup may
+// only lack a namespace that it requested later.
 func ReleasedMapping(m *offloadingv1beta1.NamespaceMap, desired map[string]string) map[string]string {
-	var released map[string]string
-	for _, former := range []map[string]string{m.Spec.ReleasedMapping, m.Spec.DesiredMapping} {
-		for local, remote := range former {
-			if desired[local] == remote || m.Status.CurrentMapping[local].RemoteNamespace != remote {
-				continue
-			}
-			if released == nil {
-				released = map[string]string{}
-			}
+	released := map[string]string{}
+	for local, remote := range m.Spec.ReleasedMapping {
+		if m.Status.ReleasedMapping[local] != remote || m.Status.CurrentMapping[local].RemoteNamespace == remote {
 			released[local] = remote
 		}
+	}
+	maps.Copy(released, m.Spec.DesiredMapping)
+	maps.DeleteFunc(released, func(local, remote string) bool { return desired[local] == remote })
+	if len(released) == 0 {
+		return nil
 	}
 	return released
 }

@@ -318,27 +318,32 @@ func TestARestoredMapDeletesNoData(t *testing.T) {
 	}
 }
 
-// TestReleasedMapping: a namespace is released from the moment at which it is no longer requested until the provider has deleted it, and not if it is requested again. What
-// the provider does not have needs no release, so that no backup contains one for longer than necessary.
+// TestReleasedMapping: a namespace is released from the moment at which it is no longer requested until the provider, which has read the release, has deleted it, and
+// not if it is requested again. An empty status, as that of a copy that was created again, ends no release.
 func TestReleasedMapping(t *testing.T) {
 	shop, other := map[string]string{"shop": "shop-rome"}, map[string]string{"shop": "shop"}
 	for name, c := range map[string]struct {
 		before, released, desired map[string]string
-		current                   string
-		want                      map[string]string
+		// current and read are the report of the provider.
+		current string
+		read    map[string]string
+		want    map[string]string
 	}{
-		"requested":                  {before: shop, desired: shop, current: "shop-rome"},
-		"no longer requested":        {before: shop, current: "shop-rome", want: shop},
-		"until it is gone":           {released: shop, current: "shop-rome", want: shop},
-		"gone":                       {released: shop},
-		"requested again":            {released: shop, desired: shop, current: "shop-rome"},
-		"under another name":         {before: shop, desired: other, current: "shop-rome", want: shop},
-		"the other name exists":      {before: other, released: shop, desired: other, current: "shop"},
-		"never created there":        {before: shop},
-		"the report of the provider": {current: "bank-rome"},
+		"requested":                      {before: shop, desired: shop, current: "shop-rome"},
+		"no longer requested":            {before: shop, current: "shop-rome", want: shop},
+		"no longer requested, no report": {before: shop, want: shop},
+		"until it is read":               {released: shop, want: shop},
+		"until it is gone":               {released: shop, current: "shop-rome", read: shop, want: shop},
+		"gone":                           {released: shop, read: shop},
+		"requested again":                {released: shop, desired: shop, current: "shop-rome", read: shop},
+		"under another name":             {before: shop, desired: other, current: "shop-rome", want: shop},
+		"the other name exists":          {before: other, released: shop, desired: other, current: "shop", read: shop},
+		"another release was read":       {released: shop, read: other, want: shop},
+		"released for the second time":   {before: shop, read: shop, want: shop},
+		"the report of the provider":     {current: "bank-rome", read: other},
 	} {
 		m := replica(c.before)
-		m.Spec.ReleasedMapping = c.released
+		m.Spec.ReleasedMapping, m.Status.ReleasedMapping = c.released, c.read
 		if c.current != "" {
 			m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": at(c.current, offloadingv1beta1.MappingAccepted)}
 		}

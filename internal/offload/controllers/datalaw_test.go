@@ -236,3 +236,36 @@ func TestCopiesOfRemoteNamespacesStay(t *testing.T) {
 		t.Errorf("the copy is taken for a remote namespace: %+v", copied.Status)
 	}
 }
+
+// TestAReleaseIsNotForgotten: a requested end of data completes although the provider has to create the copy of the NamespaceMap again, whose status is empty until
+// the controllers of the provider run.
+func TestAReleaseIsNotForgotten(t *testing.T) {
+	recreate := func(w *dataWorld) {
+		w.vanish(w.milan, lawMap(lawTenant))
+		w.settle()
+	}
+	request := func(w *dataWorld) {
+		w.requests()["the NamespaceOffloading is deleted with its data"]()
+		w.settle()
+	}
+	for name, steps := range map[string][]func(w *dataWorld){
+		"before the release": {recreate, request},
+		"during the release": {request, recreate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newDataWorld(t)
+			w.stopped["milan"] = true
+			for _, step := range steps {
+				step(w)
+			}
+			w.stopped["milan"] = false
+			w.settle()
+			if w.hasData() || w.read(w.milan, w.remote()) {
+				t.Error("the data is still there")
+			}
+			if m := lawMap(lawPeer); w.read(w.rome, m) && len(m.Spec.ReleasedMapping) > 0 {
+				t.Errorf("the release stays: %v", m.Spec.ReleasedMapping)
+			}
+		})
+	}
+}

@@ -464,11 +464,23 @@ func (w *dataWorld) request(which func(d *datum) bool) {
 func (w *dataWorld) permitted() {
 	node, tenant, o := w.node(), w.tenant(), w.offloading()
 	if w.read(w.rome, node) && !node.DeletionTimestamp.IsZero() && node.Annotations[api.AnnotationDeleteVolumes] == api.True ||
-		w.read(w.milan, tenant) && !tenant.DeletionTimestamp.IsZero() && tenant.Annotations[api.AnnotationDeleteVolumes] == api.True ||
 		w.read(w.rome, o) && o.Annotations[api.AnnotationDeleteVolumes] == api.True {
+		w.request(w.grantedTo)
+	}
+	if w.read(w.milan, tenant) && !tenant.DeletionTimestamp.IsZero() && tenant.Annotations[api.AnnotationDeleteVolumes] == api.True {
 		w.request(func(*datum) bool { return true })
 	}
 	w.request(w.forgotten)
+}
+
+// grantedTo reports whether the namespace of some data was granted by the present NamespaceMap of rome. Rome can't request the deletion of other data.
+func (w *dataWorld) grantedTo(d *datum) bool {
+	m, copied, remote := lawMap(lawPeer), lawMap(lawTenant), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespaceOf(d)}}
+	if !w.read(w.rome, m) || !w.read(w.milan, remote) {
+		return false
+	}
+	by := remote.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID]
+	return by == string(m.UID) || w.read(w.milan, copied) && by == string(copied.UID) // that of an earlier release
 }
 
 // forgotten reports whether rome ends the offloading of a namespace that it knows, while it does not know the volume of some data in it. The guide advises to wait
@@ -479,7 +491,7 @@ func (w *dataWorld) forgotten(d *datum) bool {
 		return false
 	}
 	known := m.Spec.DesiredMapping["shop"] == remote.Name || m.Spec.ReleasedMapping["shop"] == remote.Name
-	if !known || remote.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID] != string(m.UID) {
+	if !known || !w.grantedTo(d) {
 		return false
 	}
 	ends := !w.read(w.rome, o) || !o.DeletionTimestamp.IsZero() || o.Spec.ClusterSelector != nil || len(w.protected) > 0 || offload.RemoteNamespace(&o.Spec, "shop", "rome") != remote.Name

@@ -144,7 +144,7 @@ func (r *namespaceMaps) enforce(ctx context.Context, m *offloadingv1beta1.Namesp
 		}
 	}
 	r.warnRetained(m, plan.Retained, consumer)
-	m.Status.CurrentMapping = plan.Status
+	m.Status.CurrentMapping, m.Status.ReleasedMapping = plan.Status, maps.Clone(m.Spec.ReleasedMapping)
 	if len(plan.Status) == 0 {
 		m.Status.CurrentMapping = nil
 	}
