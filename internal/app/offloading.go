@@ -24,7 +24,18 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	if err != nil {
 		return err
 	}
-	out := offloadcontrollers.Options{
+	out := offloadingOptions(opts, nodes)
+	if opts.EnableNetworking {
+		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
+			return err
+		}
+	}
+	return offloadcontrollers.Setup(mgr, out)
+}
+
+// offloadingOptions returns the options that need no manager. nodes are the real nodes.
+func offloadingOptions(opts *ControllerManagerOptions, nodes cache.Cache) offloadcontrollers.Options {
+	return offloadcontrollers.Options{
 		ClusterID: opts.ClusterID, LiqoNamespace: opts.LiqoNamespace,
 		GlobalLabels: opts.GlobalLabels, GlobalAnnotations: opts.GlobalAnnotations,
 		Addresses: facts.Addresses{LiqoNamespace: opts.LiqoNamespace, Translate: opts.EnableNetworking, Reported: opts.OwnCIDRs, Nodes: nodes},
@@ -34,12 +45,6 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 		NamespaceQuota: offload.NamespaceHard(opts.NamespaceQuota, opts.NamespaceTotal), DefaultLimits: opts.DefaultLimits, Metrics: opts.Metrics,
 		Volumes: volumes.InProviders, VolumesOf: volumes.Of, // also without storage: volumes of before still have data
 	}
-	if opts.EnableNetworking {
-		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
-			return err
-		}
-	}
-	return offloadcontrollers.Setup(mgr, out)
 }
 
 // nodeAddresses returns a cache of the addresses of the real nodes. The cache of the manager only holds the virtual ones.

@@ -164,7 +164,9 @@ func TestAnotherWriteDefersADeletion(t *testing.T) {
 		},
 	})
 	r := &namespaceMaps{Client: racing, Options: Options{LiqoNamespace: "liqo", Live: w.milan}, events: w.events}
-	if err := r.sync(t.Context(), copied); !apierrors.IsConflict(err) || !w.hasData() {
+	err := r.sync(t.Context(), copied)
+	w.kubernetes()
+	if !apierrors.IsConflict(err) || !w.hasData() {
 		t.Errorf("the data is there: %t (%v)", w.hasData(), err)
 	}
 }
