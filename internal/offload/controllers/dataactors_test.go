@@ -89,6 +89,7 @@ func (w *dataWorld) runRome() {
 func (w *dataWorld) runMilan() {
 	if !w.stopped["milan"] {
 		w.run("namespacemap", lawMap(lawTenant))
+		w.run("shadowpod", w.shadow())
 	}
 }
 
@@ -229,6 +230,12 @@ func (w *dataWorld) write() {
 	if !w.granted() || w.mapped("shop").State != offload.Mapped || !w.read(w.rome, here) || here.Status.Phase != corev1.ClaimBound || !w.read(w.milan, there) {
 		return
 	}
+	if shadow := w.shadow(); !w.read(w.milan, shadow) {
+		shadow.Spec.Pod = corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}, Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: there.Name},
+		}}}}
+		w.must(w.milan.Create(w.Context(), shadow))
+	}
 	uid, disk := storage.BackingUID(there), there.Spec.VolumeName
 	if here.Spec.VolumeName != storage.VolumeName(uid) || disk == "" || w.disks[disk] != "" {
 		return
@@ -245,6 +252,9 @@ func (w *dataWorld) kubernetes() {
 			w.endNamespace(c, &namespace)
 		}
 	}
+	if w.read(w.milan, w.pod()) && !w.read(w.milan, w.shadow()) {
+		w.delete(w.milan, w.pod())
+	}
 	w.bind()
 	w.provision()
 }
@@ -255,6 +265,7 @@ func (w *dataWorld) endNamespace(c client.WithWatch, namespace *corev1.Namespace
 	if namespace.DeletionTimestamp.IsZero() {
 		return
 	}
+	w.delete(c, &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "web"}})
 	left := 0
 	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &offloadingv1beta1.NamespaceOffloadingList{}} {
 		switch list := listed(w, c, list, client.InNamespace(namespace.Name)).(type) {

@@ -34,6 +34,7 @@ func follow(t *testing.T, steps []lawStep) string {
 	t.Helper()
 	w := newDataWorld(t)
 	ways := w.ways()
+	maps.Copy(ways, w.returns())
 	maps.Copy(ways, w.requests())
 	for _, s := range steps {
 		w.done = append(w.done, s.String())
@@ -84,18 +85,20 @@ func shorten(t *testing.T, steps []lawStep) []lawStep {
 // TestDataStaysUntilItsDeletionIsRequested: whatever ends, and in whatever order, the data in a provider stays. It goes only with an explicit request.
 func TestDataStaysUntilItsDeletionIsRequested(t *testing.T) {
 	w := newDataWorld(t)
-	ways, requests := slices.Sorted(maps.Keys(w.ways())), slices.Sorted(maps.Keys(w.requests()))
+	ways, returns, requests := slices.Sorted(maps.Keys(w.ways())), slices.Sorted(maps.Keys(w.returns())), slices.Sorted(maps.Keys(w.requests()))
 	actors := len(w.actors())
 	for seed := range uint64(lawSeeds) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		steps := make([]lawStep, 2+random.IntN(11))
 		for i := range steps {
 			s := &steps[i]
-			switch {
+			switch kind := random.IntN(8); {
 			case i == 0 && seed < uint64(len(ways)):
 				s.way = ways[seed] // each way comes first once
-			case random.IntN(8) == 0:
+			case kind == 0:
 				s.way = requests[random.IntN(len(requests))]
+			case kind < 4:
+				s.way = returns[random.IntN(len(returns))]
 			default:
 				s.way = ways[random.IntN(len(ways))]
 			}

@@ -14,25 +14,51 @@ import (
 	"liqo.io/liqo/internal/storage"
 )
 
-// ways are what persons do to both clusters. No user requests the deletion of data by them.
+// ways are what persons do to both clusters, and by which something ends or is lost. No user requests the deletion of data by them.
 func (w *dataWorld) ways() map[string]func() {
 	ways := w.waysOfPeers()
 	maps.Copy(ways, w.waysOfClusters())
 	return ways
 }
 
+// returns are the ways in which something that has ended is there again.
+func (w *dataWorld) returns() map[string]func() {
+	tenant, offloading, remote := w.tenant(), w.offloading(), w.remote()
+	return map[string]func(){
+		"the tenant is activated":     func() { w.change(w.milan, tenant, func() { tenant.Spec.TenantCondition = authv1beta1.TenantActive }) },
+		"the Tenant is created again": w.createTenant,
+		"the remote namespace has its mark again": func() {
+			w.change(w.milan, remote, func() {
+				metav1.SetMetaDataAnnotation(&remote.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, lawTenant+"/milan")
+			})
+		},
+		"the NamespaceOffloading is new":       func() { w.offload(nil) },
+		"the selector selects milan again":     func() { w.change(w.rome, offloading, func() { offloading.Spec.ClusterSelector = nil }) },
+		"the namespace is no longer protected": func() { w.protected = nil; w.start() },
+		"the ResourceSlice is created again":   w.createSlice,
+		"the ResourceSlice is accepted":        func() { w.answer(authv1beta1.ResourceSliceAccepted) },
+		"the identity is there again":          func() { w.identity = true },
+		"the provider is reachable":            func() { w.unreachable(false) },
+		"Liqo runs in rome":                    func() { w.stopped["rome"] = false; w.start() },
+		"Liqo runs in milan":                   func() { w.stopped["milan"] = false; w.start() },
+		"storage is enabled in rome":           func() { w.disabled["rome"] = false },
+		"storage is enabled in milan":          func() { w.disabled["milan"] = false },
+		"the user creates the claim":           func() { w.createClaim("") },
+		"a retained volume is used again":      w.reuse,
+		"the move is cancelled":                w.cancelMove,
+		"the namespace is created in rome": func() {
+			w.must(client.IgnoreAlreadyExists(w.rome.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})))
+		},
+	}
+}
+
 // waysOfPeers are changes of the objects of the peering and of the offloading.
 func (w *dataWorld) waysOfPeers() map[string]func() {
 	tenant, node, offloading, slice, remote := w.tenant(), w.node(), w.offloading(), w.slice(), w.remote()
-	condition := func(to authv1beta1.TenantCondition) func() {
-		return func() { w.change(w.milan, tenant, func() { tenant.Spec.TenantCondition = to }) }
-	}
 	source, copied := lawMap(lawPeer), lawMap(lawTenant)
 	return map[string]func(){
-		"the tenant is drained":             condition(authv1beta1.TenantDrained),
-		"the tenant is activated":           condition(authv1beta1.TenantActive),
+		"the tenant is drained":             func() { w.change(w.milan, tenant, func() { tenant.Spec.TenantCondition = authv1beta1.TenantDrained }) },
 		"the Tenant is deleted":             func() { w.delete(w.milan, tenant) },
-		"the Tenant is created again":       w.createTenant,
 		"the NamespaceMap is deleted":       func() { w.delete(w.rome, source) },
 		"the NamespaceMap vanishes":         func() { w.vanish(w.rome, source) },
 		"the copy of the NamespaceMap is":   func() { w.delete(w.milan, copied) },
@@ -45,30 +71,23 @@ func (w *dataWorld) waysOfPeers() map[string]func() {
 		"the remote namespace loses its mark": func() {
 			w.change(w.milan, remote, func() { delete(remote.Annotations, offloadingv1beta1.AnnotationManagedByNamespaceMap) })
 		},
-		"the remote namespace has its mark again": func() {
-			w.change(w.milan, remote, func() {
-				metav1.SetMetaDataAnnotation(&remote.ObjectMeta, offloadingv1beta1.AnnotationManagedByNamespaceMap, lawTenant+"/milan")
-			})
-		},
 		"the NamespaceOffloading is deleted": func() { w.delete(w.rome, offloading) },
 		"the NamespaceOffloading vanishes":   func() { w.vanish(w.rome, offloading) },
-		"the NamespaceOffloading is new":     func() { w.offload(nil) },
 		"the NamespaceOffloading is another one": func() {
 			w.offload(func(o *offloadingv1beta1.NamespaceOffloading) {
 				o.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameName
 			})
 		},
-		"the selector leaves milan out":        func() { w.change(w.rome, offloading, func() { offloading.Spec.ClusterSelector = nowhere() }) },
-		"the selector selects milan again":     func() { w.change(w.rome, offloading, func() { offloading.Spec.ClusterSelector = nil }) },
-		"the namespace is protected":           func() { w.protected = []string{"sh*"}; w.start() },
-		"the namespace is no longer protected": func() { w.protected = nil; w.start() },
-		"the ResourceSlice is deleted":         func() { w.delete(w.rome, slice) },
-		"the ResourceSlice is created again":   w.createSlice,
-		"the ResourceSlice is denied":          func() { w.answer(authv1beta1.ResourceSliceDenied) },
-		"the ResourceSlice is accepted":        func() { w.answer(authv1beta1.ResourceSliceAccepted) },
-		"the VirtualNode is deleted":           func() { w.delete(w.rome, node) },
-		"the VirtualNode vanishes":             func() { w.vanish(w.rome, node) },
-		"the Node is deleted":                  func() { w.delete(w.rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) },
+		"the selector leaves milan out": func() { w.change(w.rome, offloading, func() { offloading.Spec.ClusterSelector = nowhere() }) },
+		"the namespace is protected":    func() { w.protected = []string{"sh*"}; w.start() },
+		"the ResourceSlice is deleted":  func() { w.delete(w.rome, slice) },
+		"the ResourceSlice is denied":   func() { w.answer(authv1beta1.ResourceSliceDenied) },
+		"the VirtualNode is deleted":    func() { w.delete(w.rome, node) },
+		"the VirtualNode vanishes":      func() { w.vanish(w.rome, node) },
+		"the Quota is deleted":          func() { w.delete(w.milan, w.quota()) },
+		"the ShadowPod is deleted":      func() { w.delete(w.milan, w.shadow()) },
+		"the pod is deleted in milan":   func() { w.delete(w.milan, w.pod()) },
+		"the Node is deleted":           func() { w.delete(w.rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}) },
 	}
 }
 
@@ -83,18 +102,11 @@ func (w *dataWorld) waysOfClusters() map[string]func() {
 		"rome is restored from a backup":         w.restore,
 		"both clusters were of a former release": w.fromEarlierRelease,
 		"the identity is lost":                   func() { w.identity = false },
-		"the identity is there again":            func() { w.identity = true },
 		"the provider is declared unreachable":   func() { w.unreachable(true) },
-		"the provider is reachable":              func() { w.unreachable(false) },
 		"Liqo is removed in rome":                func() { w.stopped["rome"] = true },
-		"Liqo runs in rome":                      func() { w.stopped["rome"] = false; w.start() },
 		"Liqo is removed in milan":               func() { w.stopped["milan"] = true },
-		"Liqo runs in milan":                     func() { w.stopped["milan"] = false; w.start() },
 		"storage is disabled in rome":            func() { w.disabled["rome"] = true },
-		"storage is enabled in rome":             func() { w.disabled["rome"] = false },
 		"storage is disabled in milan":           func() { w.disabled["milan"] = true },
-		"storage is enabled in milan":            func() { w.disabled["milan"] = false },
-		"the user creates the claim":             func() { w.createClaim("") },
 		"the volume is retained": func() {
 			w.eachVolume(func(v *corev1.PersistentVolume) { w.policy(v, corev1.PersistentVolumeReclaimRetain) })
 		},
@@ -102,12 +114,7 @@ func (w *dataWorld) waysOfClusters() map[string]func() {
 		"the volume loses its labels": func() {
 			w.eachVolume(func(v *corev1.PersistentVolume) { w.change(w.rome, v, func() { v.Labels = nil }) })
 		},
-		"a retained volume is used again": w.reuse,
-		"a move stops halfway":            w.moveAway,
-		"the move is cancelled":           w.cancelMove,
-		"the namespace is created in rome": func() {
-			w.must(client.IgnoreAlreadyExists(w.rome.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})))
-		},
+		"a move stops halfway": w.moveAway,
 	}
 }
 

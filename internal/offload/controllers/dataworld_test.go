@@ -99,6 +99,7 @@ func newDataWorld(t *testing.T) *dataWorld {
 	}
 	w.milan = w.cluster()
 	w.createTenant()
+	w.must(w.milan.Create(t.Context(), w.quota()))
 	w.install()
 	w.must(w.rome.Create(t.Context(), w.offloading()))
 	w.createClaim("")
@@ -121,7 +122,8 @@ func (w *dataWorld) cluster(objects ...client.Object) client.WithWatch {
 	// The default tracker, which keeps field managers, needs most of the time of a test.
 	tracker := kubetesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(apimeta.NewDefaultRESTMapper(nil)).WithObjectTracker(tracker).
-		WithStatusSubresource(&offloadingv1beta1.NamespaceMap{}, &offloadingv1beta1.NamespaceOffloading{}, &offloadingv1beta1.VirtualNode{}, &authv1beta1.ResourceSlice{}).
+		WithStatusSubresource(&offloadingv1beta1.NamespaceMap{}, &offloadingv1beta1.NamespaceOffloading{}, &offloadingv1beta1.VirtualNode{}, &authv1beta1.ResourceSlice{},
+			&offloadingv1beta1.ShadowPod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -227,8 +229,11 @@ func (w *dataWorld) start() {
 	maps := &namespaceMaps{Client: w.milan, Options: Options{LiqoNamespace: "liqo", Live: w.milan}, events: w.events}
 	nodes := &virtualNodes{Client: w.rome, Options: opts, live: w.rome, drains: newDrains(w.rome), events: &events.FakeRecorder{}}
 	offloadings := &namespaceOffloadings{Client: w.rome, Options: opts, live: w.rome, events: &events.FakeRecorder{}}
+	pods := &shadowPods{Client: w.milan, live: w.milan, events: &events.FakeRecorder{}}
+	pods.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: w.milan, Sync: pods.sync}
 	slices := &sliceNodes{Client: w.rome, Options: opts, events: &events.FakeRecorder{}}
 	w.controllers = map[string]reconcile.Reconciler{
+		"shadowpod": pods,
 		"namespacemap": &kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
 			Name: "namespacemap", Client: w.milan, Finalizer: FinalizerNamespaceMap, Sync: maps.sync, Finalize: maps.finalize,
 			Wanted: func(m *offloadingv1beta1.NamespaceMap) bool { return isCopy(m) },
@@ -335,6 +340,19 @@ func (w *dataWorld) tenant() *authv1beta1.Tenant {
 
 func lawMap(namespace string) *offloadingv1beta1.NamespaceMap {
 	return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "milan"}}
+}
+
+func (w *dataWorld) quota() *offloadingv1beta1.Quota {
+	return &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Namespace: lawTenant, Name: "milan"}}
+}
+
+// shadow returns the ShadowPod of the application, and pod its Pod.
+func (w *dataWorld) shadow() *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: lawRemote, Name: "web"}}
+}
+
+func (w *dataWorld) pod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lawRemote, Name: "web"}}
 }
 
 func (w *dataWorld) remote() *corev1.Namespace {
