@@ -241,7 +241,9 @@ func (w *dataWorld) write() {
 		return
 	}
 	w.disks[disk] = fmt.Sprintf("data of %s in %s", uid, disk)
-	w.written = append(w.written, &datum{claim: uid, volume: disk, sum: sha256.Sum256([]byte(w.disks[disk]))})
+	m := lawMap(lawPeer)
+	w.read(w.rome, m)
+	w.written = append(w.written, &datum{by: m.UID, claim: uid, volume: disk, sum: sha256.Sum256([]byte(w.disks[disk]))})
 }
 
 // kubernetes does in both clusters what the controllers of Kubernetes and the driver of milan's disks do.

@@ -78,6 +78,8 @@ type datum struct {
 	claim  types.UID
 	volume string
 	sum    [sha256.Size]byte
+	// by is the UID of the NamespaceMap by which rome had the namespace at that time.
+	by types.UID
 	// requested means that a user has requested the deletion of the data.
 	requested bool
 }
@@ -491,14 +493,10 @@ func (w *dataWorld) permitted() {
 	w.request(w.forgotten)
 }
 
-// grantedTo reports whether the namespace of some data was granted by the present NamespaceMap of rome. Rome can't request the deletion of other data.
+// grantedTo reports whether some data was written to a namespace that the present NamespaceMap of rome has requested. Rome can't request the deletion of other data.
 func (w *dataWorld) grantedTo(d *datum) bool {
-	m, copied, remote := lawMap(lawPeer), lawMap(lawTenant), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespaceOf(d)}}
-	if !w.read(w.rome, m) || !w.read(w.milan, remote) {
-		return false
-	}
-	by := remote.Annotations[offloadingv1beta1.AnnotationNamespaceMapUID]
-	return by == string(m.UID) || w.read(w.milan, copied) && by == string(copied.UID) // that of an earlier release
+	m := lawMap(lawPeer)
+	return w.read(w.rome, m) && m.UID == d.by
 }
 
 // forgotten reports whether rome ends the offloading of a namespace that it knows, while it does not know the volume of some data in it. The guide advises to wait
