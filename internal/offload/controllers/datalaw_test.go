@@ -89,6 +89,8 @@ func TestDataStaysUntilItsDeletionIsRequested(t *testing.T) {
 	actors := len(w.actors())
 	for seed := range uint64(lawSeeds) {
 		random := rand.New(rand.NewPCG(seed, 1))
+		// A sequence repeats a few ways, so that they meet each other often.
+		some, back, asked := few(random, ways, 5), few(random, returns, 5), few(random, requests, 3)
 		steps := make([]lawStep, 2+random.IntN(11))
 		for i := range steps {
 			s := &steps[i]
@@ -96,11 +98,11 @@ func TestDataStaysUntilItsDeletionIsRequested(t *testing.T) {
 			case i == 0 && seed < uint64(len(ways)):
 				s.way = ways[seed] // each way comes first once
 			case kind == 0:
-				s.way = requests[random.IntN(len(requests))]
+				s.way = asked[random.IntN(len(asked))]
 			case kind < 4:
-				s.way = returns[random.IntN(len(returns))]
+				s.way = back[random.IntN(len(back))]
 			default:
-				s.way = ways[random.IntN(len(ways))]
+				s.way = some[random.IntN(len(some))]
 			}
 			if random.IntN(2) == 0 {
 				s.actors = []int{}
@@ -117,6 +119,13 @@ func TestDataStaysUntilItsDeletionIsRequested(t *testing.T) {
 			t.Fatalf("seed %d: %s after: %v", seed, follow(t, steps), steps)
 		}
 	}
+}
+
+// few returns n of the names.
+func few(random *rand.Rand, names []string, n int) []string {
+	out := slices.Clone(names)
+	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:n]
 }
 
 // lawSeeds is the number of sequences that the law tries.
