@@ -281,3 +281,23 @@ func TestAReleaseIsNotForgotten(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEmptyStatusReleasesNoData: as long as a volume has data in a namespace that rome requests, the namespace is not released, also if the status of the NamespaceMap is
+// empty because its copy was created again.
+func TestAnEmptyStatusReleasesNoData(t *testing.T) {
+	w := newDataWorld(t)
+	w.stopped["milan"] = true
+	w.vanish(w.milan, lawMap(lawTenant))
+	w.settle()
+	w.delete(w.rome, w.offloading())
+	w.settle()
+	m := lawMap(lawPeer)
+	if w.read(w.rome, m); len(m.Status.CurrentMapping) > 0 || m.Spec.DesiredMapping["shop"] != lawRemote {
+		t.Errorf("%+v %+v", m.Spec, m.Status)
+	}
+	w.stopped["milan"] = false
+	w.settle()
+	if lost := w.lost(); lost != "" {
+		t.Error(lost)
+	}
+}
