@@ -1,8 +1,6 @@
 package app
 
 import (
-	"fmt"
-
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,6 +15,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	offloadcontrollers "liqo.io/liqo/internal/offload/controllers"
 	offloadwebhook "liqo.io/liqo/internal/offload/webhook"
 )
@@ -31,23 +30,14 @@ func controllerManagerCache() cache.Options {
 			byObject[object] = restriction
 		}
 	}
-	byObject[&networkingv1.Ingress{}] = cache.ByObject{Transform: offloadwebhook.KeepHosts}
-	byObject[&corev1.Secret{}] = cache.ByObject{Label: existing(api.LabelRemoteClusterID)}
+	byObject[&networkingv1.Ingress{}] = cache.ByObject{Transform: kube.Reduced(offloadwebhook.KeepHosts)}
+	byObject[&corev1.Secret{}] = cache.ByObject{Label: kube.Selecting(api.LabelRemoteClusterID, selection.Exists)}
 	// The cache holds the requests of this cluster and of virtual kubelets. It excludes the many requests of real kubelets for
 	// client certificates.
 	byObject[&certificatesv1.CertificateSigningRequest{}] = cache.ByObject{
 		Field: fields.OneTermNotEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientKubeletSignerName),
 	}
 	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
-}
-
-// existing returns a selector for objects with a label, whatever its value.
-func existing(key string) labels.Selector {
-	requirement, err := labels.NewRequirement(key, selection.Exists, nil)
-	if err != nil {
-		panic(fmt.Sprintf("selecting by label %s: %v", key, err)) // the key is a constant
-	}
-	return labels.NewSelector().Add(*requirement)
 }
 
 // keepReadiness extends a transformation of cached Nodes that would remove all conditions: it keeps condition Ready, because the peering controllers read
@@ -76,37 +66,17 @@ func keepReadiness(strip toolscache.TransformFunc) toolscache.TransformFunc {
 // virtualKubeletPods returns a cache of the pods of virtual kubelets, reduced to their addresses. They need a separate cache,
 // because the cache of the manager selects the pods of ShadowPods by another label.
 func virtualKubeletPods(mgr ctrl.Manager) (cache.Cache, error) {
-	pods, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {
-				Label: labels.SelectorFromSet(labels.Set{
-					offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
-				}),
-				Transform: keepAddresses,
-			},
+	return kube.NewCache(mgr, "virtual kubelets' pods", map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {
+			Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet}),
+			Transform: kube.Reduced(keepAddresses),
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("creating a cache of virtual kubelets' pods: %w", err)
-	}
-	if err := mgr.Add(pods); err != nil {
-		return nil, fmt.Errorf("adding the cache of virtual kubelets' pods: %w", err)
-	}
-	return pods, nil
 }
 
 // keepAddresses reduces a Pod to its name, labels and addresses.
-func keepAddresses(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
-		},
-		Status: corev1.PodStatus{PodIP: pod.Status.PodIP, PodIPs: pod.Status.PodIPs},
-	}, nil
+func keepAddresses(pod *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: kube.Identity(&pod.ObjectMeta), Status: corev1.PodStatus{PodIP: pod.Status.PodIP, PodIPs: pod.Status.PodIPs}}
+	out.Labels = pod.Labels
+	return out
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -17,6 +16,7 @@ import (
 
 	"liqo.io/liqo/api"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering/sharing"
 	"liqo.io/liqo/internal/remote"
 	"liqo.io/liqo/internal/storage"
@@ -86,30 +86,13 @@ func kept(all map[string]string) map[string]string {
 	return out
 }
 
-// identityOf returns the part of an object's metadata that informers and the page need.
-func identityOf(o metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp,
-		DeletionTimestamp: o.DeletionTimestamp,
-	}
-}
-
-// keepLabels copies the named labels that an object has.
-func keepLabels(to *metav1.ObjectMeta, from map[string]string, names ...string) {
-	for _, name := range names {
-		if value, there := from[name]; there {
-			metav1.SetMetaDataLabel(to, name, value)
-		}
-	}
-}
-
 // stripPod reduces a pod to its node, its state and its resource usage. It writes the usage to spec.overhead, which sharing.PodUse counts. Of the
 // active pod of a gateway it also keeps the port of its metrics, and what identifies the gateway.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
 	use := sharing.PodUse(pod)
 	delete(use, corev1.ResourcePods)
 	out := &corev1.Pod{
-		ObjectMeta: identityOf(pod.ObjectMeta), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		ObjectMeta: kube.Identity(&pod.ObjectMeta), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason},
 	}
 	if len(use) > 0 {
@@ -128,7 +111,7 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	if pod.Labels[networkingv1beta1.LabelActive] == api.True {
-		keepLabels(&out.ObjectMeta, pod.Labels, networkingv1beta1.LabelActive, api.LabelRemoteClusterID, networkingv1beta1.LabelComponent, networkingv1beta1.LabelGatewayName)
+		kube.KeepLabels(&out.ObjectMeta, pod.Labels, networkingv1beta1.LabelActive, api.LabelRemoteClusterID, networkingv1beta1.LabelComponent, networkingv1beta1.LabelGatewayName)
 		out.OwnerReferences = pod.OwnerReferences
 		for _, container := range pod.Spec.Containers {
 			if len(container.Ports) > 0 {
@@ -142,10 +125,10 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 // stripNode reduces a Node to its resources, and to the fields that decide whether it accepts pods.
 func stripNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
-		ObjectMeta: identityOf(node.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+		ObjectMeta: kube.Identity(&node.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
-	keepLabels(&out.ObjectMeta, node.Labels, api.LabelType, api.LabelRemoteClusterID)
+	kube.KeepLabels(&out.ObjectMeta, node.Labels, api.LabelType, api.LabelRemoteClusterID)
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			out.Status.Conditions = []corev1.NodeCondition{{
@@ -159,7 +142,7 @@ func stripNode(node *corev1.Node) *corev1.Node {
 // stripEvent reduces an event to what the page shows.
 func stripEvent(event *corev1.Event) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta: identityOf(event.ObjectMeta), Type: event.Type, Reason: event.Reason, Message: event.Message, Count: event.Count,
+		ObjectMeta: kube.Identity(&event.ObjectMeta), Type: event.Type, Reason: event.Reason, Message: event.Message, Count: event.Count,
 		FirstTimestamp: event.FirstTimestamp, LastTimestamp: event.LastTimestamp, EventTime: event.EventTime, Series: event.Series,
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: event.InvolvedObject.APIVersion, Kind: event.InvolvedObject.Kind,
@@ -171,7 +154,7 @@ func stripEvent(event *corev1.Event) *corev1.Event {
 // stripClaim reduces a claim to its class, its volume, its size and its state.
 func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	out := &corev1.PersistentVolumeClaim{
-		ObjectMeta: identityOf(claim.ObjectMeta),
+		ObjectMeta: kube.Identity(&claim.ObjectMeta),
 		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: claim.Spec.StorageClassName, VolumeName: claim.Spec.VolumeName},
 		Status:     corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase, Capacity: claim.Status.Capacity},
 	}

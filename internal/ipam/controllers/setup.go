@@ -119,18 +119,7 @@ func specChanged() predicate.Predicate {
 // cacheOfMade returns a cache of only the Services and EndpointSlices of IPs, because a cluster has many others.
 func cacheOfMade(mgr ctrl.Manager) (cache.Cache, error) {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{labelOfIP: api.True})}
-	made, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Service{}: ours, &discoveryv1.EndpointSlice{}: ours},
-		DefaultTransform: cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("creating a cache of the Services of IPs: %w", err)
-	}
-	if err := mgr.Add(made); err != nil {
-		return nil, fmt.Errorf("adding the cache of the Services of IPs: %w", err)
-	}
-	return made, nil
+	return kube.NewCache(mgr, "the Services of IPs", map[client.Object]cache.ByObject{&corev1.Service{}: ours, &discoveryv1.EndpointSlice{}: ours})
 }
 
 const (

@@ -111,39 +111,24 @@ type surroundings struct {
 
 func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 	ofGateways := labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
-	reached, err := labels.NewRequirement(labelComponent, selection.In, []string{proxyComponent, authComponent})
-	if err != nil {
-		return nil, fmt.Errorf("selecting Services: %w", err)
-	}
-	real, err := labels.NewRequirement(api.LabelType, selection.NotIn, []string{api.TypeVirtualNode})
-	if err != nil {
-		return nil, fmt.Errorf("selecting real nodes: %w", err)
-	}
 	gateway := cache.ByObject{Label: ofGateways}
-	held, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                {Label: ofGateways, Transform: stripPod},
-			&corev1.Node{}:               {Label: labels.NewSelector().Add(*real), Transform: stripNode},
-			&appsv1.Deployment{}:         gateway,
-			&corev1.Secret{}:             gateway,
-			&corev1.ServiceAccount{}:     gateway,
-			&rbacv1.Role{}:               gateway,
-			&rbacv1.RoleBinding{}:        gateway,
-			&rbacv1.ClusterRoleBinding{}: gateway,
-			&corev1.Service{}: {Namespaces: map[string]cache.Config{
-				apiServerNamespace:  {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerService)},
-				opts.LiqoNamespace:  {LabelSelector: labels.NewSelector().Add(*reached)},
-				cache.AllNamespaces: {LabelSelector: ofGateways},
-			}},
-		},
+	held, err := kube.NewCache(mgr, "gateways and nodes", map[client.Object]cache.ByObject{
+		&corev1.Pod{}:                {Label: ofGateways, Transform: kube.Reduced(stripPod)},
+		&corev1.Node{}:               {Label: kube.Selecting(api.LabelType, selection.NotIn, api.TypeVirtualNode), Transform: kube.Reduced(stripNode)},
+		&appsv1.Deployment{}:         gateway,
+		&corev1.Secret{}:             gateway,
+		&corev1.ServiceAccount{}:     gateway,
+		&rbacv1.Role{}:               gateway,
+		&rbacv1.RoleBinding{}:        gateway,
+		&rbacv1.ClusterRoleBinding{}: gateway,
+		&corev1.Service{}: {Namespaces: map[string]cache.Config{
+			apiServerNamespace:  {FieldSelector: fields.OneTermEqualSelector("metadata.name", apiServerService)},
+			opts.LiqoNamespace:  {LabelSelector: kube.Selecting(labelComponent, selection.In, proxyComponent, authComponent)},
+			cache.AllNamespaces: {LabelSelector: ofGateways},
+		}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating a cache of gateways and nodes: %w", err)
-	}
-	if err := mgr.Add(held); err != nil {
-		return nil, fmt.Errorf("adding the cache of gateways and nodes: %w", err)
+		return nil, err
 	}
 	c, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: held},
@@ -155,19 +140,13 @@ func newSurroundings(mgr ctrl.Manager, opts Options) (*surroundings, error) {
 }
 
 // stripPod reduces a gateway's Pod to its metadata, node, phase, address, readiness and running containers, to save memory in the cache.
-func stripPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
+func stripPod(pod *corev1.Pod) *corev1.Pod {
 	stripped := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: pod.Labels, CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
-		},
-		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
+		ObjectMeta: kube.Identity(&pod.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
 	}
+	stripped.Labels = pod.Labels
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
@@ -180,25 +159,17 @@ func stripPod(obj any) (any, error) {
 		}
 		stripped.Status.ContainerStatuses = append(stripped.Status.ContainerStatuses, status)
 	}
-	return stripped, nil
+	return stripped
 }
 
 // stripNode reduces a Node to its metadata, addresses and readiness, to save memory in the cache.
-func stripNode(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj, nil
-	}
-	stripped := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, DeletionTimestamp: node.DeletionTimestamp,
-		},
-		Status: corev1.NodeStatus{Addresses: node.Status.Addresses},
-	}
+func stripNode(node *corev1.Node) *corev1.Node {
+	stripped := &corev1.Node{ObjectMeta: kube.Identity(&node.ObjectMeta), Status: corev1.NodeStatus{Addresses: node.Status.Addresses}}
+	stripped.Labels = node.Labels
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			stripped.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
 		}
 	}
-	return stripped, nil
+	return stripped
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -26,6 +25,7 @@ import (
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/dataplane/agent"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network"
 )
 
@@ -51,12 +51,8 @@ type Watching map[client.Object]cache.ByObject
 // NewWatcher returns a Watcher that does not watch before Run. It watches the pods of gateways and of the given node; if node is empty, all running pods of the
 // pod network. The argument more has further objects to watch. changed is called after every change.
 func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options, node string, more Watching, changed func()) (*Watcher, error) {
-	real, err := labels.NewRequirement(api.LabelType, selection.NotEquals, []string{api.TypeVirtualNode})
-	if err != nil {
-		return nil, fmt.Errorf("selecting real nodes: %w", err)
-	}
 	pods := cache.ByObject{
-		Transform: keepPod,
+		Transform: kube.Reduced(keepPod),
 		Label:     labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}),
 	}
 	const running = "spec.hostNetwork=false,spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -64,7 +60,7 @@ func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options,
 		pods.Label, pods.Field = nil, fields.ParseSelectorOrDie(running)
 	}
 	by := Watching{
-		&corev1.Node{}:                     {Label: labels.NewSelector().Add(*real), Transform: keepNode},
+		&corev1.Node{}:                     {Label: kube.Selecting(api.LabelType, selection.NotEquals, api.TypeVirtualNode), Transform: kube.Reduced(keepNode)},
 		&corev1.Pod{}:                      pods,
 		&ipamv1alpha1.Network{}:            {},
 		&ipamv1alpha1.IP{}:                 {},
@@ -78,17 +74,12 @@ func NewWatcher(cfg *rest.Config, liqoNamespace string, options network.Options,
 		by[object] = how
 	}
 	f := &Watcher{objects: network.Objects{LiqoNamespace: liqoNamespace, Options: options}, changed: changed}
-	if f.cache, err = factsCache(cfg, by); err != nil {
-		return nil, err
+	var err error
+	if f.cache, err = factsCache(cfg, by); err != nil || node == "" {
+		return f, err
 	}
-	if node == "" {
-		return f, nil
-	}
-	others, err := labels.NewRequirement(networkingv1beta1.LabelComponent, selection.NotEquals, []string{networkingv1beta1.ComponentGateway})
-	if err != nil {
-		return nil, fmt.Errorf("selecting the pods of this node: %w", err)
-	}
-	f.otherPods, err = factsCache(cfg, Watching{&corev1.Pod{}: {Transform: keepPod, Label: labels.NewSelector().Add(*others),
+	others := kube.Selecting(networkingv1beta1.LabelComponent, selection.NotEquals, networkingv1beta1.ComponentGateway)
+	f.otherPods, err = factsCache(cfg, Watching{&corev1.Pod{}: {Transform: kube.Reduced(keepPod), Label: others,
 		Field: fields.AndSelectors(fields.ParseSelectorOrDie(running), fields.OneTermEqualSelector("spec.nodeName", node))}})
 	return f, err
 }
@@ -260,47 +251,32 @@ func differ(before, after any) bool {
 }
 
 // keepNode reduces a Node to the fields that the plan of a host depends on.
-func keepNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
-	return &corev1.Node{
-		ObjectMeta: keepMeta(&node.ObjectMeta),
+func keepNode(node *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{
+		ObjectMeta: kube.Identity(&node.ObjectMeta),
 		Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
-	}, nil
+	}
+	kept.Labels = node.Labels
+	return kept
 }
 
 // keepPod reduces a Pod to its location and whether it is one of Liqo's own and, for pods of gateways, also its labels and readiness.
-func keepPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
+func keepPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
-		ObjectMeta: keepMeta(&pod.ObjectMeta),
+		ObjectMeta: kube.Identity(&pod.ObjectMeta),
 		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, PodIPs: pod.Status.PodIPs},
 	}
 	if pod.Labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway {
-		kept.Labels = nil
-		if component, ok := pod.Labels[offloadingv1beta1.LabelComponent]; ok {
-			kept.Labels = map[string]string{offloadingv1beta1.LabelComponent: component}
-		}
-		return kept, nil
+		kube.KeepLabels(&kept.ObjectMeta, pod.Labels, offloadingv1beta1.LabelComponent)
+		return kept
 	}
+	kept.Labels = pod.Labels
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			kept.Status.Conditions = []corev1.PodCondition{{Type: condition.Type, Status: condition.Status}}
 		}
 	}
-	return kept, nil
-}
-
-func keepMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
-		Labels: meta.Labels, CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
-	}
+	return kept
 }

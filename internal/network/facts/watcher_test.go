@@ -40,11 +40,7 @@ func TestIrrelevantUpdatesAreIgnored(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.16.0.1"}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-		kept, err := keepNode(node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kept
+		return keepNode(node)
 	}
 	if differ(beat("1", corev1.ConditionTrue), beat("2", corev1.ConditionFalse)) {
 		t.Error("a node that is not ready for a while is news")
@@ -65,11 +61,8 @@ func TestKeptPodsTellWhetherTheyAreLiqos(t *testing.T) {
 			map[string]string{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway},
 		},
 	} {
-		kept, err := keepPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "p", Labels: row.labels}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if pod := kept.(*corev1.Pod); pod.Namespace != "liqo" || !maps.Equal(pod.Labels, row.want) {
+		pod := keepPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "p", Labels: row.labels}})
+		if pod.Namespace != "liqo" || !maps.Equal(pod.Labels, row.want) {
 			t.Errorf("%s: kept %s with %v, want %v", name, pod.Namespace, pod.Labels, row.want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
@@ -59,18 +60,10 @@ func gates(pod *corev1.Pod) []corev1.PodCondition {
 }
 
 // stripNode reduces a cached Node to the fields that the controllers read.
-func stripNode(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj, nil
-	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, DeletionTimestamp: node.DeletionTimestamp,
-			OwnerReferences: node.OwnerReferences, Finalizers: node.Finalizers,
-		},
-		Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable},
-	}, nil
+func stripNode(node *corev1.Node) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: kube.Identity(&node.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}}
+	out.Labels, out.OwnerReferences, out.Finalizers = node.Labels, node.OwnerReferences, node.Finalizers
+	return out
 }
 
 // ownedMetadata returns the keys of the labels and annotations that we wrote.

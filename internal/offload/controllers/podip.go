@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -44,38 +43,22 @@ type podIPs struct {
 
 // OffloadedPods creates the cache for Options.OffloadedPods and adds it to the manager.
 func OffloadedPods(mgr ctrl.Manager) (cache.Cache, error) {
-	pods, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.LabelShadowPod: api.True}), Transform: stripOffloadedPod},
-		},
+	return kube.NewCache(mgr, "offloaded pods", map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.LabelShadowPod: api.True}), Transform: kube.Reduced(stripOffloadedPod)},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("creating a cache of offloaded pods: %w", err)
-	}
-	if err := mgr.Add(pods); err != nil {
-		return nil, fmt.Errorf("adding the cache of offloaded pods: %w", err)
-	}
-	return pods, nil
 }
 
 // stripOffloadedPod keeps the fields that decide about the Pod's IP object.
-func stripOffloadedPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
+func stripOffloadedPod(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
-		},
-		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
+		ObjectMeta: kube.Identity(&pod.ObjectMeta),
+		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP},
 	}
 	if value, found := pod.Annotations[podrules.AnnotationOffloaded]; found {
 		out.Annotations = map[string]string{podrules.AnnotationOffloaded: value}
 	}
-	return out, nil
+	return out
 }
 
 func setupPodIP(mgr ctrl.Manager, opts Options) error {

@@ -25,6 +25,7 @@ import (
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 )
 
@@ -100,7 +101,7 @@ func Cache() map[client.Object]cache.ByObject {
 		},
 		&corev1.Node{}: {
 			Label:     label(api.LabelType, api.TypeVirtualNode),
-			Transform: stripNode,
+			Transform: kube.Reduced(stripNode),
 		},
 		&discoveryv1.EndpointSlice{}: {Label: label(offloadingv1beta1.LabelManagedBy, offloadingv1beta1.ManagedByShadowEndpointSlice)},
 		&appsv1.Deployment{}: {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 )
 
@@ -150,18 +151,14 @@ func (g *gateways) watch(ctx context.Context, resource schema.GroupVersionResour
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { notify(g.changed) }, UpdateFunc: func(any, any) { notify(g.changed) }, DeleteFunc: func(any) { notify(g.changed) },
 		},
-		Transform: keepRouteHosts,
+		Transform: kube.Reduced(keepRouteHosts),
 	})
 	go controller.RunWithContext(ctx)
 	return &watchedRoutes{kind: kind, Store: store, stop: stop}
 }
 
 // keepRouteHosts reduces a cached object of the Gateway API to the fields that its hosts depend on.
-func keepRouteHosts(obj any) (any, error) {
-	object, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj, nil
-	}
+func keepRouteHosts(object *unstructured.Unstructured) *unstructured.Unstructured {
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 	kept := map[string]any{}
 	for _, field := range []string{"hostnames", "parentRefs"} {
@@ -189,7 +186,7 @@ func keepRouteHosts(obj any) (any, error) {
 	out.SetUID(object.GetUID())
 	out.SetResourceVersion(object.GetResourceVersion())
 	out.SetCreationTimestamp(object.GetCreationTimestamp())
-	return out, nil
+	return out
 }
 
 // claims calls add with the hosts of each object.

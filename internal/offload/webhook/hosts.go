@@ -137,18 +137,10 @@ func (h *hosts) claims(ctx context.Context) ([]offload.HostClaim, error) {
 const kindIngress = "Ingress"
 
 // KeepHosts reduces a cached Ingress to its hosts and the metadata that the controller reads.
-func KeepHosts(obj any) (any, error) {
-	ingress, ok := obj.(*networkingv1.Ingress)
-	if !ok {
-		return obj, nil
-	}
-	out := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{
-		Namespace: ingress.Namespace, Name: ingress.Name, UID: ingress.UID, ResourceVersion: ingress.ResourceVersion, Generation: ingress.Generation,
-		CreationTimestamp: ingress.CreationTimestamp, DeletionTimestamp: ingress.DeletionTimestamp,
-	}}
-	if origin, ok := ingress.Labels[api.LabelOrigin]; ok {
-		out.Labels = map[string]string{api.LabelOrigin: origin}
-	}
+func KeepHosts(ingress *networkingv1.Ingress) *networkingv1.Ingress {
+	out := &networkingv1.Ingress{ObjectMeta: kube.Identity(&ingress.ObjectMeta)}
+	out.Generation = ingress.Generation
+	kube.KeepLabels(&out.ObjectMeta, ingress.Labels, api.LabelOrigin)
 	if ingress.Spec.DefaultBackend != nil {
 		out.Spec.DefaultBackend = &networkingv1.IngressBackend{}
 	}
@@ -158,7 +150,7 @@ func KeepHosts(obj any) (any, error) {
 	for _, certificate := range ingress.Spec.TLS {
 		out.Spec.TLS = append(out.Spec.TLS, networkingv1.IngressTLS{Hosts: certificate.Hosts})
 	}
-	return out, nil
+	return out
 }
 
 // notify triggers the controller without blocking. One pending event is enough, since the decision is about all objects.

@@ -212,7 +212,7 @@ func serveHosts(t *testing.T, config *rest.Config) *admissionregistrationv1.Vali
 	again := true // each run in the same process needs SkipNameValidation, since controller names must be unique
 	mgr, err := ctrl.NewManager(manager, ctrl.Options{
 		Scheme: kube.NewScheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Controller: controllerconfig.Controller{SkipNameValidation: &again},
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&networkingv1.Ingress{}: {Transform: KeepHosts}}, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&networkingv1.Ingress{}: {Transform: kube.Reduced(KeepHosts)}}, DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering/sharing"
 )
 
@@ -57,11 +58,7 @@ func TestStrippedPodsUseTheSameResources(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 			want := sharing.PodUse(pod)
 			for i := range 2 {
-				out, err := stripPod(pod)
-				if err != nil {
-					t.Fatal(err)
-				}
-				pod = out.(*corev1.Pod)
+				pod = stripPod(pod)
 				if diff := cmp.Diff(want, sharing.PodUse(pod)); diff != "" || len(pod.Spec.Containers) > 0 {
 					t.Errorf("stripped %d times (-want +got):\n%s", i+1, diff)
 				}
@@ -72,9 +69,9 @@ func TestStrippedPodsUseTheSameResources(t *testing.T) {
 
 func TestEventsThatChangeFreeResources(t *testing.T) {
 	strip := func(o client.Object) any {
-		out, err := stripPod(o)
+		out, err := kube.Reduced(stripPod)(o)
 		if err == nil {
-			out, err = stripNode(out)
+			out, err = kube.Reduced(stripNode)(out)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -28,8 +28,8 @@ func newStock(mgr ctrl.Manager) (cache.Cache, error) {
 	stock, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: stripNode},
-			&corev1.Pod{}: {Transform: stripPod, Field: fields.AndSelectors(
+			&corev1.Node{}: {Transform: kube.Reduced(stripNode)},
+			&corev1.Pod{}: {Transform: kube.Reduced(stripPod), Field: fields.AndSelectors(
 				fields.OneTermNotEqualSelector("spec.nodeName", ""),
 				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
@@ -44,50 +44,31 @@ func newStock(mgr ctrl.Manager) (cache.Cache, error) {
 
 // stripPod reduces a Pod to its resource usage, its node, and the labels that identify its owner. It writes the usage to spec.overhead,
 // because PodUse counts that and the result has no containers.
-func stripPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
+func stripPod(pod *corev1.Pod) *corev1.Pod {
 	use := sharing.PodUse(pod)
 	delete(use, corev1.ResourcePods)
-	out := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
-	}
+	out := &corev1.Pod{ObjectMeta: kube.Identity(&pod.ObjectMeta), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
 	if len(use) > 0 {
 		out.Spec.Overhead = use
 	}
-	for _, label := range []string{offloadingv1beta1.LabelManagedBy, offloadingv1beta1.LabelCreatorUser} {
-		if value, there := pod.Labels[label]; there {
-			metav1.SetMetaDataLabel(&out.ObjectMeta, label, value)
-		}
-	}
-	return out, nil
+	kube.KeepLabels(&out.ObjectMeta, pod.Labels, offloadingv1beta1.LabelManagedBy, offloadingv1beta1.LabelCreatorUser)
+	return out
 }
 
 // stripNode reduces a Node to its allocatable resources, its platform, and the fields that determine whether it accepts pods.
-func stripNode(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj, nil
-	}
+func stripNode(node *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, DeletionTimestamp: node.DeletionTimestamp},
+		ObjectMeta: kube.Identity(&node.ObjectMeta),
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
-	for _, label := range []string{api.LabelType, corev1.LabelArchStable, corev1.LabelOSStable} {
-		if value, there := node.Labels[label]; there {
-			metav1.SetMetaDataLabel(&out.ObjectMeta, label, value)
-		}
-	}
+	kube.KeepLabels(&out.ObjectMeta, node.Labels, api.LabelType, corev1.LabelArchStable, corev1.LabelOSStable)
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			out.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status}}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // offers sets the status of ResourceOffers: whether their cluster is a consumer of this one.
