@@ -122,8 +122,7 @@ func (p *collector) remoteNamespaces(identity *authv1beta1.Identity) (out []stri
 	if identity.Spec.Type == authv1beta1.IdentityControlPlane {
 		return nil
 	}
-	var mappings offloadingv1beta1.NamespaceMapList
-	p.read("NamespaceMaps", &mappings, client.InNamespace(identity.Namespace), client.MatchingLabels{api.LabelRemoteID: identity.Spec.ClusterID})
+	mappings := read(p, "NamespaceMaps", &offloadingv1beta1.NamespaceMapList{}, client.InNamespace(identity.Namespace), client.MatchingLabels{api.LabelRemoteID: identity.Spec.ClusterID})
 	for i := range mappings.Items {
 		current := mappings.Items[i].Status.CurrentMapping
 		for _, name := range slices.Sorted(maps.Keys(current)) {
@@ -188,8 +187,7 @@ func probes(namespace, consumer, class string) (pod, claim probe, others []probe
 func (p *collector) dryRuns() {
 	ctx, cancel := context.WithTimeout(p.ctx, dryRunTimeout)
 	defer cancel()
-	var namespaces corev1.NamespaceList
-	p.read("Namespaces", &namespaces, client.HasLabels{api.LabelRemoteClusterID})
+	namespaces := read(p, "Namespaces", &corev1.NamespaceList{}, client.HasLabels{api.LabelRemoteClusterID})
 	var asked []consumerRuns
 	for i := range namespaces.Items {
 		namespace := &namespaces.Items[i]

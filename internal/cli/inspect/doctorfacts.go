@@ -60,22 +60,13 @@ func DoctorFacts(ctx context.Context, c *session.Cluster, of Depth) *doctor.Clus
 		Keys: map[string][]byte{}, KnownKeys: map[string][]byte{},
 	}}
 	p.installation()
-	var foreign corev1beta1.ForeignClusterList
-	p.read("ForeignClusters", &foreign)
-	var tenants authv1beta1.TenantList
-	p.read("Tenants", &tenants)
-	var identities authv1beta1.IdentityList
-	p.read("Identities", &identities)
-	var requests authv1beta1.ResourceSliceList
-	p.read("ResourceSlices", &requests)
-	var virtual offloadingv1beta1.VirtualNodeList
-	p.read("VirtualNodes", &virtual)
-	var nodes corev1.NodeList
-	p.read("Nodes", &nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode})
-	var offloadings offloadingv1beta1.NamespaceOffloadingList
-	p.read("NamespaceOffloadings", &offloadings)
-	p.Peers, p.Tenants, p.Identities, p.Slices = foreign.Items, tenants.Items, identities.Items, requests.Items
-	p.VirtualNodes, p.Nodes, p.Offloadings = virtual.Items, nodes.Items, offloadings.Items
+	p.Peers = read(p, "ForeignClusters", &corev1beta1.ForeignClusterList{}).Items
+	p.Tenants = read(p, "Tenants", &authv1beta1.TenantList{}).Items
+	p.Identities = read(p, "Identities", &authv1beta1.IdentityList{}).Items
+	p.Slices = read(p, "ResourceSlices", &authv1beta1.ResourceSliceList{}).Items
+	p.VirtualNodes = read(p, "VirtualNodes", &offloadingv1beta1.VirtualNodeList{}).Items
+	p.Nodes = read(p, "Nodes", &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}).Items
+	p.Offloadings = read(p, "NamespaceOffloadings", &offloadingv1beta1.NamespaceOffloadingList{}).Items
 	p.network()
 	p.exposed()
 	p.retained()
@@ -102,10 +93,11 @@ func DoctorFacts(ctx context.Context, c *session.Cluster, of Depth) *doctor.Clus
 	return p.Cluster
 }
 
-// read lists objects, in all namespaces unless an option selects one. It ignores a kind that is not defined, which the check of the
-// definitions reports.
-func (p *collector) read(what string, list client.ObjectList, options ...client.ListOption) {
+// read fills a list with objects, in all namespaces unless an option selects one, and returns it. It ignores a kind that is not defined, which the check
+// of the definitions reports.
+func read[L client.ObjectList](p *collector, what string, list L, options ...client.ListOption) L {
 	p.unreadable(what, kube.ListPages(p.ctx, p.cluster, list, options...))
+	return list
 }
 
 // get reads one object and reports whether it could. It ignores an object that does not exist.
@@ -148,21 +140,16 @@ func (p *collector) installation() {
 		}
 	}
 	p.definitions(crds)
-	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
-	p.read("MutatingWebhookConfigurations", &webhooks, client.MatchingLabels{"liqo.io/webhook": api.True})
-	p.Webhooks = webhooks.Items
-	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
-	p.read("ValidatingWebhookConfigurations", &validating, client.MatchingLabels{"liqo.io/webhook": api.True})
-	for _, configuration := range validating.Items {
+	ours := client.MatchingLabels{"liqo.io/webhook": api.True}
+	p.Webhooks = read(p, "MutatingWebhookConfigurations", &admissionregistrationv1.MutatingWebhookConfigurationList{}, ours).Items
+	for _, configuration := range read(p, "ValidatingWebhookConfigurations", &admissionregistrationv1.ValidatingWebhookConfigurationList{}, ours).Items {
 		var same admissionregistrationv1.MutatingWebhookConfiguration
 		for _, hook := range configuration.Webhooks {
 			same.Webhooks = append(same.Webhooks, admissionregistrationv1.MutatingWebhook{Name: hook.Name, ClientConfig: hook.ClientConfig})
 		}
 		p.Webhooks = append(p.Webhooks, same)
 	}
-	var endpoints discoveryv1.EndpointSliceList
-	p.read("EndpointSlices", &endpoints, client.InNamespace(p.cluster.Namespace))
-	for _, slice := range endpoints.Items {
+	for _, slice := range read(p, "EndpointSlices", &discoveryv1.EndpointSliceList{}, client.InNamespace(p.cluster.Namespace)).Items {
 		for _, endpoint := range slice.Endpoints {
 			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
 				p.Backends[slice.Labels[discoveryv1.LabelServiceName]]++
@@ -197,30 +184,22 @@ func (p *collector) definitions(wanted []*apiextensionsv1.CustomResourceDefiniti
 
 // network reads the address ranges, connections and keys of the cluster.
 func (p *collector) network() {
-	var networks ipamv1alpha1.NetworkList
-	p.read("Networks", &networks)
-	var configurations networkingv1beta1.ConfigurationList
-	p.read("Configurations", &configurations)
-	var connections networkingv1beta1.ConnectionList
-	p.read("Connections", &connections)
-	var requests networkingv1beta1.NetworkRequestList
-	p.read("NetworkRequests", &requests)
-	p.NetworkRequests = requests.Items
-	p.Networks, p.Configurations, p.Connections = networks.Items, configurations.Items, connections.Items
-	var templates networkingv1beta1.WgGatewayServerTemplateList
-	p.read("WgGatewayServerTemplates", &templates)
-	p.Tunnels = len(templates.Items) > 0 && slices.ContainsFunc(p.Networks, func(n ipamv1alpha1.Network) bool {
+	p.Networks = read(p, "Networks", &ipamv1alpha1.NetworkList{}).Items
+	p.Configurations = read(p, "Configurations", &networkingv1beta1.ConfigurationList{}).Items
+	p.Connections = read(p, "Connections", &networkingv1beta1.ConnectionList{}).Items
+	p.NetworkRequests = read(p, "NetworkRequests", &networkingv1beta1.NetworkRequestList{}).Items
+	templates := read(p, "WgGatewayServerTemplates", &networkingv1beta1.WgGatewayServerTemplateList{}).Items
+	p.Tunnels = len(templates) > 0 && slices.ContainsFunc(p.Networks, func(n ipamv1alpha1.Network) bool {
 		return n.Namespace == p.Namespace && n.Labels[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypeExternal
 	})
-	var keys networkingv1beta1.PublicKeyList
-	p.read("PublicKeys", &keys)
+	known := read(p, "PublicKeys", &networkingv1beta1.PublicKeyList{}).Items
 	for i := range p.Peers {
 		id, namespace := p.Peers[i].Spec.ClusterID, p.Peers[i].Status.TenantNamespace.Local
 		if namespace == "" {
 			continue
 		}
-		if known := network.PublicKeyInUse(keys.Items, namespace, id); known != nil {
-			p.KnownKeys[id] = known.Spec.PublicKey
+		if key := network.PublicKeyInUse(known, namespace, id); key != nil {
+			p.KnownKeys[id] = key.Spec.PublicKey
 		}
 		servers, clients, err := tunnel.ListGateways(p.ctx, p.cluster, namespace, id)
 		if err != nil {
@@ -252,9 +231,7 @@ func (p *collector) network() {
 
 // exposed reads the IP objects by which the cluster exposes addresses to its peers, and the addresses of Services if an IP object needs them.
 func (p *collector) exposed() {
-	var ips ipamv1alpha1.IPList
-	p.read("IPs", &ips)
-	p.IPs = ips.Items
+	p.IPs = read(p, "IPs", &ipamv1alpha1.IPList{}).Items
 	if !p.ExposesService() {
 		return
 	}
@@ -275,9 +252,7 @@ func (p *collector) exposed() {
 // workloads reads the facts about workloads of peers and of offloaded namespaces: the storage classes, and the pods that are Pending.
 func (p *collector) workloads() {
 	if len(p.Tenants) > 0 {
-		var classes storagev1.StorageClassList
-		p.read("StorageClasses", &classes)
-		p.StorageClasses = classes.Items
+		p.StorageClasses = read(p, "StorageClasses", &storagev1.StorageClassList{}).Items
 	}
 	offloaded := map[string]bool{}
 	for i := range p.Offloadings {
@@ -286,8 +261,7 @@ func (p *collector) workloads() {
 	if len(offloaded) == 0 {
 		return
 	}
-	var pods corev1.PodList
-	p.read("Pods", &pods, client.MatchingFields{"status.phase": string(corev1.PodPending)})
+	pods := read(p, "Pods", &corev1.PodList{}, client.MatchingFields{"status.phase": string(corev1.PodPending)})
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; offloaded[pod.Namespace] && pod.Status.Phase == corev1.PodPending {
 			p.Waiting = append(p.Waiting, *pod)
@@ -297,9 +271,7 @@ func (p *collector) workloads() {
 
 // retained reads the volumes of deleted claims whose data is in a provider. Without a remote namespace there is no data.
 func (p *collector) retained() {
-	var volumes corev1.PersistentVolumeList
-	p.read("PersistentVolumes of Liqo", &volumes, client.MatchingLabels{storage.LabelVirtual: api.True})
-	all := volumes.Items
+	all := read(p, "PersistentVolumes of Liqo", &corev1.PersistentVolumeList{}, client.MatchingLabels{storage.LabelVirtual: api.True}).Items
 	p.moves(all)
 	if len(p.VirtualNodes) == 0 {
 		return
@@ -308,8 +280,7 @@ func (p *collector) retained() {
 	if len(kept) == 0 {
 		return
 	}
-	var maps offloadingv1beta1.NamespaceMapList
-	p.read("NamespaceMaps", &maps)
+	maps := read(p, "NamespaceMaps", &offloadingv1beta1.NamespaceMapList{})
 	p.Retained = slices.DeleteFunc(kept, func(v corev1.PersistentVolume) bool {
 		return !offload.HasRemoteNamespace(maps.Items, v.Labels[api.LabelRemoteClusterID], storage.DataOf(&v).Namespace)
 	})
@@ -352,9 +323,7 @@ func (p *collector) parts() {
 			}
 			p.Components = append(p.Components, one)
 		}
-		var leases coordinationv1.LeaseList
-		p.read("Leases", &leases, client.InNamespace(namespace))
-		p.Leases = append(p.Leases, leases.Items...)
+		p.Leases = append(p.Leases, read(p, "Leases", &coordinationv1.LeaseList{}, client.InNamespace(namespace)).Items...)
 	}
 	for i := range p.Nodes {
 		var lease coordinationv1.Lease
