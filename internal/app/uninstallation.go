@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/network/facts"
 )
 
@@ -69,25 +69,15 @@ func (u *uninstallation) run(ctx context.Context) error {
 	}
 	started := make(chan error, 1)
 	go func() { started <- u.cache.Start(ctx) }()
-	informer, err := u.cache.GetInformer(ctx, u.object(), cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: u.seen, UpdateFunc: func(_, object any) { u.seen(object) }, DeleteFunc: func(any) { u.deleted.Store(true) },
-		})
-	}
-	if err != nil {
+	seen := func(o *metav1.PartialObjectMetadata) { u.deleted.Store(o.DeletionTimestamp != nil) }
+	deleted := func(*metav1.PartialObjectMetadata) { u.deleted.Store(true) }
+	if _, err := kube.Follow(ctx, u.cache, u.object(), seen, deleted, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watching DaemonSet %s/%s: %w", u.namespace, u.name, err)
 	}
 	if err := <-started; err != nil && ctx.Err() == nil {
 		return fmt.Errorf("watching DaemonSet %s/%s: %w", u.namespace, u.name, err)
 	}
 	return nil
-}
-
-func (u *uninstallation) seen(object any) {
-	if o, ok := object.(client.Object); ok {
-		u.deleted.Store(o.GetDeletionTimestamp() != nil)
-	}
 }
 
 // check reports whether the DaemonSet is deleted or being deleted. If the watch has not shown a deletion, check reads the DaemonSet from the API

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,30 @@ func NewCache(mgr ctrl.Manager, what string, by map[client.Object]cache.ByObject
 		return nil, fmt.Errorf("adding the cache of %s: %w", what, err)
 	}
 	return out, nil
+}
+
+// Follow calls changed for each object in a cache and for each later version of it, and gone for each object that is deleted. synced reports whether changed was called
+// for all objects of the initial list.
+func Follow[T client.Object](ctx context.Context, in cache.Informers, kind T, changed, gone func(T), options ...cache.InformerGetOption) (synced func() bool, err error) {
+	informer, err := in.GetInformer(ctx, kind, options...)
+	if err != nil {
+		return nil, fmt.Errorf("watching %T: %w", kind, err)
+	}
+	call := func(f func(T), obj any) {
+		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = unknown.Obj
+		}
+		if object, ok := obj.(T); ok {
+			f(object)
+		}
+	}
+	registered, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { call(changed, obj) }, UpdateFunc: func(_, obj any) { call(changed, obj) }, DeleteFunc: func(obj any) { call(gone, obj) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching %T: %w", kind, err)
+	}
+	return registered.HasSynced, nil
 }
 
 // Reduced returns the transformation of a cache that stores objects of type T as reduce returns them. An informer may call it twice for an object.

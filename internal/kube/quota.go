@@ -5,11 +5,28 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// PodOverhead returns the overhead that the RuntimeClass of a pod defines, nil if none. Without its RuntimeClass, a pod can not be created.
+func PodOverhead(ctx context.Context, c client.Reader, spec *corev1.PodSpec) (corev1.ResourceList, error) {
+	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
+		return nil, nil
+	}
+	class := &nodev1.RuntimeClass{}
+	err := c.Get(ctx, client.ObjectKey{Name: *spec.RuntimeClassName}, class)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading RuntimeClass %s: %w", *spec.RuntimeClassName, err)
+	}
+	if err != nil || class.Overhead == nil {
+		return nil, nil
+	}
+	return class.Overhead.PodFixed, nil
+}
 
 // CountQuota writes the usage of custom resources into a ResourceQuota whose status lacks it. The keys of lists are the resource
 // names in the quota ("count/RESOURCE.GROUP").

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,18 +58,9 @@ func newQuotas(mgr ctrl.Manager, recorder events.EventRecorder, now func() time.
 		Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: recorder, now: now,
 		tracker: offload.NewUsageTracker(), held: map[types.NamespacedName]string{},
 	}
-	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{})
-	if err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
-	}
-	news, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: q.observe, UpdateFunc: func(_, pod any) { q.observe(pod) }, DeleteFunc: q.forget,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching pods: %w", err)
-	}
-	q.synced = news.HasSynced
-	return q, nil
+	var err error
+	q.synced, err = kube.Follow(context.Background(), mgr.GetCache(), &corev1.Pod{}, q.observe, q.forget)
+	return q, err
 }
 
 // start receives the queue for ShadowPods to retry. It also requeues ShadowPods whose writes no cache event confirmed for openLimit.
@@ -99,11 +88,7 @@ func (q *quotas) start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 }
 
 // observe records the usage of a Pod that was added to the cache or changed there.
-func (q *quotas) observe(obj any) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (q *quotas) observe(pod *corev1.Pod) {
 	var usage corev1.ResourceList
 	if !api.PodFinished(pod.Status.Phase) {
 		usage = offload.Usage(&pod.Spec, nil)
@@ -133,13 +118,8 @@ func (q *quotas) creator(pod *corev1.Pod) string {
 }
 
 // forget removes a deleted Pod from the tracker.
-func (q *quotas) forget(obj any) {
-	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if pod, ok := obj.(*corev1.Pod); ok {
-		q.account(func() string { return q.tracker.Forget(client.ObjectKeyFromObject(pod), pod.UID) })
-	}
+func (q *quotas) forget(pod *corev1.Pod) {
+	q.account(func() string { return q.tracker.Forget(client.ObjectKeyFromObject(pod), pod.UID) })
 }
 
 // account changes the tracker and requeues the ShadowPods that may have room now.
@@ -187,7 +167,7 @@ func (q *quotas) room(ctx context.Context, sp *offloadingv1beta1.ShadowPod) erro
 	if q.writing(key) || !q.synced() {
 		return kube.WaitFor(staleDelay, reasons.WaitingForCache, "waiting for the cache to have pod %s", key)
 	}
-	overhead, err := overheadOf(ctx, q.Client, &sp.Spec.Pod)
+	overhead, err := kube.PodOverhead(ctx, q.Client, &sp.Spec.Pod)
 	if err != nil {
 		return err
 	}
@@ -366,17 +346,4 @@ func (q *quotas) writing(key types.NamespacedName) bool {
 func refusedByServer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
-}
-
-// overheadOf returns the pod overhead that the RuntimeClass of a pod defines, nil if none.
-func overheadOf(ctx context.Context, c client.Reader, spec *corev1.PodSpec) (corev1.ResourceList, error) {
-	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
-		return nil, nil
-	}
-	class := &nodev1.RuntimeClass{}
-	found, err := exists(ctx, c, class, client.ObjectKey{Name: *spec.RuntimeClassName})
-	if err != nil || !found || class.Overhead == nil {
-		return nil, err
-	}
-	return class.Overhead.PodFixed, nil
 }

@@ -7,14 +7,13 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 )
 
@@ -35,26 +34,13 @@ type quotas struct {
 
 func newQuotas(mgr ctrl.Manager) (*quotas, error) {
 	q := &quotas{cached: mgr.GetClient(), live: mgr.GetAPIReader(), tracker: offload.NewUsageTracker()}
-	shadows, err := mgr.GetCache().GetInformer(context.Background(), &offloadingv1beta1.ShadowPod{})
-	if err != nil {
-		return nil, fmt.Errorf("watching ShadowPods: %w", err)
-	}
-	news, err := shadows.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: q.observe, UpdateFunc: func(_, shadow any) { q.observe(shadow) }, DeleteFunc: q.forget,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching ShadowPods: %w", err)
-	}
-	q.synced = news.HasSynced
-	return q, nil
+	var err error
+	q.synced, err = kube.Follow(context.Background(), mgr.GetCache(), &offloadingv1beta1.ShadowPod{}, q.observe, q.forget)
+	return q, err
 }
 
 // observe records the usage of a ShadowPod that was added or changed in the cache.
-func (q *quotas) observe(obj any) {
-	sp, ok := obj.(*offloadingv1beta1.ShadowPod)
-	if !ok {
-		return
-	}
+func (q *quotas) observe(sp *offloadingv1beta1.ShadowPod) {
 	var usage corev1.ResourceList
 	if !api.PodFinished(sp.Status.Phase) {
 		usage = offload.Usage(&sp.Spec.Pod, nil)
@@ -65,15 +51,10 @@ func (q *quotas) observe(obj any) {
 }
 
 // forget removes a deleted ShadowPod from the tracker.
-func (q *quotas) forget(obj any) {
-	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if sp, ok := obj.(*offloadingv1beta1.ShadowPod); ok {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.tracker.Forget(client.ObjectKeyFromObject(sp), sp.UID)
-	}
+func (q *quotas) forget(sp *offloadingv1beta1.ShadowPod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tracker.Forget(client.ObjectKeyFromObject(sp), sp.UID)
 }
 
 // errNoQuota reports that a user has no Quota.
@@ -88,7 +69,7 @@ func (q *quotas) refusal(ctx context.Context, key types.NamespacedName, creator 
 	if refused = offload.Negative(&sp.Spec.Pod); refused != nil {
 		return refused, nil
 	}
-	overhead, err := q.overhead(ctx, &sp.Spec.Pod)
+	overhead, err := kube.PodOverhead(ctx, q.cached, &sp.Spec.Pod)
 	if err != nil {
 		return nil, err
 	}
@@ -144,22 +125,4 @@ func (q *quotas) quotasOf(ctx context.Context, creator string) ([]*offloadingv1b
 		}
 	}
 	return nil, nil
-}
-
-// overhead returns the pod overhead that the RuntimeClass of a pod defines, nil if none.
-func (q *quotas) overhead(ctx context.Context, spec *corev1.PodSpec) (corev1.ResourceList, error) {
-	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
-		return nil, nil
-	}
-	class := &nodev1.RuntimeClass{}
-	if err := q.cached.Get(ctx, client.ObjectKey{Name: *spec.RuntimeClassName}, class); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil, nil // without the RuntimeClass, the Pod can't be created
-		}
-		return nil, fmt.Errorf("reading RuntimeClass %s: %w", *spec.RuntimeClassName, err)
-	}
-	if class.Overhead == nil {
-		return nil, nil
-	}
-	return class.Overhead.PodFixed, nil
 }

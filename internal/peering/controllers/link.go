@@ -22,6 +22,7 @@ import (
 
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
 )
@@ -257,21 +258,10 @@ func (k *link) watch(ctx context.Context, kind peering.Kind) {
 		return
 	}
 	listeners := k.all.objects[kind.Name]
-	notify := func(o any) {
-		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-			o = gone.Obj
-		}
-		if o, ok := o.(client.Object); ok {
-			listeners.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
-		}
+	announce := func(o client.Object) {
+		listeners.announce(types.NamespacedName{Namespace: k.namespace, Name: o.GetName()})
 	}
-	informer, err := copies.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: notify, UpdateFunc: func(_, o any) { notify(o) }, DeleteFunc: notify,
-		})
-	}
-	if err != nil {
+	if _, err := kube.Follow[client.Object](ctx, copies, kind.New(), announce, announce, cache.BlockUntilSynced(false)); err != nil {
 		k.all.log.Error(err, "Failed to watch the copies of this cluster's objects in the provider", "clusterID", k.clusterID, "kind", kind.Name)
 		return
 	}
