@@ -84,7 +84,7 @@ var layers = []struct {
 	level  int
 }{
 	{"api", 0},
-	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0}, {"internal/excerpt", 0}, {"internal/address", 0}, {"internal/pki", 0},
+	{"internal/version", 0}, {"internal/keep", 0}, {"internal/metrics", 0}, {"internal/reasons", 0}, {"internal/excerpt", 0}, {"internal/trigger", 0}, {"internal/address", 0}, {"internal/pki", 0},
 	{"internal/peering", 1}, {"internal/peering/invite", 1}, {"internal/peering/sharing", 1}, {"internal/eks", 1}, {"internal/offload", 1}, {"internal/offload/kinds", 1}, {"internal/offload/kinds/podrules", 1}, {"internal/offload/kubelet", 1},
 	{"internal/ipam", 1}, {"internal/dataplane", 1}, {"internal/network", 1}, {"internal/network/gatewaypod", 1}, {"internal/storage", 1}, {"internal/discovery", 1},
 	{"internal/kube", 2}, {"internal/remote", 2},

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"liqo.io/liqo/internal/trigger"
 )
 
 // outstanding is the number of latest pings whose answers count. The pinger ignores answers to older pings.
@@ -53,7 +55,7 @@ type PingerOptions struct {
 // Pinger pings the other side of the tunnel.
 type Pinger struct {
 	opts PingerOptions
-	now  chan struct{}
+	now  trigger.Trigger
 
 	mu     sync.Mutex
 	paused bool
@@ -63,15 +65,10 @@ type Pinger struct {
 }
 
 // NewPinger returns a Pinger that has not sent any ping.
-func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts, now: make(chan struct{}, 1)} }
+func NewPinger(opts PingerOptions) *Pinger { return &Pinger{opts: opts, now: trigger.New()} }
 
 // PingNow sends a ping at once, in addition to the regular ones, for example because the tunnel may just have come up. It never blocks.
-func (p *Pinger) PingNow() {
-	select {
-	case p.now <- struct{}{}:
-	default: // a ping is already due
-	}
-}
+func (p *Pinger) PingNow() { p.now.Fire() }
 
 // Pause stops the pings for good.
 func (p *Pinger) Pause() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"liqo.io/liqo/internal/network"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // resolveAgain is the interval between two DNS lookups of the same host name.
@@ -28,7 +29,7 @@ const maxResolved = 16
 type Resolver struct {
 	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
 	changed func()
-	wake    chan struct{}
+	wake    trigger.Trigger
 
 	mu    sync.Mutex
 	hosts []string
@@ -47,7 +48,7 @@ func NewResolver(changed func()) *Resolver {
 		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		},
-		changed: changed, wake: make(chan struct{}, 1), found: map[string]resolution{},
+		changed: changed, wake: trigger.New(), found: map[string]resolution{},
 	}
 }
 
@@ -60,10 +61,7 @@ func (r *Resolver) Endpoints(peer *network.Peer) (endpoints []netip.AddrPort, re
 	defer r.mu.Unlock()
 	if !slices.Equal(peer.Endpoints, r.hosts) {
 		r.hosts = slices.Clone(peer.Endpoints)
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		r.wake.Fire()
 	}
 	for _, host := range peer.Endpoints {
 		for _, a := range r.addresses(host) {

@@ -10,6 +10,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"liqo.io/liqo/internal/trigger"
 )
 
 // State is the observed reachability of the other API server.
@@ -78,7 +80,7 @@ type Health struct {
 
 	mu          sync.Mutex
 	state       State
-	subscribers []chan struct{}
+	subscribers []trigger.Trigger
 }
 
 // NewHealth returns a Health for the API server of cfg. The checks start with Run.
@@ -112,7 +114,7 @@ func (h *Health) State() State {
 func (h *Health) Subscribe() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ch := make(chan struct{}, 1)
+	ch := trigger.New()
 	h.subscribers = append(h.subscribers, ch)
 	return ch
 }
@@ -179,10 +181,7 @@ func (h *Health) set(up bool, err error) {
 		return
 	}
 	h.state.Since = h.opts.Clock.Now()
-	for _, ch := range h.subscribers {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
+	for _, subscriber := range h.subscribers {
+		subscriber.Fire()
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"liqo.io/liqo/internal/dashboard"
 	"liqo.io/liqo/internal/doctor"
+	"liqo.io/liqo/internal/trigger"
 )
 
 const (
@@ -64,7 +65,7 @@ type Options struct {
 func Run(ctx context.Context, options Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{
-		options: options, changed: make(chan struct{}, 1), suspect: make(chan struct{}, 1),
+		options: options, changed: trigger.New(), suspect: trigger.New(),
 		state: dashboard.State{History: map[dashboard.Tunnel]dashboard.History{}}, counters: map[dashboard.Tunnel]dashboard.Counters{},
 	}
 	var tasks sync.WaitGroup
@@ -95,29 +96,21 @@ func Run(ctx context.Context, options Options) error {
 		tasks.Go(func() { w.usage(ctx, &options.Clusters[i], w.stores[i]) })
 	}
 	tasks.Go(func() { w.diagnoses(ctx) })
-	notify(w.changed)
+	w.changed.Fire()
 	return w.publish(ctx, failed)
 }
 
 // watcher is the state of Run.
 type watcher struct {
 	options Options
-	// changed has an element if documents must be published, suspect if a diagnosis is due.
-	changed, suspect chan struct{}
+	// changed means that documents must be published, suspect that a diagnosis is due.
+	changed, suspect trigger.Trigger
 
 	mu     sync.Mutex // guards the fields below, and the content of the stores
 	stores []*store
 	// state has the diagnosis and the history. Its clusters are filled from the stores.
 	state    dashboard.State
 	counters map[dashboard.Tunnel]dashboard.Counters
-}
-
-// notify puts an element into a channel that holds one, unless it has one.
-func notify(channel chan struct{}) {
-	select {
-	case channel <- struct{}{}:
-	default:
-	}
 }
 
 // sleep waits, and reports whether the context is still valid.
@@ -136,7 +129,7 @@ func (w *watcher) update(change func() bool) {
 	changed := change()
 	w.mu.Unlock()
 	if changed {
-		notify(w.changed)
+		w.changed.Fire()
 	}
 }
 
@@ -157,7 +150,7 @@ func (w *watcher) follow(ctx context.Context, c *Cluster, s *store) error {
 				}
 				if o, is := object.(client.Object); is {
 					w.update(func() bool { kind.remove(client.ObjectKeyFromObject(o)); return true })
-					notify(w.suspect)
+					w.suspect.Fire()
 				}
 			},
 		})
@@ -176,7 +169,7 @@ func (w *watcher) put(kind kind, before, after any) {
 	}
 	w.update(func() bool { kind.put(object); return true })
 	if old, _ := before.(client.Object); significant(old, object) {
-		notify(w.suspect)
+		w.suspect.Fire()
 	}
 }
 
@@ -240,7 +233,7 @@ func (w *watcher) probe(ctx context.Context, c *Cluster, s *store) {
 		}
 		if ctx.Err() == nil && failure != s.cluster.Failure { // only this function writes it
 			w.update(func() bool { s.cluster.Failure = failure; return true })
-			notify(w.suspect)
+			w.suspect.Fire()
 		}
 		if !sleep(ctx, probeEvery) {
 			return

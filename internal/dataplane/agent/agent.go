@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/trigger"
 )
 
 const (
@@ -55,8 +56,8 @@ type Options struct {
 // Agent keeps one network namespace in its wanted state. Create it with New.
 type Agent struct {
 	opts   Options
-	news   chan struct{} // signals that the wanted state may have changed
-	resync chan struct{} // signals that the actual state may have changed
+	news   trigger.Trigger // signals that the wanted state may have changed
+	resync trigger.Trigger // signals that the actual state may have changed
 
 	settled     *dataplane.State // wanted state when the namespace last matched it; nil: the namespace may differ
 	reached     *dataplane.State // last wanted state that the namespace reached, if it is still the wanted one; nil: none
@@ -74,21 +75,14 @@ func New(opts Options) *Agent {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &Agent{opts: opts, news: make(chan struct{}, 1), resync: make(chan struct{}, 1), journal: journal{log: opts.Log}}
+	return &Agent{opts: opts, news: trigger.New(), resync: trigger.New(), journal: journal{log: opts.Log}}
 }
 
 // Facts reports that the wanted state may have changed. It never blocks.
-func (a *Agent) Facts() { signal(a.news) }
+func (a *Agent) Facts() { a.news.Fire() }
 
 // Resync reports that the actual state of the namespace may have changed. It never blocks.
-func (a *Agent) Resync() { signal(a.resync) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // a signal is pending already
-	}
-}
+func (a *Agent) Resync() { a.resync.Fire() }
 
 // Run keeps the namespace in its wanted state until ctx is done. It then leaves the namespace as it is.
 func (a *Agent) Run(ctx context.Context) error {
@@ -122,7 +116,7 @@ func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
 	end, rested := a.opts.Clock.NewTimer(d-pause), a.opts.Clock.NewTimer(a.readDelay())
 	defer end.Stop()
 	defer rested.Stop()
-	var resync <-chan struct{} // nil until a read is due
+	var resync trigger.Trigger // nil until a read is due
 	for {
 		select {
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"liqo.io/liqo/internal/dataplane"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // watchPause is the time during which changes are merged into one call, and the delay after an error of a subscription.
@@ -33,8 +34,8 @@ func (k *Kernel) Watch(ctx context.Context, own dataplane.Ownership, changed fun
 	}
 	defer func() { _ = filter.Close() }()
 
-	notified := make(chan struct{}, 1)
-	notified <- struct{}{}
+	notified := trigger.New()
+	notified.Fire()
 	links := map[uint32]bool{} // indexes of the links that own lists
 	for _, name := range []string{own.Overlay, own.Tunnel} {
 		k.mu.Lock()
@@ -82,9 +83,9 @@ func (k *Kernel) subscribe(family int, groups ...uint32) (*netlink.Conn, error) 
 	return conn, nil
 }
 
-// listen sends to notified after each message for which ours returns true, and after lost messages. It ends once ctx is done and the socket is
+// listen fires notified after each message for which ours returns true, and after lost messages. It ends once ctx is done and the socket is
 // closed.
-func listen(ctx context.Context, conn *netlink.Conn, notified chan<- struct{}, ours func(netlink.Message) bool) {
+func listen(ctx context.Context, conn *netlink.Conn, notified trigger.Trigger, ours func(netlink.Message) bool) {
 	for ctx.Err() == nil {
 		messages, err := conn.Receive()
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -95,10 +96,7 @@ func listen(ctx context.Context, conn *netlink.Conn, notified chan<- struct{}, o
 			}
 		}
 		if err != nil || slices.ContainsFunc(messages, ours) {
-			select {
-			case notified <- struct{}{}:
-			default: // a signal is pending already
-			}
+			notified.Fire()
 		}
 	}
 }

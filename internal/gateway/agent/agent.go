@@ -20,6 +20,7 @@ import (
 	"liqo.io/liqo/internal/gateway"
 	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/facts"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // Kernel gives access to the network configuration of the pod.
@@ -85,8 +86,8 @@ type Agent struct {
 	began    time.Time
 	problems facts.ProblemLog // problems of the facts
 	settled  atomic.Bool
-	observed chan struct{} // signals an answer through the tunnel
-	left     chan struct{} // signals that the peer's active replica is about to end
+	observed trigger.Trigger // signals an answer through the tunnel
+	left     trigger.Trigger // signals that the peer's active replica is about to end
 
 	mu      sync.Mutex
 	session *gateway.Session
@@ -112,7 +113,7 @@ type Agent struct {
 func New(opts Options) *Agent {
 	a := &Agent{
 		opts: opts, began: time.Now(), problems: facts.ProblemLog{Log: opts.Log}, keys: facts.ProblemLog{Log: opts.Log},
-		observed: make(chan struct{}, 1), left: make(chan struct{}, 1),
+		observed: trigger.New(), left: trigger.New(),
 	}
 	a.session = gateway.NewSession(opts.Timing, func() uint16 { return uint16(20000 + rand.IntN(40000)) })
 	a.applier = applier.New(applier.Options{Kernel: opts.Kernel, Own: dataplane.Ours(), Want: a.want, Log: opts.Log, Settled: a.made, Metrics: opts.Applier})
@@ -122,11 +123,11 @@ func New(opts Options) *Agent {
 			if opts.OnPong != nil {
 				opts.OnPong(rtt)
 			}
-			signal(a.observed)
+			a.observed.Fire()
 		},
 		// The peer's former replica needs a moment to stop listening. A new session that starts earlier could reach that replica again, and would
 		// soon break.
-		OnShutdownNotice: func() { time.AfterFunc(byePause, func() { signal(a.left) }) },
+		OnShutdownNotice: func() { time.AfterFunc(byePause, func() { a.left.Fire() }) },
 	})
 	a.siblings = gateway.NewProber(gateway.ProberOptions{Port: opts.ProbePort, Interval: opts.Timing.ProbeInterval})
 	a.choice = gateway.NewChoice(opts.Timing, a.applier.Facts)
@@ -165,14 +166,6 @@ func (a *Agent) Run(ctx context.Context, others ...func(context.Context) error) 
 		return nil
 	})
 	return group.Wait()
-}
-
-// signal never blocks: a signal that is already pending is enough.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // want returns the configurations that this pod needs now, in the order in which WireGuard must get them.

@@ -20,6 +20,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // Options configure a Node.
@@ -78,7 +79,7 @@ type Node struct {
 	version string
 
 	virtuals, nodes, clusters *reflection.View
-	wake                      chan struct{}
+	wake                      trigger.Trigger
 	// exists is closed when the Node object was first observed or created.
 	exists      chan struct{}
 	known       bool
@@ -99,7 +100,7 @@ func New(opts Options) (*Node, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	n := &Node{opts: opts, port: port, wake: make(chan struct{}, 1), exists: make(chan struct{}), loaded: make(chan struct{})}
+	n := &Node{opts: opts, port: port, wake: trigger.New(), exists: make(chan struct{}), loaded: make(chan struct{})}
 	named := func(obj client.Object, name string) reflection.Resource {
 		return reflection.Resource{Object: obj, Fields: "metadata.name=" + name}
 	}
@@ -283,12 +284,7 @@ func (n *Node) controlPlaneRefusedSince() time.Time {
 }
 
 // Check triggers a reconciliation of the Node. Call it when the result of RefusedSince, Drained or Readable may have changed.
-func (n *Node) Check() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
-}
+func (n *Node) Check() { n.wake.Fire() }
 
 // Unavailable means that the Node is not ready, so that Services must not send traffic to its pods.
 func (n *Node) Unavailable() bool { return n.unavailable.Load() }

@@ -27,6 +27,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/remote"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // Facts is the input of a Kind's decision about one object.
@@ -161,7 +162,7 @@ type Engine struct {
 	kinds []*reflector
 	nsmap *store
 	// wake triggers settle, which adjusts the watches in the provider to the NamespaceMap and to the provider's health.
-	wake chan struct{}
+	wake trigger.Trigger
 	// listed is done when the local lists of all kinds that are not Mapped are complete.
 	listed sync.WaitGroup
 
@@ -233,14 +234,8 @@ func New(opts Options) *Engine {
 	if opts.AccessChanged == nil {
 		opts.AccessChanged = func() {}
 	}
-	e := &Engine{opts: opts, namespaces: map[string]*watchedNamespace{}, wake: make(chan struct{}, 1)}
-	poke := func() {
-		select {
-		case e.wake <- struct{}{}:
-		default:
-		}
-	}
-	e.nsmap = newStore(Resource{Object: &offloadingv1beta1.NamespaceMap{}, Fields: "metadata.name=" + opts.Map}, func(types.NamespacedName, client.Object, client.Object) { poke() }, poke)
+	e := &Engine{opts: opts, namespaces: map[string]*watchedNamespace{}, wake: trigger.New()}
+	e.nsmap = newStore(Resource{Object: &offloadingv1beta1.NamespaceMap{}, Fields: "metadata.name=" + opts.Map}, func(types.NamespacedName, client.Object, client.Object) { e.wake.Fire() }, e.wake.Fire)
 	for _, kind := range opts.Kinds {
 		if kind.Workers == 0 {
 			continue

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/trigger"
 )
 
 // Resource is a set of objects to watch in a cluster.
@@ -55,8 +57,8 @@ type store struct {
 	refusals func() time.Time
 	// accessChanged is called when the server starts or stops refusing reads, and when a refused list makes the store incomplete.
 	accessChanged func()
-	// refusedRead receives a value when the server starts refusing reads by name. It has a buffer of one.
-	refusedRead chan struct{}
+	// refusedRead fires when the server starts refusing reads by name.
+	refusedRead trigger.Trigger
 
 	mu sync.RWMutex
 	// refused is the time of the first refused read, the zero time while reads are allowed.
@@ -85,7 +87,7 @@ func newStore(r Resource, changed func(key types.NamespacedName, before, now cli
 	return &store{
 		resource: r, changed: changed, complete: complete,
 		objects: map[types.NamespacedName]client.Object{}, index: map[string]map[types.NamespacedName]struct{}{},
-		since: map[types.NamespacedName]arrival{}, written: map[types.NamespacedName]struct{}{}, refusedRead: make(chan struct{}, 1),
+		since: map[types.NamespacedName]arrival{}, written: map[types.NamespacedName]struct{}{}, refusedRead: trigger.New(),
 	}
 }
 
@@ -218,10 +220,7 @@ func (s *store) refuse(list bool) time.Time {
 		s.accessChanged()
 	}
 	if changed && !list {
-		select {
-		case s.refusedRead <- struct{}{}:
-		default:
-		}
+		s.refusedRead.Fire()
 	}
 	return at
 }

@@ -25,6 +25,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/remote"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // link is the connection to one provider.
@@ -39,7 +40,7 @@ type link struct {
 	health *remote.Health
 	cancel context.CancelFunc
 	// doubts triggers a check of the rights, after the provider refused a request.
-	doubts chan struct{}
+	doubts trigger.Trigger
 	// live reads from and writes to the provider's API server without a cache.
 	live client.Client
 
@@ -76,7 +77,7 @@ func (l *links) open(cfg *rest.Config, clusterID, namespace, remoteNamespace str
 	}
 	k := &link{
 		clusterID: clusterID, namespace: namespace, remoteNamespace: remoteNamespace, all: l, cfg: cfg, since: time.Now(),
-		mapper: staticMapper(l.scheme), doubts: make(chan struct{}, 1),
+		mapper: staticMapper(l.scheme), doubts: trigger.New(),
 	}
 	var err error
 	if k.health, err = remote.NewHealth(cfg, l.health); err != nil {
@@ -189,12 +190,7 @@ func (k *link) deniedSince() time.Time {
 }
 
 // doubt triggers a check of the rights now, because the provider refused a request.
-func (k *link) doubt() {
-	select {
-	case k.doubts <- struct{}{}:
-	default:
-	}
-}
+func (k *link) doubt() { k.doubts.Fire() }
 
 // askForRights checks whether this cluster's identity still has access in the provider, and reports whether the result changed.
 func (k *link) askForRights(ctx context.Context) bool {

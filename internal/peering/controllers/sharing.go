@@ -19,6 +19,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	sharingv1alpha1 "liqo.io/liqo/api/sharing/v1alpha1"
 	"liqo.io/liqo/internal/peering/sharing"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // +kubebuilder:rbac:groups=core,resources=nodes;pods,verbs=get;list;watch
@@ -40,7 +41,7 @@ type sharer struct {
 	// wanted is closed at the first request for a share, known when all caches have synced.
 	wanted, known chan struct{}
 	want          sync.Once
-	news          chan struct{}
+	news          trigger.Trigger
 }
 
 // newSharer returns the sharer of a manager. It watches nothing before the first ResourceSlice of a consumer, so that clusters without
@@ -52,7 +53,7 @@ func newSharer(mgr ctrl.Manager, c client.Client, policy sharing.Policy, window 
 	}
 	return &sharer{
 		client: c, informers: mgr.GetCache(), stock: stock, policy: policy, window: window,
-		wanted: make(chan struct{}), known: make(chan struct{}), news: make(chan struct{}, 1),
+		wanted: make(chan struct{}), known: make(chan struct{}), news: trigger.New(),
 	}, nil
 }
 
@@ -163,10 +164,10 @@ func (s *sharer) listen(ctx context.Context) error {
 		informer, err := watch.from.GetInformer(ctx, watch.kind)
 		if err == nil {
 			_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				AddFunc: func(any) { s.recordChange() }, DeleteFunc: func(any) { s.recordChange() },
+				AddFunc: func(any) { s.news.Fire() }, DeleteFunc: func(any) { s.news.Fire() },
 				UpdateFunc: func(before, after any) {
 					if !sameStock(before, after) {
-						s.recordChange()
+						s.news.Fire()
 					}
 				},
 			})
@@ -179,13 +180,6 @@ func (s *sharer) listen(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func (s *sharer) recordChange() {
-	select {
-	case s.news <- struct{}{}:
-	default: // a change is already recorded
-	}
 }
 
 // sameStock reports whether two versions of a Node or Pod are equal as far as shares are concerned. Most updates of them do not affect the

@@ -109,7 +109,7 @@ func TestChangesOfNodesAreAnnouncedInTime(t *testing.T) {
 		var changes sync.WaitGroup
 		changes.Go(func() {
 			for ctx.Err() == nil {
-				s.recordChange()
+				s.news.Fire()
 				time.Sleep(100 * time.Millisecond)
 			}
 		})

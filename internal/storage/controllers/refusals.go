@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/reasons"
+	"liqo.io/liqo/internal/trigger"
 )
 
 // RefusalOptions are the dependencies of Refusals.
@@ -45,7 +46,7 @@ type Refusals struct {
 	opts RefusalOptions
 	to   audience
 	// changed wakes Run to emit Events.
-	changed chan struct{}
+	changed trigger.Trigger
 	limits  *messageLimits
 
 	mu      sync.Mutex
@@ -70,7 +71,7 @@ const (
 // NewRefusals returns an empty Refusals.
 func NewRefusals(opts RefusalOptions) *Refusals {
 	return &Refusals{
-		opts: opts, changed: make(chan struct{}, 1), limits: newMessageLimits(), records: refusalRecords{},
+		opts: opts, changed: trigger.New(), limits: newMessageLimits(), records: refusalRecords{},
 		to: audience{hasNode: opts.HasNode, node: opts.Node, decides: opts.Decides, leftToPods: opts.LeftToPods},
 	}
 }
@@ -105,20 +106,12 @@ func (r *Refusals) Run(ctx context.Context) error {
 	}
 }
 
-// enqueue wakes Run.
-func (r *Refusals) enqueue() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
-}
-
 // Refuse records why a claim gets no volume, or no larger one, and wakes Run.
 func (r *Refusals) Refuse(claim *corev1.PersistentVolumeClaim, message string) {
 	r.mu.Lock()
 	r.records.of(claim).message = message
 	r.mu.Unlock()
-	r.enqueue()
+	r.changed.Fire()
 }
 
 // DriverWarning records the Warning Event of a driver about the backing claim in the provider. It applies until Provided is called.
@@ -126,7 +119,7 @@ func (r *Refusals) DriverWarning(claim *corev1.PersistentVolumeClaim, message st
 	r.mu.Lock()
 	r.records.of(claim).driverWarning = message
 	r.mu.Unlock()
-	r.enqueue()
+	r.changed.Fire()
 }
 
 // Provided records that the backing claim in the provider has its volume. uid is the UID for which the backing claim was created.
@@ -141,7 +134,7 @@ func (r *Refusals) Recovered(volume *corev1.PersistentVolume, message string) {
 	r.mu.Lock()
 	r.recovered = append(r.recovered, recoveredVolume{volume, message})
 	r.mu.Unlock()
-	r.enqueue()
+	r.changed.Fire()
 }
 
 // reportRecovered emits the Events about volumes that were created again. It returns false if it has to be called again.
@@ -167,7 +160,7 @@ func (r *Refusals) Observe(claim types.NamespacedName) {
 	due := r.records.has(claim)
 	r.mu.Unlock()
 	if due {
-		r.enqueue()
+		r.changed.Fire()
 	}
 }
 
