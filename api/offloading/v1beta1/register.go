@@ -5,30 +5,21 @@
 package v1beta1
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"liqo.io/liqo/api"
 )
 
 // GroupVersion is the group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "offloading.liqo.io", Version: "v1beta1"}
 
-// SchemeBuilder collects the functions that add this package's kinds to a scheme.
-var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-
 // AddToScheme adds the kinds of this package to a scheme.
-var AddToScheme = SchemeBuilder.AddToScheme
-
-func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion,
-		&NamespaceMap{}, &NamespaceMapList{},
-		&NamespaceOffloading{}, &NamespaceOffloadingList{},
-		&Quota{}, &QuotaList{},
-		&ShadowEndpointSlice{}, &ShadowEndpointSliceList{},
-		&ShadowPod{}, &ShadowPodList{},
-		&VirtualNode{}, &VirtualNodeList{},
-		&VkOptionsTemplate{}, &VkOptionsTemplateList{},
-	)
-	metav1.AddToGroupVersion(scheme, GroupVersion)
-	return nil
-}
+var AddToScheme = api.AddToScheme(GroupVersion,
+	&NamespaceMap{}, &NamespaceMapList{},
+	&NamespaceOffloading{}, &NamespaceOffloadingList{},
+	&Quota{}, &QuotaList{},
+	&ShadowEndpointSlice{}, &ShadowEndpointSliceList{},
+	&ShadowPod{}, &ShadowPodList{},
+	&VirtualNode{}, &VirtualNodeList{},
+	&VkOptionsTemplate{}, &VkOptionsTemplateList{},
+)
