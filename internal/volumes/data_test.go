@@ -119,24 +119,3 @@ func TestAnUnreadableMoveIsKept(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-// TestVolumesHoldTheirNamespacesWithoutStorage: with value storage.enabled=false, no volume is created, but those that exist still hold their remote namespaces, and the
-// virtual node.
-func TestVolumesHoldTheirNamespacesWithoutStorage(t *testing.T) {
-	for _, enabled := range []bool{true, false} {
-		opts := offloadingOptions(&ControllerManagerOptions{EnableOffloading: true, EnableStorage: enabled}, nil)
-		volume := clitest.VolumeOf("u1", "shop", "data", "milan")
-		if opts.Volumes == nil || opts.VolumesOf == nil {
-			t.Fatalf("storage.enabled=%t: no volume is read", enabled)
-		}
-		volumes, err := opts.Volumes(t.Context(), fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(volume).Build())
-		shop := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: offloadingv1beta1.NamespaceOffloadingName}}
-		milan := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
-		if err != nil || len(offload.KeptVolumes(shop, volumes, "milan")) != 1 || len(offload.NodeVolumes(milan, nil, volumes, nil)) != 1 {
-			t.Errorf("storage.enabled=%t: nothing holds the remote namespace: %+v, %v", enabled, volumes, err)
-		}
-		if len(opts.VolumesOf(volume.(*corev1.PersistentVolume))) != 1 {
-			t.Errorf("storage.enabled=%t: changes of the volume are not watched", enabled)
-		}
-	}
-}
