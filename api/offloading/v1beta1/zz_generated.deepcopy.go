@@ -8,7 +8,7 @@ import (
 	"k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	runtime "k8s.io/apimachinery/pkg/runtime"
 	authenticationv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 )
 
