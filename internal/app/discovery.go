@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +16,7 @@ import (
 	"liqo.io/liqo/internal/discovery"
 	"liqo.io/liqo/internal/discovery/agent"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // DiscoveryOptions are the flags for discovery. With Enabled, the controller manager runs no controllers: it only finds other clusters and announces

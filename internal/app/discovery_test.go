@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // discoveryFlags parses flags and returns the resulting options.

@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	"liqo.io/liqo/internal/volumes"
-
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +25,7 @@ import (
 	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/remote"
 	storagecontrollers "liqo.io/liqo/internal/storage/controllers"
+	"liqo.io/liqo/internal/volumes"
 )
 
 // claimKind is the name of PersistentVolumeClaims in the flags.

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +29,7 @@ import (
 	"liqo.io/liqo/internal/cli/handshake"
 	"liqo.io/liqo/internal/cli/inspect"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/test/clitest"
 )
 

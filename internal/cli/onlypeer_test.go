@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +17,7 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // TestOnlyPeer: a command that needs the name of a peer uses the only one that exists and says so. Of several it lists the names and changes

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +21,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // addressWithin limits the time to look up the addresses of an Invitation. The peering does not depend on the Invitation.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +23,7 @@ import (
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // invitation holds the data that the user got from the administrator of a provider.

@@ -132,11 +132,11 @@ func retained(r *report) {
 				continue
 			}
 		}
-		node := provider
+		node, before := provider, fmt.Sprintf("create a virtual node of cluster %[1]s, without which no pod reaches the data: liqoctl create resourceslice %[1]s --remote-cluster-id %[1]s. Then ", provider)
 		if at := slices.IndexFunc(r.VirtualNodes, func(n offloadingv1beta1.VirtualNode) bool { return n.Spec.ClusterID == provider }); at >= 0 {
-			node = r.VirtualNodes[at].Name
+			node, before = r.VirtualNodes[at].Name, ""
 		}
-		r.warn(storage.CopyOut(volume, node), "%s in cluster %s", storage.Describe(volume, nil), provider)
+		r.warn(before+storage.CopyOut(volume, node), "%s in cluster %s", storage.Describe(volume, nil), provider)
 	}
 	for _, provider := range slices.Sorted(maps.Keys(full)) {
 		if r.about(partRetained, provider); full[provider] {

@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodOverhead returns the overhead that the RuntimeClass of a pod defines, nil if none. Without its RuntimeClass, a pod can not be created.
+// PodOverhead returns the overhead that the RuntimeClass of a pod defines, nil if none. A RuntimeClass that does not exist has none, because the pod
+// can not be created anyway.
 func PodOverhead(ctx context.Context, c client.Reader, spec *corev1.PodSpec) (corev1.ResourceList, error) {
 	if spec.RuntimeClassName == nil || *spec.RuntimeClassName == "" {
 		return nil, nil

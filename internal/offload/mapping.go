@@ -57,7 +57,11 @@ func ReleasedMapping(m *offloadingv1beta1.NamespaceMap, desired map[string]strin
 			released[local] = remote
 		}
 	}
-	maps.Copy(released, m.Spec.DesiredMapping)
+	for local, remote := range m.Spec.DesiredMapping {
+		if desired[local] != remote {
+			released[local] = remote
+		}
+	}
 	maps.DeleteFunc(released, func(local, remote string) bool { return desired[local] == remote })
 	if len(released) == 0 {
 		return nil

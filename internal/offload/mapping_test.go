@@ -329,18 +329,19 @@ func TestReleasedMapping(t *testing.T) {
 		read    map[string]string
 		want    map[string]string
 	}{
-		"requested":                      {before: shop, desired: shop, current: "shop-rome"},
-		"no longer requested":            {before: shop, current: "shop-rome", want: shop},
-		"no longer requested, no report": {before: shop, want: shop},
-		"until it is read":               {released: shop, want: shop},
-		"until it is gone":               {released: shop, current: "shop-rome", read: shop, want: shop},
-		"gone":                           {released: shop, read: shop},
-		"requested again":                {released: shop, desired: shop, current: "shop-rome", read: shop},
-		"under another name":             {before: shop, desired: other, current: "shop-rome", want: shop},
-		"the other name exists":          {before: other, released: shop, desired: other, current: "shop", read: shop},
-		"another release was read":       {released: shop, read: other, want: shop},
-		"released for the second time":   {before: shop, read: shop, want: shop},
-		"the report of the provider":     {current: "bank-rome", read: other},
+		"requested":                         {before: shop, desired: shop, current: "shop-rome"},
+		"no longer requested":               {before: shop, current: "shop-rome", want: shop},
+		"no longer requested, no report":    {before: shop, want: shop},
+		"until it is read":                  {released: shop, want: shop},
+		"until it is gone":                  {released: shop, current: "shop-rome", read: shop, want: shop},
+		"gone":                              {released: shop, read: shop},
+		"requested again":                   {released: shop, desired: shop, current: "shop-rome", read: shop},
+		"under another name":                {before: shop, desired: other, current: "shop-rome", want: shop},
+		"the other name exists":             {before: other, released: shop, desired: other, current: "shop", read: shop},
+		"the other name, before it is read": {before: other, released: shop, desired: other, want: shop},
+		"another release was read":          {released: shop, read: other, want: shop},
+		"released for the second time":      {before: shop, read: shop, want: shop},
+		"the report of the provider":        {current: "bank-rome", read: other},
 	} {
 		m := replica(c.before)
 		m.Spec.ReleasedMapping, m.Status.ReleasedMapping = c.released, c.read

@@ -324,7 +324,10 @@ func revoked(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *cor
 		if kinds.MadeFor(shadow, local) && passed >= drainRecheck { // there is no drain: the watches still report how the remote pod ends
 			s = show(local, shadow, remote, env)
 		}
-		s.Confirm, s.After = false, drainRecheck
+		s.Confirm, s.After = false, revokedGrace
+		if passed < drainRecheck {
+			s.After = drainRecheck
+		}
 		return s
 	case passed >= grace && podrules.Offloaded(local):
 		return abort(local, message, "the provider revoked access to the remote namespace")
@@ -429,7 +432,7 @@ func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *
 		}
 	}
 	s := showStatus(local, want, "the remote pod changed")
-	s.Confirm = s.Action != Nothing && !remote.DeletionTimestamp.IsZero()
+	s.Confirm = s.Action != Nothing && !remote.DeletionTimestamp.IsZero() && podrules.Ready(local) && !podrules.Ready(want) && !podrules.Finished(want)
 	if want.Status.Phase == corev1.PodPending {
 		s.Warning = missingObjects(local, env)
 	}

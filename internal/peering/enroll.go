@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // Paths of the authentication service. Requests and responses are JSON.

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 func enrollRequestOf(t *testing.T, h holder, cluster string, nonce []byte) *EnrollRequest {

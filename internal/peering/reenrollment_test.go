@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // paramsUntil returns the parameters of milan with a certificate of rome that is valid for the given time from then on.

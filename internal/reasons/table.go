@@ -255,7 +255,7 @@ func offloading() []Reason {
 		{offloadingv1beta1.PodOffloadingAborted, "Pod", "reason of the pod",
 			"The provider ended the offloading of the pod, or its namespace is no longer offloaded."},
 		{offloadingv1beta1.PodRemoteTerminated, "Pod", "reason of the pod", "The pod ended in the provider, and the remote pod no longer exists."},
-		{RemotePodTerminating, "Pod", ready, "The remote pod is being deleted, and the provider will create it again."},
+		{RemotePodTerminating, "Pod", ready, "The remote pod is being deleted or is gone, and the provider will create it again."},
 		{RemoteUnavailable, "Pod", ready, "The provider is unreachable, so the state of the pod is unknown."},
 		{offloadingv1beta1.ReasonAddressRefused, "ShadowEndpointSlice, ShadowPod", "condition EndpointsAccepted, Event, log",
 			"The consumer reported an address that cannot be its own. The message names it."},

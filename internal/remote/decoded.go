@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// decodedFactor limits the memory that a response uses when it is decoded, as a multiple of the limit of its bytes.
+	// decodedFactor limits the estimate of the memory that a response uses when it is decoded, as a multiple of the limit of its bytes.
 	decodedFactor = 8
 	// pagesFactor is the same for lists that are read in pages: large lists of pods use about as much.
 	pagesFactor = 4
-	// listItem, nestedItem and scalarItem are the memory of an object in a list, of another object in an array, and of another value in an array. An object without
-	// any field has two bytes in JSON, and more than 1 KiB as a Pod.
-	listItem, nestedItem, scalarItem = 2 << 10, 512, 16
+	// listItem and nestedItem are the memory of an element of a list, and of an element of another array, whatever JSON has there: the decoder makes the object
+	// before it finds a value of another type. An object without any field has two bytes in JSON, and more than 1 KiB as a Pod. field is the memory of a field of an
+	// object, which may be an entry of a map, and nested that of an object or array in a field.
+	listItem, nestedItem, field, nested = 2 << 10, 512, 96, 128
 	// deepest is the nesting that decoders accept.
 	deepest = 10_000
 )
@@ -75,13 +76,16 @@ func (d *decoded) add(bytes []byte, each bool) bool {
 		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
 			continue
 		case d.element && c != ']':
-			d.used += d.memory(c)
+			d.used += d.memory()
 		}
 		d.element = false
 		switch c {
 		case '"':
 			d.inString = true
+		case ':':
+			d.used += field
 		case '{', '[':
+			d.used += nested
 			d.arrays, d.element = append(d.arrays, c == '['), c == '['
 		case ',':
 			d.element = len(d.arrays) > 0 && d.arrays[len(d.arrays)-1]
@@ -97,14 +101,10 @@ func (d *decoded) add(bytes []byte, each bool) bool {
 	return d.used <= d.limit
 }
 
-// memory returns the memory of an array element that begins with c.
-func (d *decoded) memory(c byte) int64 {
-	switch {
-	case c != '{' && c != '[' && c != 'n': // null is an object without fields
-		return scalarItem
-	case len(d.arrays) <= 3: // {"items": [ or, in an event of a watch, {"object": {"items": [
+// memory returns the memory of an array element.
+func (d *decoded) memory() int64 {
+	if len(d.arrays) <= 3 { // {"items": [ or, in an event of a watch, {"object": {"items": [
 		return listItem
-	default:
-		return nestedItem
 	}
+	return nestedItem
 }

@@ -70,9 +70,10 @@ func (l *limited) ListWithContext(ctx context.Context, options metav1.ListOption
 		l.reset()
 	}
 	list, err := l.next.ListWithContext(ctx, options)
-	for _, limit := range []error{errTooLarge, errListsTooLarge, errTooSlow} {
-		if errors.Is(err, limit) {
-			l.report(limit)
+	for _, refusal := range []error{errTooMany, errTooLarge, errListsTooLarge, errTooSlow, errNotJSON} { // errTooMany is an errTooLarge
+		if errors.Is(err, refusal) {
+			l.report(refusal)
+			break
 		}
 	}
 	if err != nil {
@@ -108,6 +109,10 @@ func (l *limited) WatchWithContext(ctx context.Context, options metav1.ListOptio
 			err = l.count(event.Object)
 		case watch.Deleted:
 			l.drop(event.Object)
+		case watch.Error:
+			if text := apierrors.FromObject(event.Object).Error(); strings.Contains(text, errTooMany.Error()) {
+				l.report(errTooMany)
+			}
 		case watch.Bookmark:
 			if endsList(event.Object) {
 				l.report(nil)

@@ -32,7 +32,7 @@ const volumeRetry = 30 * time.Second
 // askedRetry is the interval in which the provider is asked again whether a move may start: whether the name of its claim is free there, and the claim permitted. No watch shows that its answer changes.
 const askedRetry = 5 * time.Second
 
-// claimKind is the name of PersistentVolumeClaims in the options of copies, and in the flags of a virtual kubelet.
+// claimKind is the name of PersistentVolumeClaims in the options of copies.
 const claimKind = "persistentvolumeclaim"
 
 // Options are what Volumes needs of its virtual kubelet.

@@ -195,7 +195,8 @@ type NamespaceMapSpec struct {
 type NamespaceMapStatus struct {
 	// CurrentMapping holds the state of each remote namespace, by local namespace name.
 	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
-	// ReleasedMapping repeats spec.releasedMapping as the provider has read it. A released namespace that is here, and not in CurrentMapping, is deleted.
+	// ReleasedMapping repeats spec.releasedMapping as the provider has read it. A released namespace that is here, and not in CurrentMapping, is deleted,
+	// or stays because another NamespaceMap granted it.
 	ReleasedMapping map[string]string `json:"releasedMapping,omitempty"`
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 const tokenLifetime = 24 * time.Hour

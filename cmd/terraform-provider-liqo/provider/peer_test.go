@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/test/clitest"
 )

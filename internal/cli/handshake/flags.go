@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"github.com/spf13/pflag"
 
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // Flags holds the flags for the authentication between the clusters.

@@ -273,9 +273,6 @@ func (p *collector) workloads() {
 func (p *collector) retained() {
 	all := read(p, "PersistentVolumes of Liqo", &corev1.PersistentVolumeList{}, client.MatchingLabels{storage.LabelVirtual: api.True}).Items
 	p.moves(all)
-	if len(p.VirtualNodes) == 0 {
-		return
-	}
 	kept := slices.DeleteFunc(slices.Clone(all), func(v corev1.PersistentVolume) bool { return !storage.Retained(&v, all) })
 	if len(kept) == 0 {
 		return

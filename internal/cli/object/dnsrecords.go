@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +14,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/discovery"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/internal/pki"
 )
 

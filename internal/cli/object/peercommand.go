@@ -6,14 +6,13 @@ import (
 	"os"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"github.com/spf13/cobra"
 
 	"liqo.io/liqo/internal/cli/cmdline"
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/internal/pki"
 )
 

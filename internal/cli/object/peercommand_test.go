@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -21,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/cli/session"
 	"liqo.io/liqo/internal/cli/tunnel"
 	"liqo.io/liqo/internal/kube"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // TestPinOfAProxy: a command for an authentication service behind a proxy names the key of the proxy's certificate.

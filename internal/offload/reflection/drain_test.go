@@ -32,7 +32,8 @@ type drainedWorld struct {
 	*testing.T
 	engine *Engine
 	pods   *reflector
-	at     *watchedNamespace
+	// at is the namespace of the pods, other another namespace of the same tenant.
+	at, other *watchedNamespace
 	shadow *offloadingv1beta1.ShadowPod
 	remote *corev1.Pod
 	// written are the states of Pods that the engine wrote, by name.
@@ -97,7 +98,8 @@ func newDrainedWorld(t *testing.T) *drainedWorld {
 		Clock: testclock.NewFakeClock(time.Now()), AccessChanged: func() { w.unavailable = w.engine.Drained() }, // as the Node is NotReady then
 	})
 	w.pods, w.at = w.engine.kinds[0], w.engine.newWatchedNamespace("shop", "shop-rome")
-	w.engine.namespaces["shop"] = w.at
+	w.other = w.engine.newWatchedNamespace("bank", "bank-rome")
+	w.engine.namespaces["shop"], w.engine.namespaces["bank"] = w.at, w.other
 	list(t, w.engine.nsmap, m)
 	for _, pod := range []client.Object{old, fresh} { // as the fake client has them
 		if err := near.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
@@ -124,6 +126,8 @@ func (w *drainedWorld) event(what string) {
 		err = w.at.stores[w.pods][1].Delete(pod)
 	case "another pod observes the drain":
 		w.engine.drained(w.Context(), w.at, w.at.stores[w.pods][0].refuse(false))
+	case "a pod of another namespace observes the drain":
+		w.engine.drained(w.Context(), w.other, w.other.stores[w.pods][0].refuse(false))
 	case "another pod observes the drain during a decision":
 		w.before = func() { w.engine.drained(w.Context(), w.at, w.at.stores[w.pods][0].refuse(false)) }
 	}
@@ -152,7 +156,7 @@ func (w *drainedWorld) wrong() string {
 // ready is Failed/OffloadingAborted, and all that it writes for a new pod is Pending/OffloadingBackOff. So the replica of a Deployment counts as unavailable only when
 // its pod shows why.
 func TestADrainedPodIsAbortedBeforeItIsNotReady(t *testing.T) {
-	events := []string{"the ShadowPod is gone", "the remote pod terminates", "the remote pod is gone", "another pod observes the drain", "another pod observes the drain during a decision"}
+	events := []string{"the ShadowPod is gone", "the remote pod terminates", "the remote pod is gone", "another pod observes the drain", "another pod observes the drain during a decision", "a pod of another namespace observes the drain"}
 	var orders func(done, left []string)
 	orders = func(done, left []string) {
 		if len(left) > 0 {

@@ -114,20 +114,21 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 	facts, t := r.facts(key)
 	facts.Drained = r.engine.drained(ctx, t, facts.RefusedSince)
 	var refusals []string
-	for read := false; ; {
+	for read, paced := false, false; ; {
 		step := r.decide(&facts, t)
+		if rest := r.hold(key, facts.Local, step, &paced); rest > 0 { // before the read, so that the provider does not cause many reads either
+			return offload.Step{Why: "its state in the provider changes too often", After: rest}, nil
+		}
 		if step.Confirm && !read { // read only once: a refusal does not change the facts
 			var err error
 			if facts, err = r.read(ctx, t, key, facts); err != nil {
 				return step, err
 			}
-			read, step = true, r.decide(&facts, t)
+			read = true
+			continue
 		}
 		if len(refusals) > 0 {
 			step.Warning = "the cluster refused it: " + strings.Join(refusals, "; ")
-		}
-		if rest := r.hold(key, facts.Local, step); rest > 0 {
-			return offload.Step{Why: "its state in the provider changes too often", After: rest}, nil
 		}
 		err := r.do(ctx, t, key, facts.Local, step)
 		switch {
@@ -169,7 +170,8 @@ func (r *reflector) pass(ctx context.Context, key types.NamespacedName) (offload
 }
 
 // decide returns the step for facts. If the provider reported a drain after they were gathered, it decides again: the Node is not ready since that report,
-// and the step may show that instead of the drain.
+// and the step may show that instead of the drain. If it reported the drain in another namespace, the status is written only after a read here, which the drain
+// refuses.
 func (r *reflector) decide(facts *Facts, t *watchedNamespace) offload.Step {
 	step := r.Next(*facts)
 	if !r.Revoked || t == nil || !facts.RefusedSince.IsZero() {
@@ -177,18 +179,20 @@ func (r *reflector) decide(facts *Facts, t *watchedNamespace) offload.Step {
 	}
 	if refused := t.stores[r][0].refusedAt(); t.drain.reported(refused) {
 		facts.RefusedSince, facts.Drained = refused, true
-		step = r.Next(*facts)
+		return r.Next(*facts)
 	}
+	step.Confirm = step.Confirm || step.Action == offload.PatchLocalStatus && r.engine.Drained()
 	return step
 }
 
 // hold returns how long the step of an object has to wait, because the provider caused many writes of that object in this cluster. Only patches wait,
-// since a later patch replaces the state that an earlier one wrote.
-func (r *reflector) hold(key types.NamespacedName, local client.Object, step offload.Step) time.Duration {
+// since a later patch replaces the state that an earlier one wrote. paced means that the pass has already waited for a patch, which counts once.
+func (r *reflector) hold(key types.NamespacedName, local client.Object, step offload.Step, paced *bool) time.Duration {
 	switch {
 	case local == nil:
 		r.patches.Forget(key)
-	case step.Action == offload.PatchLocalStatus, step.Action == offload.PatchLocal:
+	case !*paced && (step.Action == offload.PatchLocalStatus || step.Action == offload.PatchLocal):
+		*paced = true
 		return r.patches.Take(key, r.engine.opts.Clock.Now())
 	}
 	return 0

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +19,7 @@ import (
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering/accounts"
 	"liqo.io/liqo/internal/peering/enrollment"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // TestRevokedConsumersAreDisconnected: when a Tenant is deleted, the network objects negotiated with its consumer are deleted, also those without an

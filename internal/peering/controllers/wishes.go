@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +17,7 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=delete

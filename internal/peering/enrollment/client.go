@@ -13,9 +13,8 @@ import (
 	"time"
 	"unicode"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"liqo.io/liqo/internal/excerpt"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/internal/remote"
 )
 

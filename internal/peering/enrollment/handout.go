@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // ServiceOf returns the Service of the authentication service. It fails if consumers can't call it with TLS.

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +19,7 @@ import (
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/peering"
+	"liqo.io/liqo/internal/peering/invite"
 )
 
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;create

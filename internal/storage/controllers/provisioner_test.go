@@ -498,12 +498,14 @@ func TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode(t *testing.T) {
 	other.Name = "turin"
 	for name, c := range map[string]struct {
 		objects []client.Object
+		policy  corev1.PersistentVolumeReclaimPolicy
 		want    []string
 	}{
-		"the NamespaceMap of the provider": {[]client.Object{own}, nil},
-		"none":                             {nil, []string{"patch pvc-u1"}},
-		"one of the provider as consumer":  {[]client.Object{replicated}, []string{"patch pvc-u1"}},
-		"one of another provider":          {[]client.Object{other}, []string{"patch pvc-u1"}},
+		"the NamespaceMap of the provider": {[]client.Object{own}, corev1.PersistentVolumeReclaimRetain, nil},
+		"its data was given up":            {[]client.Object{own}, corev1.PersistentVolumeReclaimDelete, []string{"patch pvc-u1"}},
+		"none":                             {nil, corev1.PersistentVolumeReclaimRetain, []string{"patch pvc-u1"}},
+		"one of the provider as consumer":  {[]client.Object{replicated}, corev1.PersistentVolumeReclaimRetain, []string{"patch pvc-u1"}},
+		"one of another provider":          {[]client.Object{other}, corev1.PersistentVolumeReclaimRetain, []string{"patch pvc-u1"}},
 	} {
 		volume := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{
@@ -512,7 +514,7 @@ func TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode(t *testing.T) {
 				Labels:      map[string]string{storage.LabelVirtual: api.True, api.LabelRemoteClusterID: "milan", storage.LabelTenant: "liqo-tenant-milan"},
 			},
 			Spec: corev1.PersistentVolumeSpec{
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain, NodeAffinity: storage.NodesOf("milan"),
+				PersistentVolumeReclaimPolicy: c.policy, NodeAffinity: storage.NodesOf("milan"),
 				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u1"},
 			},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},

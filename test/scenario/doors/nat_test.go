@@ -4,9 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"liqo.io/liqo/internal/peering/invite"
-
 	"liqo.io/liqo/api"
+	"liqo.io/liqo/internal/peering/invite"
 	"liqo.io/liqo/test/playground"
 	"liqo.io/liqo/test/scenario/story"
 )
