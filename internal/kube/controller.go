@@ -5,7 +5,10 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -25,6 +28,15 @@ func NewController(mgr ctrl.Manager, name string, options ...controller.Options)
 		o = options[0]
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(ControllerOptions(o))
+}
+
+// Updates returns a predicate that drops those updates of objects of type T for which changed returns false. It passes all creations and deletions.
+func Updates[T client.Object](changed func(before, after T) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(T)
+		after, also := e.ObjectNew.(T)
+		return !ok || !also || changed(before, after)
+	}}
 }
 
 // ControllerOptions adds the retry limits of NewController to the options of a controller that is created without the builder.

@@ -70,15 +70,22 @@ func Items(list client.ObjectList) ([]client.Object, error) {
 // Absent reports whether the error means that an object or its whole kind does not exist.
 func Absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// Requests returns requests for the objects that opts select. If the cache returns an error, it has not started yet. Then Requests returns none,
-// because every object is enqueued when the cache starts.
+// Requests returns requests for the objects that opts select, see Matching.
 func Requests(ctx context.Context, c client.Reader, list client.ObjectList, opts ...client.ListOption) []reconcile.Request {
-	if err := c.List(ctx, list, opts...); err != nil {
+	return Matching(ctx, c, list, func(client.Object) bool { return true }, opts...)
+}
+
+// Matching returns requests for those of the objects that opts select for which match returns true. match must not change its argument. If the cache returns an error, it
+// has not started yet. Then Matching returns none, because every object is enqueued when the cache starts.
+func Matching[T client.Object](ctx context.Context, c client.Reader, list client.ObjectList, match func(T) bool, opts ...client.ListOption) []reconcile.Request {
+	if err := c.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
 	var out []reconcile.Request
 	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function never fails
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
+		if object := item.(T); match(object) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+		}
 		return nil
 	})
 	return out

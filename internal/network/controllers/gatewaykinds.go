@@ -85,11 +85,9 @@ func (r *gateways) watches(mgr ctrl.Manager, name string, gateway client.Object,
 // valueChanged passes updates of a Connection that change status.value or the reported cause of a broken tunnel. It drops updates of other fields,
 // such as timestamps.
 func valueChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
-		after, also := e.ObjectNew.(*networkingv1beta1.Connection)
-		return ok && also && (before.Status.Value != after.Status.Value || reported(before) != reported(after))
-	}}
+	return kube.Updates(func(before, after *networkingv1beta1.Connection) bool {
+		return before.Status.Value != after.Status.Value || reported(before) != reported(after)
+	})
 }
 
 // presenceChanged passes creations and deletions, but not updates.

@@ -18,7 +18,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -59,7 +58,7 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.mapsIn), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
-		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: otherQuota})).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(kube.Updates(otherQuota))).
 		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
 			Name: "namespacemap", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceMap, Sync: r.sync, Finalize: r.finalize,
 			Wanted: func(m *offloadingv1beta1.NamespaceMap) bool { return isCopy(m) },
@@ -298,43 +297,24 @@ func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.Na
 }
 
 // otherQuota reports whether a quota's spec or metadata changed. Its status changes with every object in the namespace and is ignored.
-func otherQuota(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*corev1.ResourceQuota)
-	after, also := e.ObjectNew.(*corev1.ResourceQuota)
-	return !ok || !also || !sameMarks(before, after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+func otherQuota(before, after *corev1.ResourceQuota) bool {
+	return !sameMarks(before, after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
 // mapsAffected returns the NamespaceMaps that a namespace affects: the one that created it, and all that request its name.
 func (r *namespaceMaps) mapsAffected(ctx context.Context, ns client.Object) []reconcile.Request {
-	var list offloadingv1beta1.NamespaceMapList
-	if err := r.List(ctx, &list, client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
-		return nil // can't fail after the start: the cache holds this kind
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		m := &list.Items[i]
+	return kube.Matching(ctx, r, &offloadingv1beta1.NamespaceMapList{}, func(m *offloadingv1beta1.NamespaceMap) bool {
 		wants := offloadingv1beta1.NamespaceMapOf(ns) == offload.MapKey(m)
 		for _, remote := range m.Spec.DesiredMapping {
 			wants = wants || remote == ns.GetName()
 		}
-		if wants {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
-		}
-	}
-	return requests
+		return wants
+	}, client.MatchingLabels{api.LabelReplicated: api.True})
 }
 
 // mapsIn returns the NamespaceMaps in the namespace of a Tenant.
 func (r *namespaceMaps) mapsIn(ctx context.Context, tenant client.Object) []reconcile.Request {
-	var list offloadingv1beta1.NamespaceMapList
-	if err := r.List(ctx, &list, client.InNamespace(tenant.GetNamespace()), client.MatchingLabels{api.LabelReplicated: api.True}); err != nil {
-		return nil // can't fail after the start: the cache holds this kind
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return kube.Requests(ctx, r, &offloadingv1beta1.NamespaceMapList{}, client.InNamespace(tenant.GetNamespace()), client.MatchingLabels{api.LabelReplicated: api.True})
 }
 
 // mapOf returns the NamespaceMap for which a RoleBinding, ResourceQuota or LimitRange was created.

@@ -283,15 +283,7 @@ func withoutNode(node *offloadingv1beta1.VirtualNode) bool {
 
 // all returns every NamespaceOffloading: any of them may select a changed virtual node.
 func (r *namespaceOffloadings) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	var list offloadingv1beta1.NamespaceOffloadingList
-	if err := r.List(ctx, &list); err != nil {
-		return nil // can't fail after the start: the cache holds this kind
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return kube.Requests(ctx, r, &offloadingv1beta1.NamespaceOffloadingList{})
 }
 
 // offloadingIn returns a request for the NamespaceOffloading of a namespace.

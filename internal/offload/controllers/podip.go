@@ -86,36 +86,20 @@ func setupPodIP(mgr ctrl.Manager, opts Options) error {
 }
 
 // placeChanged ignores updates of a Configuration that do not change the ranges of the peer.
-var placeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*networkingv1beta1.Configuration)
-	after, ok2 := e.ObjectNew.(*networkingv1beta1.Configuration)
-	return !ok || !ok2 || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !equality.Semantic.DeepEqual(before.Status.Remote, after.Status.Remote) ||
+var placeChanged = kube.Updates(func(before, after *networkingv1beta1.Configuration) bool {
+	return (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !equality.Semantic.DeepEqual(before.Status.Remote, after.Status.Remote) ||
 		!equality.Semantic.DeepEqual(before.Status.Ranges, after.Status.Ranges) ||
 		!equality.Semantic.DeepEqual(before.Spec, after.Spec) || before.Labels[api.LabelRemoteClusterID] != after.Labels[api.LabelRemoteClusterID]
-}}
+})
 
 // all returns every offloaded Pod.
 func (r *podIPs) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.those(ctx, func(*corev1.Pod) bool { return true })
+	return kube.Requests(ctx, r.OffloadedPods, &corev1.PodList{})
 }
 
 // podsOn returns the offloaded Pods on a virtual node.
 func (r *podIPs) podsOn(ctx context.Context, node client.Object) []reconcile.Request {
-	return r.those(ctx, func(p *corev1.Pod) bool { return p.Spec.NodeName == node.GetName() })
-}
-
-func (r *podIPs) those(ctx context.Context, match func(*corev1.Pod) bool) []reconcile.Request {
-	var pods corev1.PodList
-	if err := r.OffloadedPods.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // fails only at shutdown
-	}
-	var out []reconcile.Request
-	for i := range pods.Items {
-		if match(&pods.Items[i]) {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
-		}
-	}
-	return out
+	return kube.Matching(ctx, r.OffloadedPods, &corev1.PodList{}, func(p *corev1.Pod) bool { return p.Spec.NodeName == node.GetName() })
 }
 
 // views returns the ranges in which this cluster sees the provider of a Pod; false while they are unknown.

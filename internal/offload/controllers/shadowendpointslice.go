@@ -79,20 +79,16 @@ func setupShadowEndpointSlice(mgr ctrl.Manager, opts Options) error {
 }
 
 // rangeChanged ignores updates of a Network that do not change its range.
-var rangeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*ipamv1alpha1.Network)
-	after, ok2 := e.ObjectNew.(*ipamv1alpha1.Network)
-	return !ok || !ok2 || before.Status.CIDR != after.Status.CIDR || before.Spec.CIDR != after.Spec.CIDR || !maps.Equal(before.Labels, after.Labels)
-}}
+var rangeChanged = kube.Updates(func(before, after *ipamv1alpha1.Network) bool {
+	return before.Status.CIDR != after.Status.CIDR || before.Spec.CIDR != after.Spec.CIDR || !maps.Equal(before.Labels, after.Labels)
+})
 
 // peerChanged ignores updates of a ForeignCluster that do not affect endpoints.
-var peerChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
-	after, ok2 := e.ObjectNew.(*corev1beta1.ForeignCluster)
-	return !ok || !ok2 || before.Status.Modules.Networking.Enabled != after.Status.Modules.Networking.Enabled ||
+var peerChanged = kube.Updates(func(before, after *corev1beta1.ForeignCluster) bool {
+	return before.Status.Modules.Networking.Enabled != after.Status.Modules.Networking.Enabled ||
 		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameState) ||
 		!slices.EqualFunc(before.Status.Modules.Networking.Conditions, after.Status.Modules.Networking.Conditions, sameState)
-}}
+})
 
 // sameState reports whether two conditions are equal except for reason and message.
 func sameState(a, b corev1beta1.Condition) bool {
@@ -107,28 +103,14 @@ func (r *shadowEndpointSlices) ofConsumer(ctx context.Context, consumer string) 
 	}
 	var out []reconcile.Request
 	for i := range namespaces.Items {
-		var list offloadingv1beta1.ShadowEndpointSliceList
-		if err := r.List(ctx, &list, client.InNamespace(namespaces.Items[i].Name)); err != nil {
-			return nil
-		}
-		for j := range list.Items {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[j])})
-		}
+		out = append(out, kube.Requests(ctx, r, &offloadingv1beta1.ShadowEndpointSliceList{}, client.InNamespace(namespaces.Items[i].Name))...)
 	}
 	return out
 }
 
 // all returns all ShadowEndpointSlices.
 func (r *shadowEndpointSlices) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	var list offloadingv1beta1.ShadowEndpointSliceList
-	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // fails only at shutdown
-	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
+	return kube.Requests(ctx, r, &offloadingv1beta1.ShadowEndpointSliceList{})
 }
 
 func (r *shadowEndpointSlices) sync(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice) error {

@@ -120,14 +120,12 @@ func (r *shadowPods) forget(ctx context.Context, key types.NamespacedName) error
 }
 
 // podChanged ignores updates of a Pod without consequences, which are most of the kubelet's status updates.
-var podChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*corev1.Pod)
-	after, ok2 := e.ObjectNew.(*corev1.Pod)
-	return !ok || !ok2 || before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
+var podChanged = kube.Updates(func(before, after *corev1.Pod) bool {
+	return before.UID != after.UID || before.Status.Phase != after.Status.Phase ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
 		!slices.Equal(before.Status.Conditions, after.Status.Conditions)
-}}
+})
 
 // keepEnd records the last state of a finished Pod that was deleted.
 func (r *shadowPods) keepEnd(e event.DeleteEvent) bool {

@@ -31,13 +31,7 @@ import (
 
 // nodeChanges passes only those updates of Nodes that a ForeignCluster shows: changes of readiness, not heartbeats.
 func nodeChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok1 := e.ObjectOld.(*corev1.Node)
-			after, ok2 := e.ObjectNew.(*corev1.Node)
-			return !ok1 || !ok2 || readiness(before) != readiness(after)
-		},
-	})
+	return builder.WithPredicates(kube.Updates(func(before, after *corev1.Node) bool { return readiness(before) != readiness(after) }))
 }
 
 func readiness(node *corev1.Node) corev1.ConditionStatus {
@@ -97,18 +91,10 @@ func approvedHere(csr *certificatesv1.CertificateSigningRequest) bool {
 // ofNamespace enqueues the requests that ServiceAccounts in the namespace of an object made.
 func (r *servingCertificates) ofNamespace() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		list := &certificatesv1.CertificateSigningRequestList{}
-		if err := r.client.List(ctx, list); err != nil {
-			return nil // the cache has not started yet; all requests are reconciled when it does
-		}
-		var out []reconcile.Request
-		for i := range list.Items {
-			csr := &list.Items[i]
-			if namespace, _, _ := peering.ServingRequester(csr); namespace == o.GetNamespace() && (pending(csr) || approvedHere(csr)) {
-				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(csr)})
-			}
-		}
-		return out
+		return kube.Matching(ctx, r.client, &certificatesv1.CertificateSigningRequestList{}, func(csr *certificatesv1.CertificateSigningRequest) bool {
+			namespace, _, _ := peering.ServingRequester(csr)
+			return namespace == o.GetNamespace() && (pending(csr) || approvedHere(csr))
+		})
 	})
 }
 
