@@ -14,6 +14,9 @@ func PodReady(pod *corev1.Pod) bool {
 }
 
 // PodFinished reports whether the phase of a Pod is final. The containers of the Pod have ended then, and it uses no resources.
-func PodFinished(phase corev1.PodPhase) bool {
+func PodFinished(pod *corev1.Pod) bool { return PhaseFinal(pod.Status.Phase) }
+
+// PhaseFinal reports whether a phase must never change.
+func PhaseFinal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }

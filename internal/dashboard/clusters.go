@@ -90,7 +90,7 @@ func (d *clusterDocument) count(c *Cluster) {
 	}
 	d.Nodes = len(real)
 	for i := range c.Pods {
-		if pod := &c.Pods[i]; real[pod.Spec.NodeName] && !api.PodFinished(pod.Status.Phase) {
+		if pod := &c.Pods[i]; real[pod.Spec.NodeName] && !api.PodFinished(pod) {
 			d.Pods++
 		}
 	}

@@ -70,7 +70,7 @@ func (d Documents) namespaces(state *State) {
 				continue
 			}
 			of := podOf(c.ID, providers, pod)
-			if !api.PodFinished(pod.Status.Phase) {
+			if !api.PodFinished(pod) {
 				document.count(&of)
 			}
 			d.add(of, "pod", c.ID, pod.Namespace, pod.Name)

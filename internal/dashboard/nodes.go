@@ -111,7 +111,7 @@ func requestedOn(pods []corev1.Pod) (requested map[string]corev1.ResourceList, c
 	requested, count = map[string]corev1.ResourceList{}, map[string]int{}
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Spec.NodeName == "" || api.PodFinished(pod.Status.Phase) {
+		if pod.Spec.NodeName == "" || api.PodFinished(pod) {
 			continue
 		}
 		count[pod.Spec.NodeName]++

@@ -234,7 +234,7 @@ func (g *gathering) system() {
 
 // podIP returns the IPv4 address of a pod in the pod network. It is not valid if the pod has none or has ended.
 func podIP(pod *corev1.Pod) netip.Addr {
-	if pod.Spec.HostNetwork || api.PodFinished(pod.Status.Phase) {
+	if pod.Spec.HostNetwork || api.PodFinished(pod) {
 		return netip.Addr{}
 	}
 	if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil && ipam.Special(ip) == "" {

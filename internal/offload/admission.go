@@ -41,7 +41,7 @@ func PodsBeforeStrategy(pods []corev1.Pod, spec *offloadingv1beta1.NamespaceOffl
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp.IsZero() && !api.PodFinished(pod.Status.Phase) && !ofDaemonSet(pod) && MutatePod(pod.DeepCopy(), spec, runtimeClass) {
+		if pod.DeletionTimestamp.IsZero() && !api.PodFinished(pod) && !ofDaemonSet(pod) && MutatePod(pod.DeepCopy(), spec, runtimeClass) {
 			names = append(names, pod.Name)
 		}
 	}

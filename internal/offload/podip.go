@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	ipamv1alpha1 "liqo.io/liqo/api/ipam/v1alpha1"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
 )
@@ -64,7 +65,7 @@ func PodIP(pod *corev1.Pod, views []netip.Prefix, have *ipamv1alpha1.IP) (IPActi
 // podIP returns the IP object that a Pod should have, nil for none.
 func podIP(pod *corev1.Pod, views []netip.Prefix) *ipamv1alpha1.IP {
 	address, err := netip.ParseAddr(pod.Status.PodIP)
-	if err != nil || !address.Is4() || !podrules.Offloaded(pod) || podrules.Finished(pod) {
+	if err != nil || !address.Is4() || !podrules.Offloaded(pod) || api.PodFinished(pod) {
 		return nil
 	}
 	if !slices.ContainsFunc(views, func(view netip.Prefix) bool { return view.Contains(address) }) {

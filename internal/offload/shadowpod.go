@@ -59,7 +59,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 	phase := sp.Status.Phase
 	seconds, ending := PodGrace(sp)
 	switch {
-	case !sp.DeletionTimestamp.IsZero(), api.PodFinished(phase):
+	case !sp.DeletionTimestamp.IsZero(), api.PhaseFinal(phase):
 		return PodKeep, phase
 	case pod == nil && ending:
 		return PodKeep, phase
@@ -78,7 +78,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 		}
 		return PodKeep, phase
 	}
-	if api.PodFinished(pod.Status.Phase) {
+	if api.PodFinished(pod) {
 		phase = pod.Status.Phase
 	}
 	labels, annotations := Relabelled(sp, pod, keys)

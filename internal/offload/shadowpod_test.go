@@ -250,7 +250,7 @@ func TestShadowIsIdempotentAndFinal(t *testing.T) {
 				}
 				sp := shadowPod(phaseOf(before))
 				action, phase := Shadow(sp, pod, PodMetadata{})
-				if api.PodFinished(before) && (phase != before || action != PodKeep) {
+				if api.PhaseFinal(before) && (phase != before || action != PodKeep) {
 					t.Errorf("%s is final, but with %s it becomes %s, action %d", before, now, phase, action)
 				}
 				sp.Status.Phase = phase

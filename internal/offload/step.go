@@ -168,13 +168,13 @@ func Next(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1
 	switch {
 	case env.Mapping.State == MappingUnknown:
 		return Step{Why: "the namespace map was not read yet"}
-	case !env.RefusedSince.IsZero() && (local == nil || local.DeletionTimestamp == nil && podrules.Finished(local)):
+	case !env.RefusedSince.IsZero() && (local == nil || local.DeletionTimestamp == nil && api.PodFinished(local)):
 		return Step{Why: "the provider refuses access to the remote namespace", After: revokedGrace}
 	case local == nil:
 		return onLocalDeleted(shadow, ours, env)
 	case local.DeletionTimestamp != nil:
 		return onTerminating(local, shadow, remote, ours, env)
-	case podrules.Finished(local):
+	case api.PodFinished(local):
 		return finished(local, shadow, remote, ours, env)
 	case !env.RefusedSince.IsZero() && env.Mapping.Namespace != "":
 		return revoked(local, shadow, remote, env)
@@ -223,7 +223,7 @@ func onTerminating(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remot
 			return withGracePeriod(seconds, local, shadow, remote, env)
 		}
 		return deleteShadow(shadow, "the pod is being deleted", false)
-	case remote != nil && podrules.Finished(remote) && !podrules.Finished(local):
+	case remote != nil && api.PodFinished(remote) && !api.PodFinished(local):
 		return showStatus(local, podrules.PodStatus(local, remote, env.Pod), "the remote pod has ended")
 	case ours || remote != nil:
 		return Step{Why: "the remote pod is being deleted"}
@@ -235,7 +235,7 @@ func onTerminating(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remot
 // remove deletes a local Pod that has nothing running in the provider. A Pod with finalizers outlives its deletion, so it gets a final phase first,
 // as a kubelet does. The Job controller, for example, holds the Pods of a Job with a podFailurePolicy until their phase is final.
 func remove(local *corev1.Pod, why string) Step {
-	if len(local.Finalizers) > 0 && !podrules.Finished(local) {
+	if len(local.Finalizers) > 0 && !api.PodFinished(local) {
 		return showStatus(local, podrules.Removed(local), why)
 	}
 	return Step{Action: DeleteLocal, Object: local, Why: why}
@@ -251,7 +251,7 @@ func withGracePeriod(seconds int64, local *corev1.Pod, shadow *offloadingv1beta1
 	since := local.DeletionTimestamp.Add(-time.Duration(seconds) * time.Second)
 	reported, found := podrules.Grace(shadow)
 	switch rest := graceTimeout - env.Now.Sub(since); {
-	case remote == nil || remote.DeletionTimestamp != nil || podrules.Finished(remote) || rest <= 0:
+	case remote == nil || remote.DeletionTimestamp != nil || api.PodFinished(remote) || rest <= 0:
 		return deleteShadow(shadow, "the pod is being deleted", false)
 	case found && reported == seconds:
 		return Step{Why: "the provider is about to delete the remote pod", After: min(rest, graceTimeout)}
@@ -267,7 +267,7 @@ func finished(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *co
 	case !ours || !env.RemoteSynced:
 	case local.Status.Reason == offloadingv1beta1.PodOffloadingAborted:
 		return deleteShadow(shadow, "its offloading was aborted", false)
-	case kinds.MadeFor(shadow, local) && !api.PodFinished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote)):
+	case kinds.MadeFor(shadow, local) && !api.PhaseFinal(shadow.Status.Phase) && (remote == nil || !api.PodFinished(remote)):
 		return deleteShadow(shadow, "it has finished, and the provider would run it again", true)
 	}
 	return Step{Why: "it has finished"}
@@ -398,9 +398,9 @@ func onPresent(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *c
 // show makes the local Pod show the state of the remote Pod.
 func show(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) Step {
 	switch {
-	case remote == nil && api.PodFinished(shadow.Status.Phase):
+	case remote == nil && api.PhaseFinal(shadow.Status.Phase):
 		return showStatus(local, podrules.RemoteTerminated(local, shadow, env.Pod), "the remote pod had finished before it was removed")
-	case remote == nil && podrules.Ready(local): // it was shown as ready until its end, which is confirmed: see syncStatus
+	case remote == nil && api.PodReady(local): // it was shown as ready until its end, which is confirmed: see syncStatus
 		s := showStatus(local, podrules.WithoutRemotePod(local), "the remote pod is gone, and its ShadowPod is not")
 		s.Confirm = true
 		return s

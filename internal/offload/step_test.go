@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -147,7 +146,7 @@ func TestStepLawsByEnumeration(t *testing.T) {
 
 // forgotten reports whether the local Pod has finished, but the provider did not record this, and runs the remote Pod or is about to recreate it.
 func forgotten(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
-	return local != nil && podrules.Finished(local) && shadow != nil && !api.PodFinished(shadow.Status.Phase) && (remote == nil || !podrules.Finished(remote))
+	return local != nil && api.PodFinished(local) && shadow != nil && !api.PhaseFinal(shadow.Status.Phase) && (remote == nil || !api.PodFinished(remote))
 }
 
 func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod, env Env) {
@@ -201,7 +200,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 		if local.DeletionTimestamp == nil {
 			fail("it removes a pod that nobody deleted")
 		}
-		if len(local.Finalizers) > 0 && !podrules.Finished(local) {
+		if len(local.Finalizers) > 0 && !api.PodFinished(local) {
 			fail("it removes a pod that others hold until it has ended")
 		}
 		if env.Mapping.Namespace != "" && (!env.RemoteSynced || ours || remote != nil) {
@@ -212,7 +211,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 		if !ok {
 			t.Fatalf("%s: %T", name, step.Object)
 		}
-		if podrules.Finished(local) {
+		if api.PodFinished(local) {
 			fail("it changes a final phase")
 		}
 		if equality.Semantic.DeepEqual(now, local) {
@@ -221,7 +220,7 @@ func checkStep(t *testing.T, name string, local *corev1.Pod, shadow *offloadingv
 		if ours && local.DeletionTimestamp == nil && remote != nil && !OwnedBy(remote, shadow) && now.Status.PodIP == remote.Status.PodIP && now.Status.PodIP != "" {
 			fail("it shows the state of another pod")
 		}
-		if said := now.Labels[podrules.LabelRemoteUnavailable] != ""; said && !env.Pod.Unavailable || ready(now) && env.Pod.Unavailable && !podrules.Finished(now) {
+		if said := now.Labels[podrules.LabelRemoteUnavailable] != ""; said && !env.Pod.Unavailable || ready(now) && env.Pod.Unavailable && !api.PodFinished(now) {
 			fail("it does not say whether the provider is out of reach")
 		}
 		if now.UID != local.UID || !equality.Semantic.DeepEqual(now.Spec, local.Spec) {

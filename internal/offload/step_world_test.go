@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -255,7 +254,7 @@ func (w *stepWorld) obey(step Step) {
 			w.fatal("a final phase was left")
 		}
 		w.local = p
-		if podrules.Finished(p) {
+		if api.PodFinished(p) {
 			w.final[p.UID] = p.Status.Phase
 		}
 	}
@@ -304,7 +303,7 @@ func (w *stepWorld) atRest() {
 		}
 	case w.local.DeletionTimestamp != nil:
 		w.fatal("a deleted pod stays")
-	case podrules.Finished(w.local):
+	case api.PodFinished(w.local):
 		if w.local.Status.Reason == offloadingv1beta1.PodOffloadingAborted && w.shadow != nil {
 			w.fatal("an aborted pod has a ShadowPod")
 		}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/offload/kinds"
 	"liqo.io/liqo/internal/offload/kinds/podrules"
@@ -22,7 +23,7 @@ func NextToken(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, secret *c
 	if !env.RemoteSynced || !env.RefusedSince.IsZero() || env.Mapping.Namespace == "" {
 		return Step{}, 0, false
 	}
-	if local == nil || podrules.Finished(local) {
+	if local == nil || api.PodFinished(local) {
 		if !ours || secret.DeletionTimestamp != nil {
 			return Step{}, 0, false
 		}

@@ -120,7 +120,7 @@ func (r *podIPs) views(ctx context.Context, pod *corev1.Pod) ([]netip.Prefix, bo
 // addressChanged ignores updates of a Pod that do not affect its IP object.
 func addressChanged(e event.TypedUpdateEvent[*corev1.Pod]) bool {
 	before, after := e.ObjectOld, e.ObjectNew
-	return before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || podrules.Finished(before) != podrules.Finished(after) ||
+	return before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || api.PodFinished(before) != api.PodFinished(after) ||
 		podrules.Offloaded(before) != podrules.Offloaded(after)
 }
 

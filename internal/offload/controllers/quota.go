@@ -90,7 +90,7 @@ func (q *quotas) start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 // observe records the usage of a Pod that was added to the cache or changed there.
 func (q *quotas) observe(pod *corev1.Pod) {
 	var usage corev1.ResourceList
-	if !api.PodFinished(pod.Status.Phase) {
+	if !api.PodFinished(pod) {
 		usage = offload.Usage(&pod.Spec, nil)
 	}
 	creator := q.creator(pod)

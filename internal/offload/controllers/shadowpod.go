@@ -129,7 +129,7 @@ var podChanged = kube.Updates(func(before, after *corev1.Pod) bool {
 
 // keepEnd records the last state of a finished Pod that was deleted.
 func (r *shadowPods) keepEnd(e event.DeleteEvent) bool {
-	if pod, ok := e.Object.(*corev1.Pod); ok && api.PodFinished(pod.Status.Phase) && offload.OfShadowPod(pod) {
+	if pod, ok := e.Object.(*corev1.Pod); ok && api.PodFinished(pod) && offload.OfShadowPod(pod) {
 		r.ended.Store(client.ObjectKeyFromObject(pod), pod)
 	}
 	return true
@@ -145,20 +145,20 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 		pod = nil
 		if last, ok := r.ended.Load(client.ObjectKeyFromObject(sp)); ok && offload.OwnedBy(last.(*corev1.Pod), sp) {
 			pod = last.(*corev1.Pod)
-			if _, phase := offload.Shadow(sp, pod, r.metadata); !api.PodFinished(phase) {
+			if _, phase := offload.Shadow(sp, pod, r.metadata); !api.PhaseFinal(phase) {
 				pod = nil // the Pod is recreated
 			}
 		}
 	} else if r.ended.Delete(client.ObjectKeyFromObject(sp)); offload.OwnedBy(pod, sp) {
 		r.had.Store(client.ObjectKeyFromObject(sp), sp.UID)
 	}
-	if api.PodFinished(sp.Status.Phase) {
+	if api.PhaseFinal(sp.Status.Phase) {
 		r.ended.Delete(client.ObjectKeyFromObject(sp))
 	}
 	action, phase := offload.Shadow(sp, pod, r.metadata)
-	if pod != nil && api.PodFinished(phase) && !api.PodFinished(sp.Status.Phase) {
+	if pod != nil && api.PhaseFinal(phase) && !api.PhaseFinal(sp.Status.Phase) {
 		sp.Status.Pod = podrules.End(pod)
-	} else if action != offload.PodChange && !api.PodFinished(phase) {
+	} else if action != offload.PodChange && !api.PhaseFinal(phase) {
 		sp.Status.Pod = nil // drop the condition of a resize that was pending and has been reverted
 	}
 	sp.Status.Phase = phase
@@ -180,7 +180,7 @@ func (r *shadowPods) sync(ctx context.Context, sp *offloadingv1beta1.ShadowPod) 
 	if pod != nil && offload.OwnedBy(pod, sp) {
 		r.quotas.stopWaiting(client.ObjectKeyFromObject(sp)) // the ShadowPod may still wait for the room of a resize that has been reverted
 	}
-	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !api.PodFinished(phase) {
+	if pod != nil && !offload.OwnedBy(pod, sp) && sp.DeletionTimestamp.IsZero() && !api.PhaseFinal(phase) {
 		// Anybody can set our label on a Pod, and the deletion of such a Pod triggers no reconciliation.
 		return kube.WaitFor(foreignRetry, reasons.NameTaken, "pod %s/%s exists and does not belong to this ShadowPod", sp.Namespace, sp.Name)
 	}

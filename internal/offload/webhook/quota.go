@@ -42,7 +42,7 @@ func newQuotas(mgr ctrl.Manager) (*quotas, error) {
 // observe records the usage of a ShadowPod that was added or changed in the cache.
 func (q *quotas) observe(sp *offloadingv1beta1.ShadowPod) {
 	var usage corev1.ResourceList
-	if !api.PodFinished(sp.Status.Phase) {
+	if !api.PhaseFinal(sp.Status.Phase) {
 		usage = offload.Usage(&sp.Spec.Pod, nil)
 	}
 	q.mu.Lock()

@@ -45,7 +45,7 @@ func stockOf(policy Policy, facts Facts, claims []*claim) map[corev1.ResourceNam
 	}
 	for i := range facts.Pods {
 		pod := &facts.Pods[i]
-		if !counts[pod.Spec.NodeName] || api.PodFinished(pod.Status.Phase) {
+		if !counts[pod.Spec.NodeName] || api.PodFinished(pod) {
 			continue
 		}
 		owner := used[pod.Labels[offloadingv1beta1.LabelCreatorUser]]

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-
 	"k8s.io/utils/ptr"
 
 	"liqo.io/liqo/api"
@@ -233,7 +232,7 @@ func (s *State) users(selected func(*corev1.Pod) bool) []string {
 	var out []string
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		if s.isUser(pod) && (!api.PodFinished(pod.Status.Phase) || scheduled(pod)) && selected(pod) {
+		if s.isUser(pod) && (!api.PodFinished(pod) || scheduled(pod)) && selected(pod) {
 			name := pod.Name
 			if pod.Labels[LabelMove] != "" && moverOf(pod) != nil && !s.isMover(pod) {
 				name += " (not as the move creates it: if an admission webhook rewrites images, add --image with the rewritten image)"

@@ -11,17 +11,12 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
-// Finished reports whether a Pod is in a final phase, which must never change.
-func Finished(pod *corev1.Pod) bool {
-	return api.PodFinished(pod.Status.Phase)
-}
-
 // Conclusive reports whether the final phase of a remote Pod counts even if it results from the Pod's deletion. With policy Never, a Pod must not run
 // again after any end. With OnFailure, it has ended only if it succeeded. With Always, the Pod is recreated.
 func Conclusive(phase corev1.PodPhase, policy corev1.RestartPolicy) bool {
 	switch policy {
 	case corev1.RestartPolicyNever:
-		return api.PodFinished(phase)
+		return api.PhaseFinal(phase)
 	case corev1.RestartPolicyOnFailure:
 		return phase == corev1.PodSucceeded
 	default:
@@ -52,7 +47,7 @@ func Removed(local *corev1.Pod) *corev1.Pod {
 
 // End returns the part of a finished Pod's status that a ShadowPod keeps: the fields that controllers act on. It is nil for other Pods.
 func End(pod *corev1.Pod) *corev1.PodStatus {
-	if !Finished(pod) {
+	if !api.PodFinished(pod) {
 		return nil
 	}
 	s := pod.Status.DeepCopy()

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
 
@@ -24,7 +25,7 @@ func ResizeRefused(reason, message string) corev1.PodCondition {
 // sources. Either the provider's controller reports the condition in the ShadowPod. Or the provider's API server refused to change the ShadowPod, in
 // this reconciliation (refusal) or earlier, and the change is still pending.
 func withResize(want, local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, refusal string) {
-	if shadow == nil || Finished(want) || condition(want, corev1.PodResizePending) != nil {
+	if shadow == nil || api.PodFinished(want) || condition(want, corev1.PodResizePending) != nil {
 		return
 	}
 	if reported := shadow.Status.Pod; reported != nil {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/reasons"
 )
@@ -57,7 +58,7 @@ func PodStatus(local, remote *corev1.Pod, o Options) *corev1.Pod {
 	addresses(s, o)
 	restarts(out, s, remote)
 	out.Status = *s
-	unavailable := o.Unavailable && !Finished(out)
+	unavailable := o.Unavailable && !api.PodFinished(out)
 	if unavailable {
 		notReady(&out.Status, local, reasons.RemoteUnavailable)
 	}
@@ -101,12 +102,6 @@ func WithoutRemotePod(local *corev1.Pod) *corev1.Pod {
 	out := local.DeepCopy()
 	notReady(&out.Status, local, reasons.RemotePodTerminating)
 	return out
-}
-
-// Ready reports whether a Pod is ready.
-func Ready(pod *corev1.Pod) bool {
-	c := condition(pod, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // mark sets LabelRemoteUnavailable on a Pod, or removes it.
@@ -291,7 +286,7 @@ func restarts(out *corev1.Pod, s *corev1.PodStatus, remote *corev1.Pod) {
 		for i := range of.containers {
 			c := &of.containers[i]
 			reported := slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
-			if count := base[c.Name]; count > 0 && !reported && alwaysRestarts(out, c) && !Finished(remote) {
+			if count := base[c.Name]; count > 0 && !reported && alwaysRestarts(out, c) && !api.PodFinished(remote) {
 				*of.statuses = append(*of.statuses, corev1.ContainerStatus{
 					Name: c.Name, Image: c.Image, RestartCount: count, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
 				})

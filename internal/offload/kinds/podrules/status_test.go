@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/test/fieldtest"
 )
@@ -287,7 +288,7 @@ func TestEnds(t *testing.T) {
 		{Aborted(pod(nil), "m"), corev1.PodFailed, "OffloadingAborted", 1}, // a pod without any reported container status
 	} {
 		s := test.got.Status
-		if s.Phase != test.phase || s.Reason != test.reason || ready(test.got) == corev1.ConditionTrue || !Finished(test.got) {
+		if s.Phase != test.phase || s.Reason != test.reason || ready(test.got) == corev1.ConditionTrue || !api.PodFinished(test.got) {
 			t.Errorf("%+v", s)
 		}
 		if len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].Ready || s.ContainerStatuses[0].State.Terminated == nil || s.ContainerStatuses[0].State.Terminated.ExitCode != test.exitCode {
