@@ -19,7 +19,6 @@ import (
 	corev1beta1 "liqo.io/liqo/api/core/v1beta1"
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/cli/session"
-	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/offload/kubelet"
 	"liqo.io/liqo/internal/remote"
 )
@@ -40,7 +39,7 @@ func (w *world) loseTunnel(t *testing.T, of, to string, at time.Time) {
 	}
 	connection.Status.Value = networkingv1beta1.ConnectionError
 	connection.Status.Conditions = []metav1.Condition{{
-		Type: network.ConnectionCondition, Status: metav1.ConditionFalse, Reason: networkingv1beta1.ConnectionError, LastTransitionTime: metav1.NewTime(at),
+		Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionFalse, Reason: networkingv1beta1.ConnectionError, LastTransitionTime: metav1.NewTime(at),
 	}}
 	if err := c.Status().Update(t.Context(), connection); err != nil {
 		t.Fatal(err)

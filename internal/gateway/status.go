@@ -18,9 +18,6 @@ const (
 	// errorAfter is how long a tunnel that worked may be silent before its Connection reports an error. Dialing again takes less
 	// time, so the Connection reports no error if a redial succeeds.
 	errorAfter = 3 * time.Second
-	// conditionConnected is the type of the condition that mirrors the status value of a Connection, for clients that read
-	// conditions.
-	conditionConnected = "Connected"
 	// A replica writes even an unchanged latency again when its age is staleFactor times the update interval.
 	staleFactor = 6
 )
@@ -59,7 +56,7 @@ func Status(before networkingv1beta1.ConnectionStatus, generation int64, s Obser
 		after.Latency = &networkingv1beta1.ConnectionLatency{Value: rounded(s.PingStats.RTT).String(), Timestamp: metav1.NewTime(s.Now.Truncate(time.Second))}
 	}
 	condition := metav1.Condition{
-		Type: conditionConnected, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
+		Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(s.Now.Truncate(time.Second)),
 	}
 	switch after.Value {

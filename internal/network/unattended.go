@@ -16,9 +16,6 @@ import (
 // time.
 const unattendedFor = 5 * time.Second
 
-// ConnectionCondition is the type of the Connection's condition that repeats its value, for tools that read conditions.
-const ConnectionCondition = "Connected"
-
 // Unattended returns the status of a Connection, given the pods of its gateway. The active replica reports the state of the tunnel, but it
 // cannot do so if its node died. So if the status is Connected but there are no pods, or none has run for unattendedFor, Unattended returns
 // the status with the value ConnectionError.
@@ -30,7 +27,7 @@ func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pod
 		return before, 0
 	}
 	var reported time.Time
-	if c := meta.FindStatusCondition(before.Conditions, ConnectionCondition); c != nil {
+	if c := meta.FindStatusCondition(before.Conditions, networkingv1beta1.ConditionConnected); c != nil {
 		reported = c.LastTransitionTime.Time
 	}
 	if before.Latency != nil && before.Latency.Timestamp.After(reported) {
@@ -55,7 +52,7 @@ func Unattended(before networkingv1beta1.ConnectionStatus, generation int64, pod
 	after = *before.DeepCopy()
 	after.Value = networkingv1beta1.ConnectionError
 	meta.SetStatusCondition(&after.Conditions, metav1.Condition{
-		Type: ConnectionCondition, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
+		Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionFalse, Reason: after.Value, ObservedGeneration: generation,
 		Message: fmt.Sprintf("no pod of this gateway has been running since %s: check its Deployment and the nodes", since.UTC().Format(time.RFC3339)),
 	})
 	return after, 0

@@ -33,7 +33,7 @@ func TestUnattended(t *testing.T) {
 	restarting.Status.Conditions[1].Status = corev1.ConditionFalse
 	told := func(value string, condition, latency int64) networkingv1beta1.ConnectionStatus {
 		s := networkingv1beta1.ConnectionStatus{Value: value, MTU: 1400, Conditions: []metav1.Condition{{
-			Type: ConnectionCondition, Status: metav1.ConditionTrue, Reason: value, LastTransitionTime: at(condition)}}}
+			Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionTrue, Reason: value, LastTransitionTime: at(condition)}}}
 		if latency > 0 {
 			s.Latency = &networkingv1beta1.ConnectionLatency{Value: "1ms", Timestamp: at(latency)}
 		}
@@ -66,7 +66,7 @@ func TestUnattended(t *testing.T) {
 		if after.Value != c.want || again != c.again {
 			t.Errorf("%s: got %s and to look again after %v, want %s and %v", name, after.Value, again, c.want, c.again)
 		}
-		if changed := after.Value != c.before.Value; changed == cmp.Equal(c.before, after) || changed && meta.IsStatusConditionTrue(after.Conditions, ConnectionCondition) {
+		if changed := after.Value != c.before.Value; changed == cmp.Equal(c.before, after) || changed && meta.IsStatusConditionTrue(after.Conditions, networkingv1beta1.ConditionConnected) {
 			t.Errorf("%s: status %+v", name, after)
 		}
 		if twice, _ := Unattended(after, 1, c.pods, at(c.now+1000).Time); after.Value != networkingv1beta1.Connected && !cmp.Equal(twice, after) {

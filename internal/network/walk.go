@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/dataplane"
 	"liqo.io/liqo/internal/ipam"
 )
@@ -136,7 +137,7 @@ func (w *walk) tunnel(c *Cluster, peer *Peer, packet Packet) *arrival {
 	if other == nil {
 		return w.broken(c, "cluster "+peer.ClusterID, "its network is unknown, because its objects were not read: give its kubeconfig too")
 	}
-	if peer.Connection != "Connected" {
+	if peer.Connection != networkingv1beta1.Connected {
 		return w.broken(c, "Connection "+peer.Namespace+"/gw-"+peer.Gateway, "status.value is %q, not Connected: the tunnel to cluster %q does not work; run liqoctl network connect again with the kubeconfigs of both clusters, which prints the cause", peer.Connection, peer.ClusterID)
 	}
 	back, ok := other.Facts.Peer(c.ID)

@@ -25,6 +25,9 @@ const (
 	ConnectionError = "Error"
 )
 
+// ConditionConnected is the type of the condition that mirrors the value of a Connection's status, for clients that read conditions. A gateway has it too.
+const ConditionConnected = "Connected"
+
 // ConnectionSpec identifies the local gateway of a tunnel.
 type ConnectionSpec struct {
 	// GatewayRef names the GatewayServer or GatewayClient.

@@ -22,7 +22,7 @@ func TestGatewayShowsTheMessageOfItsConnection(t *testing.T) {
 	const refused = `address "gateway.example.org" of its gateway is refused`
 	says := func(value string, status metav1.ConditionStatus, message string) *networkingv1beta1.Connection {
 		return &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Name: "gw-milan"}, Status: networkingv1beta1.ConnectionStatus{
-			Value: value, Conditions: []metav1.Condition{{Type: network.ConnectionCondition, Status: status, Reason: value, Message: message}},
+			Value: value, Conditions: []metav1.Condition{{Type: networkingv1beta1.ConditionConnected, Status: status, Reason: value, Message: message}},
 		}}
 	}
 	key := &networkingv1beta1.PublicKey{
@@ -39,7 +39,7 @@ func TestGatewayShowsTheMessageOfItsConnection(t *testing.T) {
 		if err := r.connected(t.Context(), g, connection); err != nil {
 			t.Fatal(err)
 		}
-		return meta.FindStatusCondition(object.Status.Conditions, conditionConnected).Message
+		return meta.FindStatusCondition(object.Status.Conditions, networkingv1beta1.ConditionConnected).Message
 	}
 	silent := says(networkingv1beta1.Connecting, metav1.ConditionFalse, "cluster milan has not answered yet")
 	complains := says(networkingv1beta1.Connecting, metav1.ConditionFalse, "cluster milan has not answered yet: "+refused)

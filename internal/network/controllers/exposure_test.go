@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
 )
 
@@ -43,7 +44,7 @@ func TestWaitForALoadBalancer(t *testing.T) {
 func TestGatewayReportsWhatItWaitsFor(t *testing.T) {
 	for want, conditions := range map[string][]metav1.Condition{
 		"":                     nil,
-		" (waiting for a pod)": {{Type: conditionConnected, Status: metav1.ConditionFalse}, {Type: kube.ConditionReady, Status: metav1.ConditionFalse, Message: "waiting for a pod"}},
+		" (waiting for a pod)": {{Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionFalse}, {Type: kube.ConditionReady, Status: metav1.ConditionFalse, Message: "waiting for a pod"}},
 	} {
 		if got := whyNot(conditions); got != want {
 			t.Errorf("%q, want %q", got, want)

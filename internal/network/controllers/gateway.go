@@ -45,10 +45,6 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=patch
 
-// conditionConnected is the type of the gateway condition that follows its Connection. The other condition, Ready, reports whether the
-// gateway itself is up.
-const conditionConnected = "Connected"
-
 const (
 	// staleDelay is the delay of a requeue after the cache turned out to be older than the API server.
 	staleDelay = 50 * time.Millisecond
@@ -226,7 +222,7 @@ func (r *gateways) connected(ctx context.Context, g *gateway, connection *networ
 		return fmt.Errorf("listing the PublicKeys of cluster %s: %w", g.ClusterID, err)
 	}
 	known := slices.ContainsFunc(keys.Items, func(k networkingv1beta1.PublicKey) bool { return len(k.Spec.PublicKey) == network.KeyLength })
-	condition := metav1.Condition{Type: conditionConnected, Status: metav1.ConditionFalse, ObservedGeneration: g.object.GetGeneration()}
+	condition := metav1.Condition{Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionFalse, ObservedGeneration: g.object.GetGeneration()}
 	through := "its endpoint"
 	if g.dialed != nil {
 		through = network.EndpointText(g.dialed)
@@ -253,7 +249,7 @@ func (r *gateways) connected(ctx context.Context, g *gateway, connection *networ
 // reported returns the cause that the Connection reports for a tunnel that does not work, for example an address of the peer that must not be
 // dialed. The result is empty if the Connection reports no cause.
 func reported(connection *networkingv1beta1.Connection) string {
-	c := meta.FindStatusCondition(connection.Status.Conditions, network.ConnectionCondition)
+	c := meta.FindStatusCondition(connection.Status.Conditions, networkingv1beta1.ConditionConnected)
 	if c == nil || c.Status == metav1.ConditionTrue {
 		return ""
 	}

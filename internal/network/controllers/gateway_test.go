@@ -46,7 +46,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	c.create(t, gw)
 	eventually(t, c, gw, "waits for a pod", func(gw *networkingv1beta1.GatewayServer) bool {
 		return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionFalse, reasons.GatewayStarting, "Deployment liqo-tenant-genoa/gw-genoa") &&
-			is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, reasons.PublicKeyNotFound, "PublicKey liqo-tenant-genoa/genoa")
+			is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, reasons.PublicKeyNotFound, "PublicKey liqo-tenant-genoa/genoa")
 	})
 	deployment := &appsv1.Deployment{ObjectMeta: child(id)}
 	eventually(t, c, deployment, "there", func(d *appsv1.Deployment) bool { return d.Spec.Template.Spec.ServiceAccountName == "gw-genoa" })
@@ -73,17 +73,17 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	key := &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength-1)}}
 	c.create(t, key)
 	eventually(t, c, gw, "waits for the whole key", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, reasons.PublicKeyNotFound, "")
+		return is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, reasons.PublicKeyNotFound, "")
 	})
 	change(t, c, key, func(k *networkingv1beta1.PublicKey) { k.Spec.PublicKey = make([]byte, network.KeyLength) })
 	eventually(t, c, gw, "waits for the peer", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Connecting",
+		return is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, "Connecting",
 			fmt.Sprintf("waiting for cluster genoa to dial 192.0.2.2:%d, 192.0.2.1:%d (UDP)", gw.Status.Endpoint.Port, gw.Status.Endpoint.Port))
 	})
 	connection := &networkingv1beta1.Connection{ObjectMeta: child(id)}
 	change(t, c, connection, func(c *networkingv1beta1.Connection) { c.Status.Value = networkingv1beta1.Connected })
 	eventually(t, c, gw, "connected", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionTrue, "Connected", "")
+		return is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionTrue, "Connected", "")
 	})
 	// The other replica becomes active.
 	change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: "gw-genoa-a"}}, func(p *corev1.Pod) { delete(p.Labels, networkingv1beta1.LabelActive) })
@@ -113,7 +113,7 @@ func testGatewayServer(t *testing.T, c *cluster) {
 	// Both nodes fail, so no agent reports the state of the tunnel. One of them was only disconnected.
 	lost := metav1.NewTime(time.Now().Add(-time.Minute))
 	change(t, c, connection, func(c *networkingv1beta1.Connection) {
-		c.Status.Conditions = []metav1.Condition{{Type: network.ConnectionCondition, Status: metav1.ConditionTrue, Reason: "Connected", LastTransitionTime: metav1.NewTime(lost.Add(-time.Second))}}
+		c.Status.Conditions = []metav1.Condition{{Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionTrue, Reason: "Connected", LastTransitionTime: metav1.NewTime(lost.Add(-time.Second))}}
 	})
 	for _, name := range []string{"gw-genoa-a", "gw-genoa-b"} {
 		change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: gw.Namespace, Name: name}}, func(p *corev1.Pod) {
@@ -125,17 +125,17 @@ func testGatewayServer(t *testing.T, c *cluster) {
 		})
 	}
 	eventually(t, c, connection, "lost", func(c *networkingv1beta1.Connection) bool {
-		return c.Status.Value == networkingv1beta1.ConnectionError && is(c.Status.Conditions, network.ConnectionCondition, metav1.ConditionFalse, "Error", "no pod of this gateway has been running")
+		return c.Status.Value == networkingv1beta1.ConnectionError && is(c.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, "Error", "no pod of this gateway has been running")
 	})
 	eventually(t, c, gw, "lost", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Error", "")
+		return is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, "Error", "")
 	})
 	apitest.Known(t, c.cached, connection) // otherwise they may write once more that it is lost
 	change(t, c, connection, func(c *networkingv1beta1.Connection) {
 		c.Status.Value, c.Status.Conditions[0].Status, c.Status.Conditions[0].LastTransitionTime = networkingv1beta1.Connected, metav1.ConditionTrue, metav1.Now()
 	})
 	eventually(t, c, gw, "connected again", func(gw *networkingv1beta1.GatewayServer) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionTrue, "Connected", "")
+		return is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionTrue, "Connected", "")
 	})
 	// Changes and deletions by others are undone.
 	change(t, c, service, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"nobody": "1"} })
@@ -237,7 +237,7 @@ func testGatewayClient(t *testing.T, c *cluster) {
 	}
 	c.create(t, &networkingv1beta1.PublicKey{ObjectMeta: peerMeta(id, id), Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, network.KeyLength)}})
 	eventually(t, c, gw, "says what it waits for", func(gw *networkingv1beta1.GatewayClient) bool {
-		return is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Connecting", "waiting for cluster pisa to answer at 198.51.100.7:30500 (UDP)")
+		return is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, "Connecting", "waiting for cluster pisa to answer at 198.51.100.7:30500 (UDP)")
 	})
 	connection := &networkingv1beta1.Connection{ObjectMeta: child(id)}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(connection), connection); err != nil {

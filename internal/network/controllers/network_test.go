@@ -87,7 +87,7 @@ func testAnyOrder(t *testing.T, c *cluster) {
 		c.available(t, deployment)
 		eventually(t, c, gw, "ready", func(gw *networkingv1beta1.GatewayServer) bool {
 			return is(gw.Status.Conditions, kube.ConditionReady, metav1.ConditionTrue, "", "") &&
-				is(gw.Status.Conditions, conditionConnected, metav1.ConditionFalse, "Connecting", "") && gw.Status.SecretRef.Name == "own"
+				is(gw.Status.Conditions, networkingv1beta1.ConditionConnected, metav1.ConditionFalse, "Connecting", "") && gw.Status.SecretRef.Name == "own"
 		})
 		conf := eventually(t, c, configuration(id, nil, nil), "configured", configured)
 		if conf.Status.Remote.CIDR.Pod[0] != pods || conf.Spec.Local == nil {

@@ -12,7 +12,6 @@ import (
 
 	networkingv1beta1 "liqo.io/liqo/api/networking/v1beta1"
 	"liqo.io/liqo/internal/kube"
-	"liqo.io/liqo/internal/network"
 	"liqo.io/liqo/internal/network/gatewaypod"
 )
 
@@ -25,7 +24,7 @@ func TestALostTunnelIsReportedFromTheLatestState(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "gw-milan"},
 			Status: networkingv1beta1.ConnectionStatus{
 				Value:      networkingv1beta1.Connected,
-				Conditions: []metav1.Condition{{Type: network.ConnectionCondition, Status: metav1.ConditionTrue, Reason: networkingv1beta1.Connected, LastTransitionTime: at}},
+				Conditions: []metav1.Condition{{Type: networkingv1beta1.ConditionConnected, Status: metav1.ConditionTrue, Reason: networkingv1beta1.Connected, LastTransitionTime: at}},
 			},
 		}
 		c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(connection).WithStatusSubresource(connection).Build()
