@@ -62,9 +62,7 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 	}
 	remote := session.RemoteFlags(command.Flags())
 	o.add(a, command.Flags())
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
 		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
@@ -79,7 +77,7 @@ func unauthenticateCommand(a *session.Session) *cobra.Command {
 		if err := halfDone(p, endAuthentication(ctx, p, o.wait)); err != nil {
 			return err
 		}
-		return reportLeft(ctx, p, strings.Replace(withNamespaces(cmd, nil), "unauthenticate", "unpeer", 1))
-	}
+		return reportLeft(ctx, p, strings.Replace(withNamespaces(command, nil), "unauthenticate", "unpeer", 1))
+	})
 	return command
 }

@@ -49,17 +49,15 @@ func discoverCommand(a *session.Session) *cobra.Command {
 	flags.StringVar(&o.server, "server", "", "DNS server to query, host[:port] (default: those of this machine)")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "Maximum time for the whole command")
 	o.output.Add(flags, "Print the clusters for programs")
-	command.RunE = func(cmd *cobra.Command, args []string) error {
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		if err := errors.Join(o.output.Validate(), discovery.CheckDomain(args[0])); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
 		if strings.TrimSuffix(strings.ToLower(args[0]), ".") == discovery.LocalDomain {
 			return discoverHere(ctx, a, &o)
 		}
 		return discoverDomain(ctx, a, args[0], &o)
-	}
+	})
 	return command
 }
 

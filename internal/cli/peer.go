@@ -63,18 +63,16 @@ func peerCommand(a *session.Session) *cobra.Command {
 	o.auth.AddInvite(command.Flags())
 	o.addBoth(command)
 	a.AddDryRun(command.Flags())
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, args []string) error {
 		if len(args) == 1 {
-			if err := aloneWith(cmd, args[0]); err != nil {
+			if err := aloneWith(command, args[0]); err != nil {
 				return err
 			}
 			return peerInvited(ctx, a, args[0], &o)
 		}
 		_, err := runPeer(ctx, a, remote, &o)
 		return err
-	}
+	})
 	command.AddCommand(peerOutOfBandCommand(a), peerInBandCommand(a))
 	return command
 }

@@ -91,9 +91,7 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 	remote := session.RemoteFlags(flags)
 	o.add(a, flags)
 	flags.BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
 		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return orForce(err)
@@ -122,8 +120,8 @@ func unpeerInBandCommand(a *session.Session) *cobra.Command {
 		if err := halfDone(p, runUnpeer(ctx, p, o.wait, o.deleteNamespaces)); err != nil || o.deleteNamespaces {
 			return err
 		}
-		return reportLeft(ctx, p, withNamespaces(cmd, nil))
-	}
+		return reportLeft(ctx, p, withNamespaces(command, nil))
+	})
 	return command
 }
 

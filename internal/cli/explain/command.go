@@ -63,21 +63,19 @@ func Command(a *session.Session, timeout *time.Duration) *cobra.Command {
 	flags.StringArrayVar(&remotes, "remote-kubeconfig", nil, "Path to the kubeconfig of another cluster; repeat the flag for each cluster")
 	flags.StringVarP(&directory, "directory", "f", "", "Read the objects from the manifests in this directory instead of from clusters")
 	output.Add(flags, "Print the explanation in this format")
-	command.RunE = func(cmd *cobra.Command, args []string) error {
+	command.RunE = session.WithTimeout(timeout, func(ctx context.Context, args []string) error {
 		if err := output.Validate(); err != nil {
 			return err
 		}
 		if directory != "" && len(remotes) > 0 {
 			return errors.New("the clusters are given by --directory and by --remote-kubeconfig: use one of them")
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
-		defer cancel()
 		clusters, err := clustersToExplain(ctx, a, directory, remotes)
 		if err != nil {
 			return err
 		}
 		return explain(a.Console(), clusters, args[0], args[1], output.Format)
-	}
+	})
 	return command
 }
 

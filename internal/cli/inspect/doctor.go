@@ -45,12 +45,10 @@ func DoctorCommand(a *session.Session) *cobra.Command {
 	remote := session.RemoteFlags(flags)
 	output.Add(flags, "Print all findings for programs")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "Maximum time for all checks")
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
+	command.RunE = session.WithTimeout(&timeout, func(ctx context.Context, _ []string) error {
 		if err := output.Validate(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
 		facts, err := gatherFacts(ctx, a, remote, flags.Changed("remote-kubeconfig") || flags.Changed("remote-context") || flags.Changed("remote-cluster"))
 		if err != nil {
 			return err
@@ -65,7 +63,7 @@ func DoctorCommand(a *session.Session) *cobra.Command {
 			err = fmt.Errorf("%d of %d checks failed", count(findings, doctor.Fail), len(findings))
 		}
 		return err
-	}
+	})
 	return command
 }
 

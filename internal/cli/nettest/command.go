@@ -84,14 +84,12 @@ func testNetworkCommand(a *session.Session) *cobra.Command {
 	a.AddDryRun(flags)
 	cmdline.Required(command, "remote-kubeconfigs")
 	session.CompleteOneOf(command, "np-nodes", nodesAll, nodesWorkers, nodesControlPlanes)
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
 		if err := o.validate(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
 		return testNetwork(ctx, a, &o)
-	}
+	})
 	return command
 }
 

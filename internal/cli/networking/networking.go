@@ -132,9 +132,7 @@ func removalCommand(a *session.Session, common *commonFlags, command *cobra.Comm
 	remote := session.RemoteFlags(command.Flags())
 	a.AddDryRun(command.Flags())
 	command.Args = cobra.NoArgs
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), common.timeout)
-		defer cancel()
+	command.RunE = session.WithTimeout(&common.timeout, func(ctx context.Context, _ []string) error {
 		p, err := a.Pair(ctx, remote)
 		if err != nil {
 			return err
@@ -144,14 +142,14 @@ func removalCommand(a *session.Session, common *commonFlags, command *cobra.Comm
 			return err
 		}
 		if !requested && !session.IsPeeringUser(p) {
-			reset := strings.Replace(strings.Join(cmdline.SameClusters(cmd, nil), " "), " disconnect", " reset", 1)
+			reset := strings.Replace(strings.Join(cmdline.SameClusters(command, nil), " "), " disconnect", " reset", 1)
 			return tunnel.Remove(ctx, a, p, question, configurations, common.wait, reset)
 		}
 		if err := a.Confirm(fmt.Sprintf(question, p.Local.ID, p.Remote.ID)); err != nil {
 			return err
 		}
 		return tunnel.WithdrawRequest(ctx, p)
-	}
+	})
 	return command
 }
 

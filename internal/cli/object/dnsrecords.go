@@ -31,7 +31,7 @@ func generateDNSRecordsCommand(a *session.Session) *cobra.Command {
 			%[1]s generate dns-records clusters.example.org`),
 		Args:              cmdline.ExactlyOne("the DNS domain"),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: session.WithTimeout(&timeout, func(ctx context.Context, args []string) error {
 			if err := discovery.CheckDomain(args[0]); err != nil {
 				return err
 			}
@@ -43,14 +43,12 @@ func generateDNSRecordsCommand(a *session.Session) *cobra.Command {
 					return fmt.Errorf("--auth-url: %w", err)
 				}
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
 			local, err := a.Installed(ctx)
 			if err != nil {
 				return err
 			}
 			return printRecords(ctx, local, args[0], address, ttl)
-		},
+		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&address, "auth-url", "", "URL of the authentication service, if other clusters reach it at another address than that of its Service")

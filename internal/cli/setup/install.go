@@ -130,16 +130,14 @@ func addProvider(a *session.Session, command *cobra.Command, provider install.Pr
 	addCloud(command, o)
 	session.CompleteOneOf(command, "service-type", cmdline.ServiceTypes...)
 	command.Args = cobra.NoArgs
-	command.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-		defer cancel()
-		o.versionAsked = cmd.Flags().Changed("version")
-		o.upgrade = calledAsUpgrade(a, cmd)
-		if cmd.Flags().Changed("sharing-percentage") {
+	command.RunE = session.WithTimeout(&o.timeout, func(ctx context.Context, _ []string) error {
+		o.versionAsked = command.Flags().Changed("version")
+		o.upgrade = calledAsUpgrade(a, command)
+		if command.Flags().Changed("sharing-percentage") {
 			o.request.SharingPercentage = &o.sharing
 		}
 		return runInstall(ctx, a, o)
-	}
+	})
 }
 
 // addClusterID registers the flag for the cluster ID under two names, --cluster-id and --cluster-name, as different versions call it. For
