@@ -46,10 +46,7 @@ func reenroll(ctx context.Context, c *session.Cluster, granted *authv1beta1.Iden
 	}
 	g := &session.Goal{Object: identity, Doing: doing}
 	g.Fill = func() {
-		if identity.Annotations == nil {
-			identity.Annotations = map[string]string{}
-		}
-		identity.Annotations[peering.AnnotationReenroll] = peering.ReenrollmentOf(before, invitation)
+		metav1.SetMetaDataAnnotation(&identity.ObjectMeta, peering.AnnotationReenroll, peering.ReenrollmentOf(before, invitation))
 	}
 	g.Met = func() session.Verdict {
 		switch {

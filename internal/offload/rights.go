@@ -2,7 +2,6 @@ package offload
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -43,11 +42,5 @@ func RemoteNamespaceRights(consumer string) (rbacv1.RoleRef, []rbacv1.Subject) {
 
 // RuntimeLabels returns the labels of RBAC objects that are created at run time.
 func RuntimeLabels(global map[string]string, remoteCluster string) map[string]string {
-	labels := maps.Clone(global)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[LabelManagedBy], labels[LabelPartOf] = ManagedBy, ManagedBy
-	labels[api.LabelRemoteClusterID] = remoteCluster
-	return labels
+	return api.Layered(global, map[string]string{LabelManagedBy: ManagedBy, LabelPartOf: ManagedBy, api.LabelRemoteClusterID: remoteCluster})
 }

@@ -2,7 +2,6 @@ package peering
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -195,16 +194,10 @@ func (k Kind) copyOf(link Link, source, present Object) Object {
 		want.SetNamespace(link.RemoteNamespace)
 		want.SetName(source.GetName())
 	}
-	labels := maps.Clone(want.GetLabels())
-	if labels == nil {
-		labels = make(map[string]string, len(source.GetLabels())+4)
-	}
-	maps.Copy(labels, source.GetLabels())
+	labels := api.Layered(want.GetLabels(), source.GetLabels(), map[string]string{
+		api.LabelReplication: api.False, api.LabelReplicated: api.True, api.LabelOriginID: link.Own, api.LabelRemoteClusterID: link.Own,
+	})
 	delete(labels, api.LabelRemoteID)
-	labels[api.LabelReplication] = api.False
-	labels[api.LabelReplicated] = api.True
-	labels[api.LabelOriginID] = link.Own
-	labels[api.LabelRemoteClusterID] = link.Own
 	want.SetLabels(labels)
 	nameSource(source, want, present == nil)
 	k.setSpec(source, want)
@@ -221,10 +214,5 @@ func nameSource(source, copy Object, fresh bool) {
 	if !fresh && (named && former == string(source.GetUID()) || !named && !created.Before(&sourceCreated)) {
 		return
 	}
-	annotations := maps.Clone(copy.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[api.AnnotationSourceUID] = string(source.GetUID())
-	copy.SetAnnotations(annotations)
+	copy.SetAnnotations(api.Layered(copy.GetAnnotations(), map[string]string{api.AnnotationSourceUID: string(source.GetUID())}))
 }

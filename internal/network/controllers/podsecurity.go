@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,11 +47,8 @@ func (r *podSecurity) sync(ctx context.Context, namespace *corev1.Namespace) err
 		return nil
 	}
 	before := namespace.DeepCopy()
-	if namespace.Labels == nil {
-		namespace.Labels = map[string]string{}
-	}
 	for _, mode := range []string{"enforce", "audit", "warn"} {
-		namespace.Labels[labelPodSecurity+mode] = "privileged"
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, labelPodSecurity+mode, "privileged")
 	}
 	// The optimistic lock preserves a level that a user sets at the same moment.
 	if err := r.client.Patch(ctx, namespace, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {

@@ -234,13 +234,8 @@ func (r *networkRequests) ensure(ctx context.Context, q *networkingv1beta1.Netwo
 		if o.GetDeletionTimestamp() != nil {
 			return staleCache(o, fmt.Errorf("%T %s is being deleted, and will be created again afterwards", o, o.GetName()))
 		}
-		labels := o.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
 		before := o.DeepCopyObject()
-		labels[api.LabelRemoteClusterID], labels[networkingv1beta1.LabelNegotiated] = peerOf(q), api.True
-		o.SetLabels(labels)
+		kube.AddLabels(o, map[string]string{api.LabelRemoteClusterID: peerOf(q), networkingv1beta1.LabelNegotiated: api.True})
 		fill()
 		if err := controllerutil.SetOwnerReference(q, o, r.client.Scheme()); err != nil || o.GetResourceVersion() == "" || equality.Semantic.DeepEqual(before, o) {
 			return err

@@ -96,14 +96,10 @@ func Selector(node *offloadingv1beta1.VirtualNode) map[string]string {
 
 // Labels returns the labels of all objects that are created for a virtual kubelet.
 func Labels(node *offloadingv1beta1.VirtualNode, global map[string]string) map[string]string {
-	labels := maps.Clone(global)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, Selector(node))
-	labels[offload.LabelManagedBy], labels[offload.LabelPartOf] = offload.ManagedBy, offload.ManagedBy
-	labels[labelName], labels[labelComponent] = offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.ComponentVirtualKubelet
-	return labels
+	return api.Layered(global, Selector(node), map[string]string{
+		offload.LabelManagedBy: offload.ManagedBy, offload.LabelPartOf: offload.ManagedBy,
+		labelName: offloadingv1beta1.ComponentVirtualKubelet, labelComponent: offloadingv1beta1.ComponentVirtualKubelet,
+	})
 }
 
 // Rights returns the role and subjects of the ClusterRoleBinding that gives the ServiceAccount of a virtual kubelet its rights in this

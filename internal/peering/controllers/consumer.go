@@ -102,10 +102,7 @@ func (r *identities) sync(ctx context.Context, identity *authv1beta1.Identity) e
 	changed, err := kube.Ensure(ctx, r.client, secret, func() error {
 		label(secret, identity.Spec.ClusterID)
 		secret.Labels[authv1beta1.LabelIdentityType] = string(identity.Spec.Type)
-		if secret.Annotations == nil {
-			secret.Annotations = map[string]string{}
-		}
-		secret.Annotations[api.AnnotationRemoteTenantNamespace] = identity.Spec.Namespace
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, api.AnnotationRemoteTenantNamespace, identity.Spec.Namespace)
 		if !bytes.Equal(secret.Data[authv1beta1.KubeconfigSecretKey], kubeconfig) {
 			secret.Data = map[string][]byte{authv1beta1.KubeconfigSecretKey: kubeconfig}
 		}

@@ -229,11 +229,7 @@ func verdict(csr *certificatesv1.CertificateSigningRequest) (approved bool, refu
 func (s *signing) keep(ctx context.Context, o accounts.Request, certificate []byte) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(), Name: o.Secret}}
 	_, err := kube.Ensure(ctx, s.client, secret, func() error {
-		if secret.Labels == nil {
-			secret.Labels = map[string]string{}
-		}
-		secret.Labels[api.LabelRemoteClusterID] = o.Consumer
-		secret.Labels[peering.LabelManagedBy] = peering.ManagedBy
+		label(secret, o.Consumer)
 		secret.Data = map[string][]byte{peering.CertificateRequestKey: o.Request, peering.CertificateKey: certificate}
 		return controllerutil.SetControllerReference(o.Owner, secret, s.client.Scheme())
 	})

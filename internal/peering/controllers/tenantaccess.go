@@ -133,13 +133,7 @@ func (r *tenants) ensureQuota(ctx context.Context, tenant *authv1beta1.Tenant, q
 
 // label marks an object as created by Liqo for a remote cluster.
 func label(o client.Object, remoteClusterID string) {
-	labels := o.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[api.LabelRemoteClusterID] = remoteClusterID
-	labels[peering.LabelManagedBy] = peering.ManagedBy
-	o.SetLabels(labels)
+	kube.AddLabels(o, map[string]string{api.LabelRemoteClusterID: remoteClusterID, peering.LabelManagedBy: peering.ManagedBy})
 }
 
 // suspend withdraws the access of a consumer and ends its pods. It reports a drain and deletes the bindings first, so that nothing new appears. Then it deletes the

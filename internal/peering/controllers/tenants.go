@@ -197,10 +197,7 @@ func (r *tenants) identify(ctx context.Context, tenant *authv1beta1.Tenant) erro
 	}
 	labelled := tenant.DeepCopy()
 	_, err := kube.Ensure(ctx, r.client, labelled, func() error {
-		if labelled.Labels == nil {
-			labelled.Labels = map[string]string{}
-		}
-		labelled.Labels[api.LabelRemoteClusterID] = tenant.Spec.ClusterID
+		metav1.SetMetaDataLabel(&labelled.ObjectMeta, api.LabelRemoteClusterID, tenant.Spec.ClusterID)
 		return nil
 	})
 	return err

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -144,10 +145,7 @@ func (r *foreignClusters) carryOut(ctx context.Context, fc *corev1beta1.ForeignC
 	}
 	if plan.Resign != nil {
 		marked := plan.Resign.DeepCopy()
-		if marked.Annotations == nil {
-			marked.Annotations = map[string]string{}
-		}
-		marked.Annotations[peering.AnnotationResign] = api.True
+		metav1.SetMetaDataAnnotation(&marked.ObjectMeta, peering.AnnotationResign, api.True)
 		if err := r.client.Patch(ctx, marked, client.MergeFrom(plan.Resign)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("marking Secret %s/%s: %w", marked.Namespace, marked.Name, err)
 		}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"liqo.io/liqo/api"
 	"liqo.io/liqo/internal/storage"
 )
 
@@ -120,12 +121,7 @@ func (w *workload) scaled(replicas int32, stopped *Stopped) (storage.Object, err
 	if err != nil {
 		return nil, fmt.Errorf("writing annotation %s: %w", AnnotationStopped, err)
 	}
-	annotations := next.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[AnnotationStopped] = string(text)
-	next.SetAnnotations(annotations)
+	next.SetAnnotations(api.Layered(next.GetAnnotations(), map[string]string{AnnotationStopped: string(text)}))
 	return next, nil
 }
 

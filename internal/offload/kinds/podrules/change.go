@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 )
@@ -240,10 +241,7 @@ func ChangeSpec(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod, leftOut 
 	if noted == before {
 		return SpecChange{}, false
 	}
-	if out.Annotations == nil {
-		out.Annotations = map[string]string{}
-	}
-	out.Annotations[AnnotationSpec] = noted
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, AnnotationSpec, noted)
 	return change, true
 }
 
@@ -335,9 +333,6 @@ func Grace(shadow *offloadingv1beta1.ShadowPod) (int64, bool) {
 // WithGrace returns a copy of shadow with an annotation that makes the provider delete the Pod with that grace period, in seconds.
 func WithGrace(shadow *offloadingv1beta1.ShadowPod, seconds int64) *offloadingv1beta1.ShadowPod {
 	out := shadow.DeepCopy()
-	if out.Annotations == nil {
-		out.Annotations = map[string]string{}
-	}
-	out.Annotations[AnnotationGrace] = strconv.FormatInt(seconds, 10)
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, AnnotationGrace, strconv.FormatInt(seconds, 10))
 	return out
 }

@@ -110,10 +110,7 @@ func mark(pod *corev1.Pod, unavailable bool) {
 		delete(pod.Labels, LabelRemoteUnavailable)
 		return
 	}
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
-	pod.Labels[LabelRemoteUnavailable] = "true"
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, LabelRemoteUnavailable, "true")
 }
 
 // AddressProblem returns why the address of a remote Pod can't be shown, nil if it is shown or will be.
@@ -133,10 +130,7 @@ func Offloaded(local *corev1.Pod) bool {
 // offloaded returns a copy of local with the label and the annotation of an offloaded Pod.
 func offloaded(local *corev1.Pod) *corev1.Pod {
 	out := local.DeepCopy()
-	if out.Labels == nil {
-		out.Labels = map[string]string{}
-	}
-	out.Labels[offloadingv1beta1.LabelShadowPod] = "true"
+	metav1.SetMetaDataLabel(&out.ObjectMeta, offloadingv1beta1.LabelShadowPod, "true")
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
