@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -114,9 +115,7 @@ func parseVirtualKubelet(args []string) (*virtualKubeletOptions, error) {
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
-	if o.nodeName == "" {
-		o.nodeName = o.virtualNode
-	}
+	o.nodeName = cmp.Or(o.nodeName, o.virtualNode)
 	if o.clusterDomain == "" {
 		o.clusterDomain = provider.ClusterDomain()
 	}

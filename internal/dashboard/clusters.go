@@ -38,9 +38,7 @@ func (d Documents) clusters(state *State) {
 			}
 			document := found[id]
 			document.ID = id
-			if document.Health == "" {
-				document.Health = None
-			}
+			document.Health = cmp.Or(document.Health, None)
 			document.observe(c, peer)
 			found[id] = document
 		}

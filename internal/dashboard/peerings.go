@@ -146,10 +146,7 @@ func tunnelOf(c *Cluster, peer *corev1beta1.ForeignCluster, history History, fir
 	if connection == nil {
 		return nil
 	}
-	state := connection.Status.Value
-	if state == "" {
-		state = networkingv1beta1.Connecting
-	}
+	state := cmp.Or(connection.Status.Value, networkingv1beta1.Connecting)
 	// The controller manager also notices a gateway that no longer reports, and whose last report is therefore outdated.
 	if state == networkingv1beta1.Connected && peer.Status.Peering.Networking == corev1beta1.PhaseError {
 		state = networkingv1beta1.ConnectionError

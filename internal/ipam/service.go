@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -38,10 +39,7 @@ func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 		return nil, nil, problem(reasons.Invalid, "spec.serviceTemplate.spec.type is ExternalName, which has no endpoints: use ClusterIP, NodePort or LoadBalancer")
 	}
 	meta := metav1.ObjectMeta{
-		Namespace: ip.Namespace, Name: template.Metadata.Name, Labels: template.Metadata.Labels, Annotations: template.Metadata.Annotations,
-	}
-	if meta.Name == "" {
-		meta.Name = ip.Name
+		Namespace: ip.Namespace, Name: cmp.Or(template.Metadata.Name, ip.Name), Labels: template.Metadata.Labels, Annotations: template.Metadata.Annotations,
 	}
 	service := &corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: *spec}
 	service.Finalizers = template.Metadata.Finalizers
@@ -55,20 +53,13 @@ func Service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 	}
 	for i := range spec.Ports {
 		port := &spec.Ports[i]
-		target := port.Port
 		if port.TargetPort.Type == intstr.String && port.TargetPort.StrVal != "" {
 			return nil, nil, problem(reasons.Invalid,
 				"spec.serviceTemplate.spec.ports[%d].targetPort is the name %q, but an address has no named ports: give a number", i, port.TargetPort.StrVal)
 		}
-		if port.TargetPort.IntVal != 0 {
-			target = port.TargetPort.IntVal
-		}
-		protocol := port.Protocol
-		if protocol == "" {
-			protocol = corev1.ProtocolTCP
-		}
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
-			Name: ptr.To(port.Name), Port: ptr.To(target), Protocol: ptr.To(protocol), AppProtocol: port.AppProtocol,
+			Name: ptr.To(port.Name), Port: ptr.To(cmp.Or(port.TargetPort.IntVal, port.Port)), Protocol: ptr.To(cmp.Or(port.Protocol, corev1.ProtocolTCP)),
+			AppProtocol: port.AppProtocol,
 		})
 	}
 	return service, slice, Problem{}

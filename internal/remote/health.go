@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -44,18 +45,10 @@ type HealthOptions struct {
 
 // withDefaults returns the options with the defaults in place of zero values.
 func (o HealthOptions) withDefaults() HealthOptions {
-	if o.Interval == 0 {
-		o.Interval = 10 * time.Second
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 5 * time.Second
-	}
-	if o.Failures == 0 {
-		o.Failures = 3
-	}
-	if o.RetryInterval == 0 {
-		o.RetryInterval = 2 * time.Second
-	}
+	o.Interval = cmp.Or(o.Interval, 10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	o.Failures = cmp.Or(o.Failures, 3)
+	o.RetryInterval = cmp.Or(o.RetryInterval, 2*time.Second)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

@@ -311,9 +311,7 @@ func (t *networkTest) gather(ctx context.Context) (world *testedWorld, why strin
 		return nil, why, err
 	}
 	for _, reason := range reasons {
-		if why == "" {
-			why = reason
-		}
+		why = cmp.Or(why, reason)
 	}
 	return world, why, nil
 }
@@ -359,9 +357,7 @@ func (t *networkTest) gatherCluster(ctx context.Context, c *session.Cluster, int
 		if err != nil {
 			return "", err
 		}
-		if why == "" {
-			why = reason
-		}
+		why = cmp.Or(why, reason)
 	}
 	if t.options.ip && why == "" {
 		why, err = t.gatherOutside(ctx, c, into)

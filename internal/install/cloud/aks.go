@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,10 +112,7 @@ func (a AKS) apiServer(cluster managedCluster) string {
 	if name == "" && (a.PrivateLink || cluster.FQDN == "") {
 		name = cluster.PrivateFQDN
 	}
-	if name == "" {
-		name = cluster.FQDN
-	}
-	if name == "" {
+	if name = cmp.Or(name, cluster.FQDN); name == "" {
 		return ""
 	}
 	return "https://" + name + ":443"
@@ -132,10 +130,7 @@ func (a AKS) networks(ctx context.Context, client *armresources.Client, cluster 
 	}
 	ids = compact(ids...)
 	if len(ids) == 0 {
-		group := a.VNetResourceGroup
-		if group == "" {
-			group = cluster.NodeResourceGroup
-		}
+		group := cmp.Or(a.VNetResourceGroup, cluster.NodeResourceGroup)
 		filter := "resourceType eq 'Microsoft.Network/virtualNetworks'"
 		for pages := client.NewListByResourceGroupPager(group, &armresources.ClientListByResourceGroupOptions{Filter: &filter}); pages.More(); {
 			page, err := pages.NextPage(ctx)

@@ -3,6 +3,7 @@
 package gatewaypod
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -109,12 +110,7 @@ func (o *Owner) Service(spec *networkingv1beta1.GatewayServerSpec, r *Rendered) 
 		Spec: *r.Service.Spec.DeepCopy(),
 	}
 	s.Spec.Selector = o.Selector()
-	if s.Spec.Type == "" {
-		s.Spec.Type = spec.Endpoint.ServiceType
-	}
-	if s.Spec.Type == "" {
-		s.Spec.Type = corev1.ServiceTypeClusterIP
-	}
+	s.Spec.Type = cmp.Or(s.Spec.Type, spec.Endpoint.ServiceType, corev1.ServiceTypeClusterIP)
 	if s.Spec.LoadBalancerIP == "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		s.Spec.LoadBalancerIP = spec.Endpoint.LoadBalancerIP
 	}

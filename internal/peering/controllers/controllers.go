@@ -6,6 +6,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -93,15 +94,9 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if opts.Random == nil {
 		opts.Random = rand.Reader
 	}
-	if opts.ConnectionSilence == 0 {
-		opts.ConnectionSilence = 90 * time.Second
-	}
-	if opts.RightsEvery == 0 {
-		opts.RightsEvery = rightsEvery
-	}
-	if opts.SharingWindow == 0 {
-		opts.SharingWindow = sharingWindow
-	}
+	opts.ConnectionSilence = cmp.Or(opts.ConnectionSilence, 90*time.Second)
+	opts.RightsEvery = cmp.Or(opts.RightsEvery, rightsEvery)
+	opts.SharingWindow = cmp.Or(opts.SharingWindow, sharingWindow)
 	if opts.RemoteConfig == nil {
 		opts.RemoteConfig = remote.Config
 	}
