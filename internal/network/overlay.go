@@ -89,7 +89,7 @@ func (r routes) all() []dataplane.Route {
 		all = append(all, route)
 	}
 	slices.SortFunc(all, func(a, b dataplane.Route) int {
-		return cmp.Or(cmp.Compare(a.Table, b.Table), comparePrefix(a.Destination, b.Destination))
+		return cmp.Or(cmp.Compare(a.Table, b.Table), a.Destination.Compare(b.Destination))
 	})
 	return all
 }
@@ -126,10 +126,6 @@ func sorted(prefixes []netip.Prefix) []netip.Prefix {
 	for i, p := range prefixes {
 		all[i] = p.Masked()
 	}
-	slices.SortFunc(all, comparePrefix)
+	slices.SortFunc(all, netip.Prefix.Compare)
 	return slices.Compact(all)
-}
-
-func comparePrefix(a, b netip.Prefix) int {
-	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
