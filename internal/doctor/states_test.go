@@ -205,6 +205,15 @@ func TestStatesAndCures(t *testing.T) {
 				`kubectl patch pv pvc-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
 			func(c *Cluster) { c.Retained = nil },
 		},
+		"data of a deleted claim, without a virtual node": {
+			func(c *Cluster) {
+				c.Retained, c.VirtualNodes = []corev1.PersistentVolume{recovered(1)}, nil
+				c.Retained[0].DeletionTimestamp = new(metav1.NewTime(now))
+			},
+			"warn rome, retained volumes: PersistentVolume pvc-1 of deleted claim data in namespace shop is a retained volume of Liqo, 32Mi, in deletion until its data is gone, in cluster milan\n",
+			"create a virtual node of cluster milan, without which no pod reaches the data: liqoctl create resourceslice milan --remote-cluster-id milan. Then read the data with a pod",
+			func(c *Cluster) { c.Retained = nil },
+		},
 		"data that was recovered": {
 			func(c *Cluster) { c.Retained = []corev1.PersistentVolume{recovered(1)} },
 			"warn rome, retained volumes: PersistentVolume pvc-1 of claim data in namespace shop was recovered: cluster milan has 32Mi of data that no claim here uses\n",

@@ -432,7 +432,7 @@ func syncStatus(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, remote *
 		}
 	}
 	s := showStatus(local, want, "the remote pod changed")
-	s.Confirm = s.Action != Nothing && !remote.DeletionTimestamp.IsZero() && podrules.Ready(local) && !podrules.Ready(want) && !podrules.Finished(want)
+	s.Confirm = s.Action != Nothing && !remote.DeletionTimestamp.IsZero() && api.PodReady(local) && !api.PodReady(want) && !api.PodFinished(want)
 	if want.Status.Phase == corev1.PodPending {
 		s.Warning = missingObjects(local, env)
 	}

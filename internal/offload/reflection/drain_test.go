@@ -34,8 +34,8 @@ type drainedWorld struct {
 	pods   *reflector
 	// at is the namespace of the pods, other another namespace of the same tenant.
 	at, other *watchedNamespace
-	shadow *offloadingv1beta1.ShadowPod
-	remote *corev1.Pod
+	shadow    *offloadingv1beta1.ShadowPod
+	remote    *corev1.Pod
 	// written are the states of Pods that the engine wrote, by name.
 	written map[string][]corev1.PodStatus
 	// before, if set, is called once, after the engine gathered the facts of a decision and before it decides.
