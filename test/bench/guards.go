@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,7 +17,7 @@ import (
 	"liqo.io/liqo/test/playground"
 )
 
-// guardsBench measures what each admission policy and webhook of Liqo costs an offloaded pod: it takes them out one at a time. The clusters are those of scaleBench.
+// guardsBench measures what each admission policy and mutating webhook of Liqo costs an offloaded pod: it takes them out one at a time. The clusters are those of scaleBench.
 type guardsBench struct {
 	scaleBench
 	size int
@@ -34,15 +34,16 @@ type guard struct {
 // GuardCost is what a guard costs: the difference of the CPU with it and without it, in ms per pod.
 type GuardCost struct {
 	Cluster, Guard string
-	// Server is the CPU of the API server of the cluster, All that of all programs of both clusters.
-	Server, All float64
+	// Server is the CPU of the API server of the cluster, All that of all programs of both clusters. Spread is the difference of the largest and the smallest
+	// value of All.
+	Server, All, Spread float64
 }
 
 // GuardsResult is the result of guardsBench.
 type GuardsResult struct {
 	Pods, Runs int
 	Costs      []GuardCost
-	// Noise is the largest difference of two runs with all guards, in ms per pod of all programs.
+	// Noise is the mean difference of two successive runs with all guards, in ms per pod of all programs.
 	Noise float64
 }
 
@@ -70,47 +71,56 @@ func (b *guardsBench) measureAll(ctx context.Context) (*GuardsResult, error) {
 		guards = append(guards, found...)
 	}
 	result := &GuardsResult{Pods: b.size, Runs: b.runs}
-	sums := make([]GuardCost, len(guards))
-	var all []float64
+	servers, alls := make([][]float64, len(guards)), make([][]float64, len(guards))
+	var with []float64
 	for range b.runs {
-		before, err := b.cost(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, total(before))
+		var before map[string]float64
 		for i, g := range guards {
-			restore, err := g.remove(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("taking out %s: %w", g.name, err)
-			}
-			pause(ctx, settleGuard)
-			without, err := b.cost(ctx)
-			if err = errors.Join(err, restore(context.WithoutCancel(ctx))); err != nil {
-				return nil, fmt.Errorf("measuring without %s: %w", g.name, err)
-			}
-			pause(ctx, settleGuard)
-			server := g.cluster.ID + ": kube-apiserver"
-			sums[i].Cluster, sums[i].Guard = g.cluster.ID, g.name
-			sums[i].Server += before[server] - without[server]
-			sums[i].All += total(before) - total(without)
-			report("without %s in %s: %.2f ms less per pod, %.2f of it in the API server", g.name, g.cluster.ID, total(before)-total(without), before[server]-without[server])
 			// Every third guard is compared with another run with all guards, because the speed of the machine changes.
-			if i%3 == 2 && i+1 < len(guards) {
+			if i%3 == 0 {
+				var err error
 				if before, err = b.cost(ctx); err != nil {
 					return nil, err
 				}
-				all = append(all, total(before))
+				with = append(with, total(before))
 			}
+			without, err := b.without(ctx, g)
+			if err != nil {
+				return nil, fmt.Errorf("measuring without %s in %s: %w", g.name, g.cluster.ID, err)
+			}
+			server := g.cluster.ID + ": kube-apiserver"
+			servers[i] = append(servers[i], before[server]-without[server])
+			alls[i] = append(alls[i], total(before)-total(without))
+			report("without %s in %s: %.2f ms less per pod, %.2f of it in the API server", g.name, g.cluster.ID, total(before)-total(without), before[server]-without[server])
 		}
 	}
-	for _, s := range sums {
-		s.Server /= float64(b.runs)
-		s.All /= float64(b.runs)
-		result.Costs = append(result.Costs, s)
+	for i, g := range guards {
+		result.Costs = append(result.Costs, GuardCost{g.cluster.ID, g.name, mean(servers[i]), mean(alls[i]), slices.Max(alls[i]) - slices.Min(alls[i])})
 	}
-	slices.SortStableFunc(result.Costs, func(a, b GuardCost) int { return strings.Compare(a.Cluster, b.Cluster) })
-	result.Noise = slices.Max(all) - slices.Min(all)
+	for i := 1; i < len(with); i++ {
+		result.Noise += math.Abs(with[i]-with[i-1]) / float64(len(with)-1)
+	}
 	return result, nil
+}
+
+// without returns the cost without a guard, and puts the guard back.
+func (b *guardsBench) without(ctx context.Context, g guard) (map[string]float64, error) {
+	restore, err := g.remove(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pause(ctx, settleGuard)
+	costs, err := b.cost(ctx)
+	err = errors.Join(err, restore(context.WithoutCancel(ctx)))
+	pause(ctx, settleGuard)
+	return costs, err
+}
+
+func mean(values []float64) (sum float64) {
+	for _, value := range values {
+		sum += value / float64(len(values))
+	}
+	return sum
 }
 
 // cost returns the CPU of each program in one run, in ms per pod.
@@ -132,7 +142,7 @@ func total(costs map[string]float64) (sum float64) {
 	return sum
 }
 
-// guardsOf returns the guards of Liqo in a cluster that may be asked about the writes for an offloaded pod.
+// guardsOf returns the guards in a cluster that may be asked about the writes for an offloaded pod. Clusters of the bench have no guards of others.
 func guardsOf(ctx context.Context, c *playground.Cluster) ([]guard, error) {
 	var guards []guard
 	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
@@ -164,17 +174,17 @@ func guardsOf(ctx context.Context, c *playground.Cluster) ([]guard, error) {
 	}
 	for i := range webhooks.Items {
 		configuration := &webhooks.Items[i]
-		for _, webhook := range configuration.Webhooks {
+		for at, webhook := range configuration.Webhooks {
 			if slices.ContainsFunc(webhook.Rules, func(r admissionregistrationv1.RuleWithOperations) bool { return asked(r.Rule, r.Operations) }) {
-				guards = append(guards, webhookGuard(c, configuration.Name, webhook))
+				guards = append(guards, webhookGuard(c, configuration.Name, at, webhook))
 			}
 		}
 	}
 	return guards, nil
 }
 
-// webhookGuard returns the guard of one webhook of a configuration.
-func webhookGuard(c *playground.Cluster, configuration string, webhook admissionregistrationv1.MutatingWebhook) guard {
+// webhookGuard returns the guard of one webhook of a configuration, which has it at this index.
+func webhookGuard(c *playground.Cluster, configuration string, at int, webhook admissionregistrationv1.MutatingWebhook) guard {
 	change := func(ctx context.Context, with bool) error {
 		for {
 			var now admissionregistrationv1.MutatingWebhookConfiguration
@@ -183,7 +193,7 @@ func webhookGuard(c *playground.Cluster, configuration string, webhook admission
 			}
 			now.Webhooks = slices.DeleteFunc(now.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhook.Name })
 			if with {
-				now.Webhooks = append(now.Webhooks, webhook)
+				now.Webhooks = slices.Insert(now.Webhooks, min(at, len(now.Webhooks)), webhook)
 			}
 			if err := c.Update(ctx, &now); !apierrors.IsConflict(err) {
 				return err
@@ -205,10 +215,10 @@ func asked(rule admissionregistrationv1.Rule, operations []admissionregistration
 
 func (r *GuardsResult) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "\nCPU of each guard, ms per pod of %d, means of %d runs (two runs with all guards differ by up to %.1f)\n", r.Pods, r.Runs, r.Noise)
-	fmt.Fprintln(table, "cluster\tguard\tits API server\tall programs of both clusters")
+	fmt.Fprintf(table, "\nCPU of each guard, ms per pod of %d, means of %d runs (two successive runs with all guards differ by %.1f on average)\n", r.Pods, r.Runs, r.Noise)
+	fmt.Fprintln(table, "cluster\tguard\tits API server\tall programs of both clusters\tlargest less smallest")
 	for _, c := range r.Costs {
-		fmt.Fprintf(table, "%s\t%s\t%.2f\t%.2f\n", c.Cluster, c.Guard, c.Server, c.All)
+		fmt.Fprintf(table, "%s\t%s\t%.2f\t%.2f\t%.2f\n", c.Cluster, c.Guard, c.Server, c.All, c.Spread)
 	}
 	return table.Flush()
 }
