@@ -34,7 +34,7 @@ type ips struct {
 	pending  pendingAllocations
 }
 
-// Reconcile plans all IPs.
+// Reconcile plans all IPs. It is no kube.Reconciler, because it decides about all objects together.
 func (r *ips) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	// There may be many IPs, and nearly all of them are only read. So list them without copies, and copy an IP before changing it.
 	var list ipamv1alpha1.IPList

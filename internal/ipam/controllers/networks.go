@@ -44,7 +44,7 @@ type networks struct {
 	pending   pendingAllocations
 }
 
-// Reconcile plans all Networks.
+// Reconcile plans all Networks. It is no kube.Reconciler, because it decides about all objects together.
 func (r *networks) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var list ipamv1alpha1.NetworkList
 	if err := r.client.List(ctx, &list); err != nil {

@@ -68,7 +68,7 @@ func setupMapping(mgr ctrl.Manager, opts Options) error {
 	}).Complete(r)
 }
 
-// Reconcile maintains the NamespaceMap for the cluster whose ID is the name of the request.
+// Reconcile maintains the NamespaceMap for the cluster whose ID is the name of the request. It is no kube.Reconciler, because a request names a cluster.
 func (r *mappings) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	err := r.reconcile(ctx, req.Name)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache lags behind: an event follows

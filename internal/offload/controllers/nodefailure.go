@@ -41,7 +41,7 @@ func setupLostPods(mgr ctrl.Manager, opts Options) error {
 // lostRetry is the interval for checking whether the node of a pod that does not terminate has failed.
 const lostRetry = 30 * time.Second
 
-// Reconcile handles one Pod that is being deleted.
+// Reconcile handles one Pod that is being deleted. A kube.Reconciler does nothing for such an object.
 func (r *lostPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	if err := r.Get(ctx, req.NamespacedName, pod); err != nil {

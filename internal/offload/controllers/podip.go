@@ -124,7 +124,7 @@ func addressChanged(e event.TypedUpdateEvent[*corev1.Pod]) bool {
 		podrules.Offloaded(before) != podrules.Offloaded(after)
 }
 
-// Reconcile creates or deletes the IP object of one Pod.
+// Reconcile creates or deletes the IP object of one Pod. It is no kube.Reconciler, because the Pod is in a cache of its own and its status is not that of Liqo.
 func (r *podIPs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	found, err := exists(ctx, r.OffloadedPods, pod, req.NamespacedName)

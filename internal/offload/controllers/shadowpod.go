@@ -93,7 +93,7 @@ func setupShadowPod(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-// Reconcile handles one ShadowPod. For a deleted one, it settles the quota tracker and drops the state in memory.
+// Reconcile handles one ShadowPod by a kube.Reconciler. Before, it settles the quota tracker and drops the state in memory of a deleted one.
 func (r *shadowPods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := r.quotas.close(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err

@@ -134,7 +134,7 @@ type early struct{ cache.Cache }
 func (e early) GetCache() cache.Cache { return e.Cache }
 
 // Reconcile recreates the Secret if it is missing, invalid or due for renewal, and writes its CA to the webhook configurations. Only then does it
-// serve the certificate.
+// serve the certificate. It is no kube.Reconciler, because the Secret may not exist.
 func (c *certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	pair, bundle, renewal, err := c.ensureSecret(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another replica was faster: use its Secret

@@ -72,7 +72,7 @@ func setupHosts(mgr ctrl.Manager) (*hosts, error) {
 const withdrawRetry = time.Second
 
 // Reconcile deletes the Ingresses of consumers whose hosts belong to others. The consumer's virtual kubelet recreates each of them, is refused by the
-// webhook, and reports the refusal in an Event on the Ingress that the user created.
+// webhook, and reports the refusal in an Event on the Ingress that the user created. It is no kube.Reconciler, because it decides about all objects together.
 func (h *hosts) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	claims, err := h.claims(ctx)
 	if err != nil {

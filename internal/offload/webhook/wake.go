@@ -54,7 +54,8 @@ func setupWaker(mgr ctrl.Manager, now func() time.Time) error {
 		Complete(&waker{cached: mgr.GetClient(), live: mgr.GetAPIReader(), writer: mgr.GetClient(), now: now, known: map[types.NamespacedName]time.Time{}})
 }
 
-// Reconcile checks the namespace of a NamespaceOffloading repeatedly until wakeFor has passed since it was first observed.
+// Reconcile checks the namespace of a NamespaceOffloading repeatedly until wakeFor has passed since it was first observed. It
+// is no kube.Reconciler, because it forgets an object when that is gone.
 func (w *waker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var offloading offloadingv1beta1.NamespaceOffloading
 	if err := w.cached.Get(ctx, req.NamespacedName, &offloading); err != nil {

@@ -88,7 +88,7 @@ type replicator struct {
 	statuses kube.Pace
 }
 
-// Reconcile executes the next step in the replication of one source.
+// Reconcile executes the next step in the replication of one source. It is no kube.Reconciler, because it decides from two clusters, one write at a time.
 func (r *replicator) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	source := r.kind.New()
 	if err := r.client.Get(ctx, req.NamespacedName, source); err != nil {

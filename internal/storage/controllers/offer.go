@@ -64,7 +64,7 @@ func (o *offers) remoteNamespaces(ctx context.Context, _ client.Object) []reconc
 	return out
 }
 
-// Reconcile updates the annotation of one namespace.
+// Reconcile updates the annotation of one namespace. It is no kube.Reconciler, because namespaces have no status of Liqo.
 func (o *offers) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	namespace, err := get(ctx, o.client, &corev1.Namespace{}, req.NamespacedName)
 	if err != nil || namespace == nil || len(ofRemoteNamespace(namespace)) == 0 {

@@ -203,7 +203,7 @@ func (p *provisioner) unbound(ctx context.Context, _ client.Object) []reconcile.
 	return out
 }
 
-// Reconcile executes one step for the claim with the UID in the request.
+// Reconcile executes one step for the claim with the UID in the request. It is no kube.Reconciler, because a request names a claim that may not exist any more.
 func (p *provisioner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	uid := types.UID(req.Name)
 	key, err := p.claimKey(ctx, uid)
