@@ -352,7 +352,9 @@ func (p *provisioner) moving(ctx context.Context, claim *corev1.PersistentVolume
 
 // peering reports whether a volume is abandoned: this cluster no longer uses its provider. It has neither a VirtualNode nor a NamespaceMap for it in the tenant
 // namespace of the volume, or none at all if the volume has lost the label with that namespace. As long as there is a NamespaceMap, the provider has the remote
-// namespaces, and only the volumes hold them. A volume in deletion with policy Delete does not: its data was given up. tenant is the namespace of the provider's VirtualNodes, empty if there are several.
+// namespaces, and only the volumes hold them. A volume in deletion with policy Delete does not, because its data was given up, unless it was recovered: a
+// recovered volume also holds the data in its namespace that has no volume yet (see storage.RecoveredLimit). tenant is the namespace of the provider's
+// VirtualNodes, empty if there are several.
 func (p *provisioner) peering(ctx context.Context, r client.Reader, volume *corev1.PersistentVolume) (abandoned bool, tenant string, err error) {
 	if volume == nil || storage.ClusterOf(volume) == "" {
 		return false, "", nil
@@ -362,7 +364,7 @@ func (p *provisioner) peering(ctx context.Context, r client.Reader, volume *core
 	if err := errors.Join(r.List(ctx, &nodes), r.List(ctx, &maps)); err != nil {
 		return false, "", fmt.Errorf("listing VirtualNodes and NamespaceMaps: %w", err)
 	}
-	givenUp := !volume.DeletionTimestamp.IsZero() && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	givenUp := !volume.DeletionTimestamp.IsZero() && volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && !storage.IsRecovered(volume)
 	own, tenants, used := volume.Labels[storage.LabelTenant], map[string]bool{}, map[string]bool{}
 	for i := range nodes.Items {
 		if nodes.Items[i].Spec.ClusterID == storage.ClusterOf(volume) {

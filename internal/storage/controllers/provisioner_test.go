@@ -489,7 +489,7 @@ func TestADriverThatDoesNotExistIsReported(t *testing.T) {
 }
 
 // TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode: if a VirtualNode loses its finalizers, the NamespaceMap of its provider still requests the remote namespaces,
-// and only the volumes hold it. So a retained volume in deletion stays as long as there is a NamespaceMap.
+// and only the volumes hold it. So a retained volume in deletion stays as long as there is a NamespaceMap. One whose data was given up does not, unless it was recovered.
 func TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode(t *testing.T) {
 	own := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
 	replicated := own.DeepCopy()
@@ -499,13 +499,16 @@ func TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects []client.Object
 		policy  corev1.PersistentVolumeReclaimPolicy
-		want    []string
+		// recovered is the claim in the provider for which the volume was created again.
+		recovered string
+		want      []string
 	}{
-		"the NamespaceMap of the provider": {[]client.Object{own}, corev1.PersistentVolumeReclaimRetain, nil},
-		"its data was given up":            {[]client.Object{own}, corev1.PersistentVolumeReclaimDelete, []string{"patch pvc-u1"}},
-		"none":                             {nil, corev1.PersistentVolumeReclaimRetain, []string{"patch pvc-u1"}},
-		"one of the provider as consumer":  {[]client.Object{replicated}, corev1.PersistentVolumeReclaimRetain, []string{"patch pvc-u1"}},
-		"one of another provider":          {[]client.Object{other}, corev1.PersistentVolumeReclaimRetain, []string{"patch pvc-u1"}},
+		"the NamespaceMap of the provider":     {[]client.Object{own}, corev1.PersistentVolumeReclaimRetain, "", nil},
+		"its data was given up":                {[]client.Object{own}, corev1.PersistentVolumeReclaimDelete, "", []string{"patch pvc-u1"}},
+		"its data was given up, not of others": {[]client.Object{own}, corev1.PersistentVolumeReclaimDelete, "shop-rome/data", nil},
+		"none":                                 {nil, corev1.PersistentVolumeReclaimRetain, "", []string{"patch pvc-u1"}},
+		"one of the provider as consumer":      {[]client.Object{replicated}, corev1.PersistentVolumeReclaimRetain, "", []string{"patch pvc-u1"}},
+		"one of another provider":              {[]client.Object{other}, corev1.PersistentVolumeReclaimRetain, "", []string{"patch pvc-u1"}},
 	} {
 		volume := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{
@@ -518,6 +521,9 @@ func TestADeletedVolumeHoldsItsNamespaceWithoutVirtualNode(t *testing.T) {
 				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "data", UID: "u1"},
 			},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+		}
+		if c.recovered != "" {
+			volume.Annotations["storage.liqo.io/recovered-from"] = c.recovered
 		}
 		w := newWorld(t, append(c.objects, volume)...)
 		p := w.provisioner(w)
