@@ -41,12 +41,15 @@ func (e event) ours(peer string) (who string, is bool) {
 }
 
 // what describes a write and its client.
-func (e event) what(who string) string {
+func (e event) what(who string) string { return fmt.Sprintf("%s by %s", e.operation(), who) }
+
+// operation describes a write.
+func (e event) operation() string {
 	resource := e.ObjectRef.Resource
 	if e.ObjectRef.Subresource != "" {
 		resource += "/" + e.ObjectRef.Subresource
 	}
-	return fmt.Sprintf("%s %s by %s", e.Verb, resource, who)
+	return e.Verb + " " + resource
 }
 
 // audit counts Liqo's writes in the audit logs of both API servers and adds them to the runs.
@@ -66,13 +69,17 @@ func (b *bench) audit(ctx context.Context, runs []Run) error {
 			if cluster == b.milan {
 				into = &r.Provider
 			}
-			into.Start, into.Delete = map[string]int{}, map[string]int{}
+			into.Start, into.Delete, into.Others = map[string]int{}, map[string]int{}, map[string]int{}
 			for _, e := range events {
 				who, is := e.ours(peer)
 				switch {
-				case !is:
 				case e.Received.After(r.began) && e.Received.Before(r.settled):
-					into.Start[e.what(who)]++
+					if is {
+						into.Start[e.what(who)]++
+					} else {
+						into.Others[e.operation()]++
+					}
+				case !is:
 				case e.Received.After(r.deleted) && e.Received.Before(r.ended):
 					into.Delete[e.what(who)]++
 				}

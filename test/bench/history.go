@@ -46,7 +46,7 @@ func (r results) ratios() map[string]float64 {
 		for _, run := range r.Scale.Runs {
 			// The ratio of single runs differs by more.
 			if run.Kind == Offloaded && r.Scale.count(Offloaded, run.Pods) > 1 && r.Scale.count(Both, run.Pods) > 1 {
-				all[fmt.Sprintf("%d pods: offloaded to both clusters directly", run.Pods)] = r.Scale.of(Offloaded, run.Pods, untilReady) / r.Scale.of(Both, run.Pods, untilReady)
+				all[fmt.Sprintf("%d pods: offloaded to both clusters directly", run.Pods)] = r.Scale.of(Offloaded, run.Pods, work) / r.Scale.of(Both, run.Pods, work)
 			}
 		}
 	}
@@ -78,7 +78,13 @@ func (r *ScaleResult) count(kind Kind, pods int) (n int) {
 	return n
 }
 
-func untilReady(run Run) float64 { return run.Seconds }
+// work returns the time until all pods of a run were Ready, in computations of speedProbe: at the same speed of the machine. Runs without a probe count in seconds.
+func work(run Run) float64 {
+	if run.Probe == 0 {
+		return run.Seconds
+	}
+	return 1000 * run.Seconds / run.Probe
+}
 
 // worse returns a line for each ratio that is worse than the median of the last three runs that have it by more than a tenth.
 func worse(history []Record, now map[string]float64) (lines []string) {

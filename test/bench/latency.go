@@ -33,9 +33,11 @@ type Latency struct {
 }
 
 const (
-	// changeKey is the annotation or condition that is changed, dataKey the changed key of data.
+	// changeKey is the condition that is changed, dataKey the changed key of data.
 	changeKey = "bench.liqo.io/change"
-	dataKey   = "change"
+	// versionLabel is the changed label of Services. Liqo copies only metadata that it knows, and this is such a label.
+	versionLabel = "app.kubernetes.io/version"
+	dataKey      = "change"
 	// quietChanges and busyChanges are the numbers of changes per measurement. busyRate is the number of changes per second.
 	quietChanges = 300
 	busyChanges  = 1000

@@ -73,6 +73,7 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 		return run, err
 	}
 
+	probe := speedProbe(ctx)
 	run.began = time.Now()
 	if err := each(ctx, fmt.Sprintf("%d pods (%s) to be Ready", pods, kind), places, func(ctx context.Context, i int) error {
 		if err := places[i].cluster.Create(ctx, places[i].deployment(int32(pods))); err != nil {
@@ -83,6 +84,7 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 		return run, err
 	}
 	run.Seconds = time.Since(run.began).Seconds()
+	run.Probe = probe()
 	after, _, err := machine()
 	if err != nil {
 		return run, err

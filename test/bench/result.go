@@ -52,6 +52,8 @@ type Run struct {
 	// deleted in both clusters.
 	Seconds       float64 `json:"seconds"`
 	DeleteSeconds float64 `json:"deleteSeconds"`
+	// Probe is the CPU time, in ms, of a fixed computation while the pods were created (speedProbe): runs are compared at the same speed of the machine.
+	Probe float64 `json:"probeMilliseconds,omitempty"`
 	// Idle is the idle share of the machine before the run.
 	Idle float64 `json:"idleBefore"`
 	// MachineCPU is the CPU time, in seconds, that all programs of the machine used until the pods were Ready.
@@ -75,6 +77,8 @@ type Run struct {
 type Writes struct {
 	Start  map[string]int `json:"start"`
 	Delete map[string]int `json:"delete"`
+	// Others counts the requests of all other clients until the pods were Ready, by operation only: what Kubernetes itself writes because of the pods.
+	Others map[string]int `json:"others,omitempty"`
 }
 
 func sum(counts map[string]int) (n int) {

@@ -105,7 +105,11 @@ func (b *scaleBench) measureSize(ctx context.Context, result *ScaleResult, size 
 		repeats = b.runs
 	}
 	for i := range repeats {
-		for _, kind := range []Kind{Both, Offloaded, Least, Written, Direct} {
+		kinds := []Kind{Both, Offloaded, Written}
+		if i == 0 { // no target concerns the others
+			kinds = append(kinds, Least, Direct)
+		}
+		for _, kind := range kinds {
 			var bare *carrier
 			if kind == Least || kind == Written {
 				var err error

@@ -102,7 +102,10 @@ func (r *ScaleResult) conclude() {
 		written := r.of(Written, pods, seconds)
 		add(written, 0, "%d pods: seconds until Ready, carried over with the writes of the contract", pods)
 		add(alone, 0, "%d pods: seconds until Ready, directly in the provider alone", pods)
-		add(offloaded/both, ratio, "%d pods: offloaded to directly in both", pods)
+		offloadedWork, bothWork, writtenWork := r.of(Offloaded, pods, work), r.of(Both, pods, work), r.of(Written, pods, work)
+		add(offloadedWork/bothWork, ratio, "%d pods: offloaded to directly in both, at the same speed of the machine", pods)
+		add(offloadedWork/writtenWork, 0, "%d pods: offloaded to the writes of the contract alone, at the same speed of the machine", pods)
+		add(offloaded/both, 0, "%d pods: offloaded to directly in both", pods)
 		add(least/both, 0, "%d pods: a bare program to directly in both", pods)
 		add(written/both, 0, "%d pods: the writes of the contract alone to directly in both", pods)
 		add(offloaded/written, 0, "%d pods: offloaded to the writes of the contract alone", pods)
@@ -151,9 +154,9 @@ func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 // print prints tables with the result.
 func (r *ScaleResult) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "PODS\tKIND\tREADY s\tGONE s\tMACHINE CPU s\tIDLE BEFORE")
+	fmt.Fprintln(table, "PODS\tKIND\tREADY s\tPROBE ms\tGONE s\tMACHINE CPU s\tIDLE BEFORE")
 	for _, run := range r.Runs {
-		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.0f %%\n", run.Pods, run.Kind, run.Seconds, run.DeleteSeconds, run.MachineCPU, 100*run.Idle)
+		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f %%\n", run.Pods, run.Kind, run.Seconds, run.Probe, run.DeleteSeconds, run.MachineCPU, 100*run.Idle)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -177,6 +180,7 @@ func (r *ScaleResult) print(out io.Writer) error {
 			}
 		}
 	}
+	r.printOthers(table)
 	fmt.Fprintf(table, "\nFIGURE\tMEASURED\tTARGET\t\n")
 	for _, l := range r.Lines {
 		switch {
@@ -189,6 +193,25 @@ func (r *ScaleResult) print(out io.Writer) error {
 		}
 	}
 	return table.Flush()
+}
+
+// printOthers prints what Kubernetes wrote in the last runs, in each cluster, and leaves out operations that were rare.
+func (r *ScaleResult) printOthers(table io.Writer) {
+	offloaded, both := r.last(Offloaded), r.last(Both)
+	if offloaded == nil || both == nil {
+		return
+	}
+	fmt.Fprintf(table, "\nWRITES OF KUBERNETES UNTIL READY, LAST RUNS\tOFFLOADED\tDIRECTLY\n")
+	for _, cluster := range []struct {
+		name             string
+		offloaded, alone map[string]int
+	}{{"provider", offloaded.Provider.Others, both.Provider.Others}, {"consumer", offloaded.Consumer.Others, both.Consumer.Others}} {
+		for _, name := range slices.Sorted(maps.Keys(cluster.offloaded)) {
+			if n := cluster.offloaded[name]; n >= offloaded.Pods/10 {
+				fmt.Fprintf(table, "%s: %s\t%d\t%d\n", cluster.name, name, n, cluster.alone[name])
+			}
+		}
+	}
 }
 
 // last returns the last run of a kind; nil if there is none.

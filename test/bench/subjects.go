@@ -114,7 +114,7 @@ func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, e
 			return milan.CoreV1().Services(twinNamespace).Get(ctx, name, metav1.GetOptions{})
 		},
 		change: func(ctx context.Context, name string, n int) error {
-			_, err := here.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, changeKey, n), metav1.PatchOptions{})
+			_, err := here.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, versionLabel, n), metav1.PatchOptions{})
 			return err
 		},
 		number: func(obj runtime.Object) (int, bool) {
@@ -122,7 +122,7 @@ func services(ctx context.Context, rome, milan kubernetes.Interface) (subject, e
 			if !ok {
 				return 0, false
 			}
-			n, err := strconv.Atoi(object.Annotations[changeKey])
+			n, err := strconv.Atoi(object.Labels[versionLabel])
 			return n, err == nil
 		},
 	}, err
