@@ -1,6 +1,8 @@
 package app
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/selection"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,6 +25,11 @@ func setupOffloading(mgr ctrl.Manager, opts *ControllerManagerOptions) error {
 	out := offloadingOptions(opts, nodes)
 	if opts.EnableNetworking {
 		if out.OffloadedPods, err = offloadcontrollers.OffloadedPods(mgr); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(offload.Countable(out.NamespaceQuota), offload.CountSecrets) {
+		if out.ConsumerSecrets, err = offloadcontrollers.ConsumerSecrets(mgr); err != nil {
 			return err
 		}
 	}

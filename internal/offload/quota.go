@@ -210,6 +210,40 @@ func NamespaceHard(each, total corev1.ResourceList) corev1.ResourceList {
 	return hard
 }
 
+// The rows of a remote namespace's ResourceQuota for the two kinds of which every pod brings an object. Each creation of a counted object costs the API
+// server one more write, and all these writes of a namespace are made one after the other.
+const (
+	CountShadowPods corev1.ResourceName = "count/shadowpods.offloading.liqo.io"
+	CountSecrets    corev1.ResourceName = "count/secrets"
+)
+
+// smallLimit is the limit below which the API server always counts. The upper half of any other limit has room for at least 1,000 objects, which a consumer
+// may create before the controller manager has added the row.
+const smallLimit = 2000
+
+// Countable returns the rows of spec.hard that the API server need not count while a namespace has few of the objects.
+func Countable(hard corev1.ResourceList) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	for _, row := range []corev1.ResourceName{CountShadowPods, CountSecrets} {
+		if limit, limited := hard[row]; limited && limit.Value() >= smallLimit {
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// CountedByServer reports whether the API server counts the objects of a kind in a namespace. It does from half of the limit on, and until the namespace has
+// less than a quarter of it. In between it does if it did before (counted).
+func CountedByServer(limit, objects int64, counted bool) bool {
+	switch {
+	case limit < smallLimit, objects >= limit-limit/2:
+		return true
+	case objects < limit/4:
+		return false
+	}
+	return counted
+}
+
 // ExceededTogether returns an error that lists the limits of a consumer that its remote namespaces would exceed together, nil if there are none. quotas are the
 // ResourceQuotas of these namespaces, in which Kubernetes counts what exists. wanted is the additional usage.
 func ExceededTogether(total corev1.ResourceList, quotas []corev1.ResourceQuota, wanted corev1.ResourceList) error {

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -213,5 +215,70 @@ func TestNamespacesCountWhatIsLimitedTogether(t *testing.T) {
 		if got := NamespaceHard(row.each, row.total); !equality.Semantic.DeepEqual(got, row.want) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
+	}
+}
+
+// TestWhatTheServerCounts: the API server counts a kind from half of its limit on until there is less than a quarter, and always if the limit is small.
+func TestWhatTheServerCounts(t *testing.T) {
+	for _, row := range []struct {
+		limit, objects int64
+		before, after  bool
+	}{
+		{2000, 0, false, false}, {2000, 999, false, false}, {2000, 1000, false, true},
+		{2000, 1000, true, true}, {2000, 999, true, true}, {2000, 500, true, true}, {2000, 499, true, false}, {2000, 0, true, false},
+		{20000, 9999, false, false}, {20000, 10000, false, true}, {20000, 30000, false, true}, {20000, 5000, true, true}, {20000, 4999, true, false},
+		{2001, 1000, false, false}, {2001, 1001, false, true}, // half is rounded up
+		{1999, 0, false, true}, {5, 0, false, true}, {0, 0, false, true}, {1999, 0, true, true},
+	} {
+		if got := CountedByServer(row.limit, row.objects, row.before); got != row.after {
+			t.Errorf("%d of %d, counted before %v: %v", row.objects, row.limit, row.before, got)
+		}
+	}
+}
+
+// TestRowsOfANamespace: only the two kinds of which every pod brings an object, with large limits, are left out, and only where their objects are known.
+func TestRowsOfANamespace(t *testing.T) {
+	all := corev1.ResourceList{
+		CountShadowPods: resource.MustParse("10k"), CountSecrets: resource.MustParse("2k"), "count/services": resource.MustParse("5k"), "secrets": resource.MustParse("9k"),
+		"requests.storage": resource.MustParse("1Ti"), "persistentvolumeclaims": resource.MustParse("1k"), "pods": resource.MustParse("3k"),
+	}
+	without := func(rows ...corev1.ResourceName) corev1.ResourceList {
+		out := all.DeepCopy()
+		for _, row := range rows {
+			delete(out, row)
+		}
+		return out
+	}
+	fill := func(tracker *ObjectTracker, n int) {
+		for i := range n {
+			tracker.Observe(CountSecrets, types.NamespacedName{Namespace: "shop-rome", Name: fmt.Sprint(i)})
+		}
+	}
+	known := func(corev1.ResourceName) bool { return true }
+	for name, row := range map[string]struct {
+		secrets       int
+		present, want corev1.ResourceList
+		known         func(corev1.ResourceName) bool
+	}{
+		"a new namespace":             {0, nil, without(CountSecrets, CountShadowPods), known},
+		"few objects":                 {499, all, without(CountSecrets, CountShadowPods), known},
+		"between, and not counted":    {999, without(CountSecrets), without(CountSecrets, CountShadowPods), known},
+		"between, and counted":        {999, all, without(CountShadowPods), known},
+		"many objects":                {1000, nil, without(CountShadowPods), known},
+		"unknown objects":             {0, nil, all, func(corev1.ResourceName) bool { return false }},
+		"unknown objects of one kind": {0, without(CountSecrets), without(CountShadowPods), func(row corev1.ResourceName) bool { return row != CountSecrets }},
+	} {
+		tracker := NewObjectTracker(all)
+		fill(tracker, row.secrets)
+		if got := tracker.Hard("shop-rome", row.present, row.known); !equality.Semantic.DeepEqual(got, row.want) {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+		if got := tracker.Hard("blog-rome", nil, known); !equality.Semantic.DeepEqual(got, without(CountSecrets, CountShadowPods)) {
+			t.Errorf("%s: another namespace has %v", name, got)
+		}
+	}
+	small := NewObjectTracker(corev1.ResourceList{CountSecrets: resource.MustParse("1999"), CountShadowPods: resource.MustParse("1")})
+	if got := small.Hard("shop-rome", nil, known); len(got) != 2 {
+		t.Errorf("small limits: %v", got)
 	}
 }

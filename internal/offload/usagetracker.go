@@ -174,3 +174,90 @@ func subtract(sum, some corev1.ResourceList) {
 		sum[name] = total
 	}
 }
+
+// ObjectTracker counts the objects of the rows that Countable returns, in each namespace, so that the API server need not count them while they are few. Its
+// sources are the events of caches. It keeps no durable state: a new ObjectTracker that gets the existing objects and ResourceQuotas is equivalent.
+//
+// The zero value is not usable. An ObjectTracker is not safe for concurrent use.
+type ObjectTracker struct {
+	hard   corev1.ResourceList
+	limits map[corev1.ResourceName]int64
+	sets   map[objectSetKey]*objectSet
+}
+
+type objectSetKey struct {
+	row       corev1.ResourceName
+	namespace string
+}
+
+// objectSet are the names of the objects of a row in a namespace. counted is the last decision for this row. It is false if there are no objects.
+type objectSet struct {
+	names   map[string]struct{}
+	counted bool
+}
+
+// NewObjectTracker returns an empty ObjectTracker for ResourceQuotas with all rows of hard.
+func NewObjectTracker(hard corev1.ResourceList) *ObjectTracker {
+	t := &ObjectTracker{hard: hard, limits: map[corev1.ResourceName]int64{}, sets: map[objectSetKey]*objectSet{}}
+	for _, row := range Countable(hard) {
+		limit := hard[row]
+		t.limits[row] = limit.Value()
+	}
+	return t
+}
+
+// Observe records that the cache has an object. It reports whether the ResourceQuota of its namespace needs another set of rows now.
+func (t *ObjectTracker) Observe(row corev1.ResourceName, key types.NamespacedName) bool {
+	at := objectSetKey{row: row, namespace: key.Namespace}
+	set := t.sets[at]
+	if set == nil {
+		set = &objectSet{names: map[string]struct{}{}}
+		t.sets[at] = set
+	}
+	set.names[key.Name] = struct{}{}
+	return t.decide(at, set.counted)
+}
+
+// Forget records that the cache no longer has an object. It reports whether the ResourceQuota of its namespace needs another set of rows now.
+func (t *ObjectTracker) Forget(row corev1.ResourceName, key types.NamespacedName) bool {
+	at := objectSetKey{row: row, namespace: key.Namespace}
+	set := t.sets[at]
+	if set == nil {
+		return false
+	}
+	delete(set.names, key.Name)
+	changed := t.decide(at, set.counted)
+	if len(set.names) == 0 {
+		delete(t.sets, at)
+	}
+	return changed
+}
+
+// Hard returns the spec.hard of the ResourceQuota of a namespace whose present spec.hard is given. A row whose objects are not all known stays.
+func (t *ObjectTracker) Hard(namespace string, present corev1.ResourceList, known func(row corev1.ResourceName) bool) corev1.ResourceList {
+	hard := t.hard.DeepCopy()
+	for row := range t.limits {
+		if !known(row) {
+			continue
+		}
+		at := objectSetKey{row: row, namespace: namespace}
+		_, counted := present[row]
+		t.decide(at, counted)
+		if set := t.sets[at]; set == nil || !set.counted {
+			delete(hard, row)
+		}
+	}
+	return hard
+}
+
+// decide decides whether the API server counts the objects of a row, given whether it has counted them, and records the decision. It reports whether the
+// recorded decision has changed.
+func (t *ObjectTracker) decide(at objectSetKey, counted bool) bool {
+	set := t.sets[at]
+	if set == nil {
+		return false
+	}
+	before := set.counted
+	set.counted = CountedByServer(t.limits[at.row], int64(len(set.names)), counted)
+	return set.counted != before
+}

@@ -309,3 +309,75 @@ func TestUsageTrackerFreesNothingBeforeTheNode(t *testing.T) {
 	}
 	used(2)
 }
+
+// TestRowsFollowTheObjects: with random creations, deletions, repeated events and restarts, a quota that is reconciled only when the ObjectTracker reports a change, or
+// for no reason, has the row whenever half of the limit exists and lacks it below a quarter. In between the row does not change.
+func TestRowsFollowTheObjects(t *testing.T) {
+	const most = 2000
+	hard := corev1.ResourceList{CountSecrets: *resource.NewQuantity(most, resource.DecimalSI)}
+	known := func(corev1.ResourceName) bool { return true }
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		tracker, quota, exists := NewObjectTracker(hard), corev1.ResourceList{}, map[string]bool{}
+		changes, flips, direction := 0, 0, 0.5
+		for step := range 20000 {
+			if step%1000 == 0 {
+				direction = random.Float64()
+			}
+			name := fmt.Sprint(random.IntN(most))
+			key := types.NamespacedName{Namespace: "shop-rome", Name: name}
+			var changed bool
+			if random.Float64() < direction {
+				exists[name] = true
+				changed = tracker.Observe(CountSecrets, key)
+			} else {
+				delete(exists, name)
+				changed = tracker.Forget(CountSecrets, key)
+			}
+			if random.IntN(5000) == 0 { // a restart
+				tracker = NewObjectTracker(hard)
+				for name := range exists {
+					tracker.Observe(CountSecrets, types.NamespacedName{Namespace: "shop-rome", Name: name})
+				}
+				changed = true
+			}
+			if changed {
+				changes++
+			}
+			_, before := quota[CountSecrets]
+			if changed || random.IntN(100) == 0 {
+				quota = tracker.Hard("shop-rome", quota, known)
+			}
+			_, now := quota[CountSecrets]
+			if before != now {
+				flips++
+			}
+			if n := len(exists); 2*n >= most && !now || 4*n < most && now || 2*n < most && 4*n >= most && before != now {
+				t.Fatalf("seed %d, step %d: %d of %d exist, the row was there: %v, and is: %v", seed, step, n, most, before, now)
+			}
+		}
+		if changes > flips+20 {
+			t.Errorf("seed %d: %d changes were reported, and the row changed %d times", seed, changes, flips)
+		}
+		for name := range exists {
+			tracker.Forget(CountSecrets, types.NamespacedName{Namespace: "shop-rome", Name: name})
+		}
+		if len(tracker.sets) > 0 {
+			t.Errorf("seed %d: the tracker remembers %v without objects", seed, tracker.sets)
+		}
+	}
+}
+
+// BenchmarkObjectTracker measures one creation, one change and one deletion of an object among 9,000.
+func BenchmarkObjectTracker(b *testing.B) {
+	tracker := NewObjectTracker(corev1.ResourceList{CountSecrets: *resource.NewQuantity(20000, resource.DecimalSI)})
+	for i := range 9000 {
+		tracker.Observe(CountSecrets, types.NamespacedName{Namespace: "shop-rome", Name: fmt.Sprint(i)})
+	}
+	key := types.NamespacedName{Namespace: "shop-rome", Name: "web"}
+	for b.Loop() {
+		tracker.Observe(CountSecrets, key)
+		tracker.Observe(CountSecrets, key)
+		tracker.Forget(CountSecrets, key)
+	}
+}

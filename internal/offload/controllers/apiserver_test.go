@@ -121,9 +121,13 @@ func run(t *testing.T, admin, config *rest.Config, settings ...func(*Options)) *
 	if err != nil {
 		t.Fatal(err)
 	}
+	secrets, err := ConsumerSecrets(mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := Options{
 		ClusterID: ownID, LiqoNamespace: liqoNamespace, GlobalLabels: map[string]string{api.LabelManaged: api.True},
-		OffloadedPods: pods, Addresses: plan{}, ProtectedNamespaces: []string{"guarded-*"},
+		OffloadedPods: pods, ConsumerSecrets: secrets, Addresses: plan{}, ProtectedNamespaces: []string{"guarded-*"},
 		PodMetadata: offload.PodMetadata{Annotations: []string{"prometheus.io/*"}}, ChosenNamespaces: []string{"*"},
 	}
 	for _, set := range settings {

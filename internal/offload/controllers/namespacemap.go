@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -48,11 +47,17 @@ type namespaceMaps struct {
 	client.Client
 	Options
 	events events.EventRecorder
+	// objects counts what the API server does not count; nil means that the API server counts everything.
+	objects *objectCounts
 }
 
 func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 	r := &namespaceMaps{Client: mgr.GetClient(), Options: opts, events: kube.EventRecorder(mgr, "namespacemap")}
+	if err := r.setupQuotas(mgr); err != nil {
+		return err
+	}
 	return kube.NewController(mgr, "namespacemap").
+		WatchesRawSource(ready{r.objects}).
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mapsAffected)).
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.mapsIn), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -264,41 +269,12 @@ func (r *namespaceMaps) ensure(ctx context.Context, m *offloadingv1beta1.Namespa
 	return err
 }
 
-// ensureLimits creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
-func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
-	if len(r.DefaultLimits) == 0 {
-		return r.deleteIfExists(ctx, limits)
-	}
-	return client.IgnoreAlreadyExists(r.ensure(ctx, m, limits, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) }))
-}
-
 // deleteIfExists deletes an object if it exists.
 func (r *namespaceMaps) deleteIfExists(ctx context.Context, obj client.Object) error {
 	if err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return kube.Delete(ctx, r.Client, obj)
-}
-
-// ensureQuota creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
-func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
-	if len(r.NamespaceQuota) == 0 {
-		return r.deleteIfExists(ctx, quota)
-	}
-	if err := r.ensure(ctx, m, quota, consumer, func() { quota.Spec = corev1.ResourceQuotaSpec{Hard: r.NamespaceQuota.DeepCopy()} }); err != nil {
-		return client.IgnoreAlreadyExists(err)
-	}
-	return kube.CountQuota(ctx, r.Client, quota, map[corev1.ResourceName]client.ObjectList{
-		"count/shadowpods.offloading.liqo.io":           &offloadingv1beta1.ShadowPodList{},
-		"count/shadowendpointslices.offloading.liqo.io": &offloadingv1beta1.ShadowEndpointSliceList{},
-	})
-}
-
-// otherQuota reports whether a quota's spec or metadata changed. Its status changes with every object in the namespace and is ignored.
-func otherQuota(before, after *corev1.ResourceQuota) bool {
-	return !sameMarks(before, after) || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }
 
 // mapsAffected returns the NamespaceMaps that a namespace affects: the one that created it, and all that request its name.

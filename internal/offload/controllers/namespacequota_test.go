@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"liqo.io/liqo/api"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
@@ -169,4 +173,172 @@ func TestRightsComeAfterTheQuota(t *testing.T) {
 			return
 		}
 	}
+}
+
+// TestFewObjectsAreNotCountedByTheServer: a new namespace has no rows for ShadowPods and Secrets. It has one once it has half of the limit, and until it has less than a
+// quarter. Events in between request nothing. While the objects are unknown, the rows are there.
+func TestFewObjectsAreNotCountedByTheServer(t *testing.T) {
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
+	hard := corev1.ResourceList{
+		offload.CountShadowPods: resource.MustParse("10k"), offload.CountSecrets: resource.MustParse("2k"), "count/services": resource.MustParse("5k"),
+	}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(m).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	synced := false
+	known := func() bool { return synced }
+	o := &objectCounts{tracker: offload.NewObjectTracker(hard), synced: map[corev1.ResourceName]func() bool{offload.CountShadowPods: known, offload.CountSecrets: known}}
+	if err := o.Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}, objects: o}
+	key := client.ObjectKey{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}
+	quotas := &kube.Reconciler[*corev1.ResourceQuota]{Name: "namespacequota", Client: c, Sync: r.syncQuota, Wanted: remoteQuota}
+	expect := func(when string, requests int, rows ...corev1.ResourceName) {
+		t.Helper()
+		if queue.Len() != requests {
+			t.Errorf("%s: %d reconciliations were requested, want %d", when, queue.Len(), requests)
+		}
+		for queue.Len() > 0 {
+			req, _ := queue.Get()
+			if _, err := quotas.Reconcile(t.Context(), req); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+			queue.Done(req)
+		}
+		quota := &corev1.ResourceQuota{}
+		if err := c.Get(t.Context(), key, quota); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rows {
+			if limit, there := quota.Spec.Hard[row]; !there || limit.Cmp(hard[row]) != 0 {
+				t.Errorf("%s: row %s is %v", when, row, limit.String())
+			}
+		}
+		if len(quota.Spec.Hard) != len(rows) {
+			t.Errorf("%s: the rows are %v, want %v", when, quota.Spec.Hard, rows)
+		}
+	}
+	ensure := func() {
+		t.Helper()
+		if err := r.ensureQuota(t.Context(), m, offload.NamespacePair{Remote: "shop-rome"}, "rome"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := func(row corev1.ResourceName, from, to int, record func(*offload.ObjectTracker, corev1.ResourceName, client.ObjectKey) bool) {
+		for i := from; i < to; i++ {
+			o.change(row, client.ObjectKey{Namespace: "shop-rome", Name: fmt.Sprint(i)}, record)
+		}
+	}
+	observe, forget := (*offload.ObjectTracker).Observe, (*offload.ObjectTracker).Forget
+	ensure()
+	expect("before the caches have synced", 0, offload.CountShadowPods, offload.CountSecrets, "count/services")
+	synced = true
+	ensure()
+	expect("no objects", 0, "count/services")
+	change(offload.CountSecrets, 0, 999, observe)
+	change(offload.CountShadowPods, 0, 999, observe)
+	change(offload.CountSecrets, 0, 999, observe)
+	expect("less than half", 0, "count/services")
+	change(offload.CountSecrets, 999, 1500, observe)
+	expect("half", 1, "count/services", offload.CountSecrets)
+	change(offload.CountSecrets, 500, 1500, forget)
+	change(offload.CountSecrets, 500, 1400, observe)
+	expect("between", 0, "count/services", offload.CountSecrets)
+	change(offload.CountSecrets, 499, 1400, forget)
+	expect("less than a quarter", 1, "count/services")
+	change(offload.CountShadowPods, 999, 5000, observe)
+	expect("half of the ShadowPods", 1, "count/services", offload.CountShadowPods)
+
+	// Another replica, whose caches have the same objects, decides the same.
+	change(offload.CountShadowPods, 3000, 5000, forget)
+	r.objects = &objectCounts{tracker: offload.NewObjectTracker(hard), synced: o.synced}
+	o = r.objects
+	change(offload.CountShadowPods, 0, 3000, observe)
+	if err := o.Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	ensure()
+	expect("after a restart", 0, "count/services", offload.CountShadowPods)
+	change(offload.CountShadowPods, 2499, 3000, forget)
+	expect("less than a quarter after a restart", 1, "count/services")
+}
+
+// TestSecretsAreCountedFromHalfOfTheLimitOnAPIServer: the quota of a namespace gets the row of Secrets when it has half of them, and the API server then refuses those
+// above the limit. The row ends with the Secrets. Secrets of the provider do not count for that.
+func TestSecretsAreCountedFromHalfOfTheLimitOnAPIServer(t *testing.T) {
+	const consumer, most = "lecce", 2000
+	admin := apitest.APIServer(t)
+	hard := corev1.ResourceList{offload.CountSecrets: resource.MustParse("2000"), "count/configmaps": resource.MustParse("5")}
+	c := run(t, admin, ordinary(t, admin), func(o *Options) { o.NamespaceQuota = hard })
+	c.namespace(t, api.TenantNamespace(consumer), nil)
+	c.create(t, &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.TenantNamespace(consumer), Name: ownID, Labels: map[string]string{
+			"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": consumer, "liqo.io/remote-cluster-id": consumer,
+		}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"web": "web-lecce"}},
+	})
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", Name: offload.RemoteNamespaceQuota}}
+	counted := func(what string, want bool) {
+		t.Helper()
+		eventually(t, c, quota, what, func(q *corev1.ResourceQuota) error {
+			if _, there := q.Spec.Hard[offload.CountSecrets]; there != want || q.Spec.Hard.Name("count/configmaps", resource.DecimalSI).Value() != 5 {
+				return fmt.Errorf("%+v", q.Spec)
+			}
+			return nil
+		})
+	}
+	// The test writes the status that Kubernetes' ResourceQuota controller would write.
+	status := func(secrets int64) {
+		report(t, c, quota, func(q *corev1.ResourceQuota) {
+			q.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{"count/configmaps": resource.MustParse("0")}}
+			if _, there := q.Spec.Hard[offload.CountSecrets]; there {
+				q.Status.Used[offload.CountSecrets] = *resource.NewQuantity(secrets, resource.DecimalSI)
+			}
+		})
+	}
+	secrets := func(labels map[string]string, n int) error {
+		failed := make(chan error, n)
+		work := make(chan struct{}, n)
+		var workers sync.WaitGroup
+		for range n {
+			work <- struct{}{}
+		}
+		close(work)
+		for range 8 {
+			workers.Go(func() {
+				for range work {
+					if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web-lecce", GenerateName: "token-", Labels: labels}}); err != nil {
+						failed <- err
+					}
+				}
+			})
+		}
+		workers.Wait()
+		close(failed)
+		return <-failed
+	}
+	theirs := map[string]string{api.LabelOrigin: consumer}
+	counted("a new namespace to have no row", false)
+	status(0)
+	if err := errors.Join(secrets(theirs, most/2-1), secrets(nil, 5)); err != nil {
+		t.Fatal(err)
+	}
+	counted("less than half to have no row", false)
+	if err := secrets(theirs, 1); err != nil {
+		t.Fatal(err)
+	}
+	counted("half to have the row", true)
+	status(most - 1)
+	if err := secrets(theirs, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := secrets(theirs, 1); err == nil || !strings.Contains(err.Error(), "exceeded quota: liqo") {
+		t.Errorf("one more was answered with %v", err)
+	}
+	counted("the row to stay", true)
+	if err := c.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("web-lecce")); err != nil {
+		t.Fatal(err)
+	}
+	counted("the row to end with the Secrets", false)
 }

@@ -64,6 +64,8 @@ type Options struct {
 	// OffloadedPods is a cache of the local Pods that run in providers (label liqo.io/shadowPod), which the manager's cache lacks; nil means that
 	// these Pods get no addresses for other peers.
 	OffloadedPods cache.Cache
+	// ConsumerSecrets is a cache of the metadata of the Secrets that consumers created; nil means that the API server counts all Secrets in their namespaces.
+	ConsumerSecrets cache.Cache
 	// Volumes returns the volumes of claims of this cluster whose data is in providers, from a cache that holds PersistentVolumes; nil if there can
 	// be none. The controllers set the field Ending.
 	Volumes func(ctx context.Context, c client.Reader) ([]offload.Volume, error)

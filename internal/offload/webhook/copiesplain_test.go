@@ -110,6 +110,7 @@ func TestPlainCopiesPolicyOnAPIServer(t *testing.T) {
 		"a service of an offered one": {service("peers/internal"), ""},
 
 		"a config map of nobody":         {configMap(func(c *corev1.ConfigMap) { c.Labels = nil }), "belongs to cluster 'rome'"},
+		"a secret without an origin":     {unlabelled(secret(nil)), "belongs to cluster 'rome'"}, // Secrets of consumers are counted by this label
 		"a secret of another":            {secret(func(s *corev1.Secret) { s.Labels[api.LabelOrigin] = "turin" }), "is 'turin'"},
 		"an ingress of nobody":           {ingress(func(i *networkingv1.Ingress) { i.Labels = nil }), "belongs to cluster 'rome'"},
 		"a finalizer":                    {configMap(func(c *corev1.ConfigMap) { c.Finalizers = []string{"example.org/never"} }), "finalizers are refused"},
