@@ -34,6 +34,7 @@ type ShadowPodSpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +mapType=atomic
 	Pod corev1.PodSpec `json:"pod,omitempty"`
 }
 
@@ -47,6 +48,7 @@ type ShadowPodStatus struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +mapType=atomic
 	Pod *corev1.PodStatus `json:"pod,omitempty"`
 }
 
