@@ -18,6 +18,7 @@ import (
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/reflection"
 	"liqo.io/liqo/internal/remote"
+	"liqo.io/liqo/internal/volumes"
 )
 
 // identityCheck is the interval at which the identity file is compared with the identity in use. Identities are renewed long
@@ -81,7 +82,7 @@ func runVirtualKubelet(
 	run(v.virtual.Run)
 	run(func(ctx context.Context) error { return v.there.Run(ctx, v.local) })
 	run(func(ctx context.Context) error { return v.origin.Run(ctx, v.local) })
-	if opts.workers(claimKind) > 0 {
+	if opts.workers(volumes.ClaimKind) > 0 {
 		run(func(ctx context.Context) error { return v.stored.Run(ctx, v.local) })
 	}
 	run(v.reflect)

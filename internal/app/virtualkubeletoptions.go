@@ -17,6 +17,7 @@ import (
 	"liqo.io/liqo/internal/offload/node"
 	"liqo.io/liqo/internal/offload/provider"
 	"liqo.io/liqo/internal/remote"
+	"liqo.io/liqo/internal/volumes"
 )
 
 // virtualKubeletOptions are the flags of a virtual kubelet.
@@ -62,7 +63,7 @@ func addReflectionFlags(fs *flag.FlagSet) map[string]*reflectedKind {
 		{"configmap", "ConfigMaps", 3, true},
 		{"secret", "Secrets", 3, true},
 		{"serviceaccount", "tokens of service accounts", 3, false},
-		{"persistentvolumeclaim", "PersistentVolumeClaims", 3, false},
+		{volumes.ClaimKind, "PersistentVolumeClaims", 3, false},
 		{"event", "Events (copied from the provider)", 3, true},
 		{"networkpolicy", "NetworkPolicies", 0, true},
 		{"poddisruptionbudget", "PodDisruptionBudgets", 3, true},

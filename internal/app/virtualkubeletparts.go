@@ -28,9 +28,6 @@ import (
 	"liqo.io/liqo/internal/volumes"
 )
 
-// claimKind is the name of PersistentVolumeClaims in the flags.
-const claimKind = "persistentvolumeclaim"
-
 // virtualKubelet holds the components of a virtual kubelet. They call each other, so each reads the others from here when it runs.
 type virtualKubelet struct {
 	opts *virtualKubeletOptions
@@ -139,7 +136,7 @@ func (v *virtualKubelet) newVolumes() *volumes.Volumes {
 		return nil
 	}
 	return volumes.New(volumes.Options{
-		Origin: v.opts.clusterID, Cluster: v.opts.foreignClusterID, Tenant: v.opts.tenantNamespace, Node: v.opts.nodeName, Workers: v.opts.workers(claimKind),
+		Origin: v.opts.clusterID, Cluster: v.opts.foreignClusterID, Tenant: v.opts.tenantNamespace, Node: v.opts.nodeName, Workers: v.opts.workers(volumes.ClaimKind),
 		There: v.there, Offered: offered,
 		Backing: func(namespace string) []client.Object {
 			return v.engine.Remote(reflection.PersistentVolumeClaimKind, namespace)

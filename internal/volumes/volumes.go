@@ -32,8 +32,8 @@ const volumeRetry = 30 * time.Second
 // askedRetry is the interval in which the provider is asked again whether a move may start: whether the name of its claim is free there, and the claim permitted. No watch shows that its answer changes.
 const askedRetry = 5 * time.Second
 
-// claimKind is the name of PersistentVolumeClaims in the options of copies.
-const claimKind = "persistentvolumeclaim"
+// ClaimKind is the name of PersistentVolumeClaims in the options of copies, and in the flags of the virtual kubelet.
+const ClaimKind = "persistentvolumeclaim"
 
 // Options are what Volumes needs of its virtual kubelet.
 type Options struct {
@@ -120,7 +120,7 @@ func (v *Volumes) Run(ctx context.Context, local client.WithWatch) error {
 
 // Kind returns the Kind for the engine.
 func (v *Volumes) Kind() reflection.Kind {
-	k := reflection.PersistentVolumeClaims(v.opts.Workers, v.opts.There.Copies(claimKind)(), v.next)
+	k := reflection.PersistentVolumeClaims(v.opts.Workers, v.opts.There.Copies(ClaimKind)(), v.next)
 	k.Refresh = func(ctx context.Context, here, there client.Client, f reflection.Facts) error {
 		return v.claims.Refresh(ctx, here, there, v.facts(f))
 	}
@@ -171,7 +171,7 @@ func (v *Volumes) Refuse(claim *corev1.PersistentVolumeClaim, message string) {
 // reports returns true if this virtual kubelet may report problems of a claim. The leader reports about every claim. For an ephemeral claim, the
 // virtual kubelet of the pod's node reports too.
 func (v *Volumes) reports(claim *corev1.PersistentVolumeClaim) bool {
-	return v.opts.There.Copies(claimKind)().Waiting == "" || api.Ephemeral(claim)
+	return v.opts.There.Copies(ClaimKind)().Waiting == "" || api.Ephemeral(claim)
 }
 
 // WatchDrivers makes the engine call observeDriver for the Warnings of storage drivers among the Events of the provider. pod returns a pod of the
@@ -208,7 +208,7 @@ func (v *Volumes) facts(f reflection.Facts) *storagecontrollers.RemoteFacts {
 }
 
 func (v *Volumes) decide(f reflection.Facts) offload.Step {
-	waiting := v.opts.There.Copies(claimKind)().Waiting
+	waiting := v.opts.There.Copies(ClaimKind)().Waiting
 	switch {
 	case waiting != "" && !v.opts.There.Ready():
 		return offload.Step{Why: waiting}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -39,24 +38,6 @@ func virtualNode(name, cluster string) *offloadingv1beta1.VirtualNode {
 	return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: cluster}}
 }
 
-// listing is a client whose watches don't start with a list, since the fake client does not support that.
-type listing struct {
-	client.WithWatch
-	watched chan struct{}
-}
-
-func (listing) IsWatchListSemanticsUnSupported() bool { return true }
-
-// Watch signals that the watch has started: a fake client sends no event for a write between a list and its watch.
-func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	w, err := l.WithWatch.Watch(ctx, list, opts...)
-	select {
-	case l.watched <- struct{}{}:
-	default: // no receiver is waiting
-	}
-	return w, err
-}
-
 type waiting struct{ what string }
 
 func (w *waiting) Error() string { return "it waits: " + w.what }
@@ -67,7 +48,7 @@ func runProvider(t *testing.T, objects ...client.Object) Options {
 	there := provider.New(provider.Options{
 		ClusterID: "rome", ForeignClusterID: "milan", TenantNamespace: tenantOfMilan, VirtualNode: "milan-a", NodeName: "milan-a",
 	}, func() {})
-	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build(), make(chan struct{}, 100)}
+	c := apitest.Listing{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(objects...).Build(), Watched: make(chan struct{}, 100)}
 	go func() { _ = there.Run(t.Context(), c) }()
 	<-there.Loaded()
 	return Options{Origin: "rome", Cluster: "milan", Tenant: tenantOfMilan, Node: "milan-a", Workers: 1, There: there}
@@ -124,7 +105,7 @@ func newStoring(t *testing.T, other string) *storing {
 		}
 		return nil
 	})
-	go func() { _ = s.Run(t.Context(), listing{WithWatch: s.local}) }()
+	go func() { _ = s.Run(t.Context(), apitest.Listing{WithWatch: s.local}) }()
 	apitest.Eventually(t, 10*time.Second, "the classes and volumes", func() error {
 		if !s.virtual.Synced() || !s.classes.Synced() {
 			return &waiting{"for their lists"}

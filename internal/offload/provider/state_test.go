@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"context"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -63,31 +61,13 @@ func host(address string) *corev1.Node {
 	return n
 }
 
-// listing is a client whose watches don't start with a list, since the fake client does not support that.
-type listing struct {
-	client.WithWatch
-	watched chan struct{}
-}
-
-func (listing) IsWatchListSemanticsUnSupported() bool { return true }
-
-// Watch signals that the watch has started: a fake client sends no event for a write between a list and its watch.
-func (l listing) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	w, err := l.WithWatch.Watch(ctx, list, opts...)
-	select {
-	case l.watched <- struct{}{}:
-	default: // no receiver is waiting
-	}
-	return w, err
-}
-
 func runProvider(t *testing.T, opts Options, objects ...client.Object) (*State, client.WithWatch, <-chan struct{}) {
 	t.Helper()
 	var list []runtime.Object
 	for _, obj := range objects {
 		list = append(list, obj)
 	}
-	c := listing{fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithRuntimeObjects(list...).Build(), make(chan struct{}, 100)}
+	c := apitest.Listing{WithWatch: fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithRuntimeObjects(list...).Build(), Watched: make(chan struct{}, 100)}
 	news := make(chan struct{}, 100)
 	opts.ClusterID, opts.ForeignClusterID, opts.VirtualNode, opts.TenantNamespace = "rome", "milan", "milan-a", tenantOfMilan
 	opts.ServicesReflected = true
@@ -99,7 +79,7 @@ func runProvider(t *testing.T, opts Options, objects ...client.Object) (*State, 
 	go func() { _ = p.Run(t.Context(), c) }()
 	<-p.loaded
 	for range 4 { // watches of Configurations, VirtualNodes, Networks and Nodes
-		<-c.watched
+		<-c.Watched
 	}
 	return p, c, news
 }
