@@ -95,7 +95,7 @@ func newRoot(a *session.Session) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.SortFlags = true
 	a.Kubeconfig.AddFlags(flags)
-	flags.Lookup("namespace").Usage = "Namespace; for commands about Liqo itself, that of the installation (default: found automatically, or liqo for a new installation)"
+	flags.Lookup("namespace").Usage = "Namespace of the named object (default: that of the context in the kubeconfig); for commands about Liqo itself, the namespace of the installation (default: found automatically, or liqo for a new installation)"
 	flags.BoolVar(&a.SkipConfirm, "skip-confirm", false, "Do not ask for confirmation")
 	flags.BoolVar(&a.AllowExec, session.AllowExecFlag, false, "Run the programs and read the files that the kubeconfigs of remote clusters name (your own kubeconfig always may)")
 	flags.BoolVarP(&a.Verbose, "verbose", "v", false, "Print more details")
