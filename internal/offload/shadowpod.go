@@ -93,7 +93,7 @@ func Shadow(sp *offloadingv1beta1.ShadowPod, pod *corev1.Pod, keys PodMetadata) 
 	return PodKeep, phase
 }
 
-// longestGrace is the longest grace period of a Pod, in seconds. Policy liqo-shadowpod-host limits the grace period in the specification as well.
+// longestGrace is the longest grace period of a Pod, in seconds. Policy liqo-shadowpod limits the grace period in the specification as well.
 const longestGrace = 24 * 60 * 60
 
 // PodGrace returns the grace period, in seconds, with which the Pod of a ShadowPod must be deleted. It returns false if the Pod must be kept. The

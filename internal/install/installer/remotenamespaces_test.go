@@ -30,7 +30,7 @@ func validations(t *testing.T, values, policy string) []string {
 // token.
 func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 	for accounts, want := range map[string]bool{"[default]": false, "[operator, default]": false, `["*"]`: false, "[operator]": true, "[]": true} {
-		expressions := validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod-host")
+		expressions := validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod")
 		found := slices.ContainsFunc(expressions, func(e string) bool {
 			return strings.Contains(e, "automountServiceAccountToken.orValue(true) == false") && strings.Contains(e, "!has(s.serviceAccountToken)")
 		})

@@ -63,7 +63,7 @@ func TestSelectorsDecideForOffloadedPodsOnAPIServer(t *testing.T) {
 		want []string
 	}{
 		{rome, podrules.TokensSecret(local, "shop-rome", options), []string{"liqo-copies-metadata", "liqo-copies-origin", "liqo-copies-secret", "liqo-peering-user"}},
-		{rome, sp.DeepCopy(), []string{"liqo-shadowpod-creator"}},
+		{rome, sp.DeepCopy(), nil},
 		{manager, offload.Pod(sp, offload.PodMetadata{}), []string{"stray.mutate.liqo.io"}},
 	} {
 		before := conditionsEvaluated(t, config)
