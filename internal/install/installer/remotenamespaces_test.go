@@ -44,7 +44,7 @@ func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 // everybody.
 func TestSecretsOfTheProviderInRemoteNamespaces(t *testing.T) {
 	for values, want := range map[string]bool{minimal: false, minimal + "\nopenshiftConfig: {enabled: true}": true} {
-		others := slices.Contains(validations(t, values, "liqo-copies-secret"), "variables.others")
+		others := slices.Contains(validations(t, values, "liqo-copies"), "!variables.token || variables.others")
 		if others != want {
 			t.Errorf("%s: others than the consumer may create tokens of accounts: %v", values, others)
 		}

@@ -98,7 +98,7 @@ offloading:
 `} {
 		for _, object := range render(t, text) {
 			name := object.GetName()
-			ofConsumers := strings.HasPrefix(name, "liqo-copies-") || strings.HasPrefix(name, "liqo-shadowpod-") ||
+			ofConsumers := strings.HasPrefix(name, "liqo-copies") || strings.HasPrefix(name, "liqo-shadowpod") ||
 				slices.Contains([]string{"liqo-replication", "liqo-tenant", "liqo-peering-user"}, name)
 			if object.GetKind() != "ValidatingAdmissionPolicy" || !ofConsumers {
 				continue

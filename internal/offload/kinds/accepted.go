@@ -31,7 +31,7 @@ const (
 // namespaces, or adopt the object. A key that the list does not contain may be known to such a controller, so it is not copied. Keys without a prefix
 // are private to users by Kubernetes' convention and are copied, except for RefusedLabels.
 //
-// The chart's admission policy liqo-copies-metadata enforces the same lists against malicious consumers; administrators can extend both. The provider
+// The chart's admission policy liqo-copies enforces the same lists against malicious consumers; administrators can extend both. The provider
 // itself creates Pods, and gives them no other annotations (AcceptPodAnnotations). Affinity, topology spreading and NetworkPolicies select pods by
 // labels. So for Pods there is no list of accepted labels, but a list of refused ones (RefusePodLabels).
 func AcceptedMetadata(resource string) (annotations, labels []string) {
@@ -55,7 +55,7 @@ func AcceptedMetadata(resource string) (annotations, labels []string) {
 			annotations = append(annotations, "nginx.ingress.kubernetes.io/"+key)
 		}
 	case resourceSecrets:
-		// The service account annotation has no effect, since no Secret of type service-account-token is accepted (policy liqo-copies-secret).
+		// The service account annotation has no effect, since no Secret of type service-account-token is accepted (policy liqo-copies).
 		annotations = append(annotations, corev1.ServiceAccountNameKey, AnnotationTokenPod, AnnotationTokenPodUID, AnnotationTokenExpiration, AnnotationTokenRefresh)
 	case resourcePods:
 		// These keys configure the offloading, are read by users' tools, limit the pod itself, or hold the completion index that the pods of a Job

@@ -96,6 +96,12 @@ func TestCopiesPolicyOnAPIServer(t *testing.T) {
 		"a service":                      {service(nil), ""},
 		"a service of type LoadBalancer": {service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }), ""},
 		"a slice":                        {slice(nil), ""},
+		"a finalizer of a slice": {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) {
+			s.Labels["kubernetes.io/service-name"], s.Finalizers = "web", []string{"example.org/mine"}
+		}), "metadata.finalizers are refused"},
+		"a slice with labels": {slice(func(s *offloadingv1beta1.ShadowEndpointSlice) {
+			s.Labels["kubernetes.io/service-name"], s.Finalizers = "web", []string{"foregroundDeletion"}
+		}), ""},
 		"a port of every node": {service(func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeLoadBalancer, []corev1.ServicePort{{Name: "web", Port: 80}, {Name: "shell", Port: 22}}
 		}), "port 22 of a Service of type LoadBalancer is refused by the provider (chart value offloading.servicePolicy.refusedLoadBalancerPorts)"},

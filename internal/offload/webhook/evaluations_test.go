@@ -62,7 +62,7 @@ func TestSelectorsDecideForOffloadedPodsOnAPIServer(t *testing.T) {
 		obj  client.Object
 		want []string
 	}{
-		{rome, podrules.TokensSecret(local, "shop-rome", options), []string{"liqo-copies-metadata", "liqo-copies-origin", "liqo-copies-secret", "liqo-peering-user"}},
+		{rome, podrules.TokensSecret(local, "shop-rome", options), []string{"liqo-copies", "liqo-peering-user"}},
 		{rome, sp.DeepCopy(), nil},
 		{manager, offload.Pod(sp, offload.PodMetadata{}), []string{"stray.mutate.liqo.io"}},
 	} {

@@ -20,7 +20,7 @@ type ingresses struct {
 }
 
 // Handle responds to one admission request, which it allows or denies. The API server calls it for namespaces of consumers only. There, policy
-// liqo-copies-origin refuses Ingresses of the consumer without the label of their origin.
+// liqo-copies refuses Ingresses of the consumer without the label of their origin.
 func (h ingresses) Handle(ctx context.Context, req admission.Request) admission.Response {
 	ingress := &networkingv1.Ingress{}
 	if err := h.decoder.Decode(req, ingress); err != nil {
