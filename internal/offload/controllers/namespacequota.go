@@ -27,7 +27,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 // ConsumerSecrets creates the cache for Options.ConsumerSecrets and adds it to the manager. It selects by the label of the origin, which policy
-// liqo-copies-origin requires of every Secret that a consumer creates or changes.
+// liqo-copies requires of every Secret that a consumer creates or changes.
 func ConsumerSecrets(mgr ctrl.Manager) (cache.Cache, error) {
 	return kube.NewCache(mgr, "Secrets of consumers", map[client.Object]cache.ByObject{
 		secretMetadata(): {Label: kube.Selecting(api.LabelOrigin, selection.Exists), Transform: kube.Reduced(stripMetadata)},
