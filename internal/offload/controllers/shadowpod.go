@@ -56,6 +56,8 @@ type shadowPods struct {
 	addresses Addresses
 	// metadata defines the annotations and labels that Pods of consumers may have.
 	metadata offload.PodMetadata
+	// runtimeClass is the RuntimeClass by which pods request a virtual node.
+	runtimeClass string
 	// quotas is nil if quotas are not enforced.
 	quotas *quotas
 	kind   reconcile.Reconciler
@@ -67,7 +69,7 @@ type shadowPods struct {
 }
 
 func setupShadowPod(mgr ctrl.Manager, opts Options) error {
-	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "shadowpod"), now: opts.now, addresses: opts.Addresses, metadata: opts.PodMetadata}
+	r := &shadowPods{Client: mgr.GetClient(), live: mgr.GetAPIReader(), events: kube.EventRecorder(mgr, "shadowpod"), now: opts.now, addresses: opts.Addresses, metadata: opts.PodMetadata, runtimeClass: opts.RuntimeClass}
 	r.kind = &kube.Reconciler[*offloadingv1beta1.ShadowPod]{Name: "shadowpod", Client: mgr.GetClient(), Sync: r.sync}
 	pods := kube.NewController(mgr, "shadowpod", controller.Options{
 		MaxConcurrentReconciles: opts.ShadowPodWorkers,
@@ -194,6 +196,9 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 		return err
 	}
 	pod := offload.Pod(sp, r.metadata)
+	if err := r.keepLocal(ctx, pod); err != nil {
+		return err
+	}
 	if err := r.setOriginAPIServer(ctx, sp, pod); err != nil {
 		return err
 	}
@@ -225,6 +230,20 @@ func (r *shadowPods) create(ctx context.Context, sp *offloadingv1beta1.ShadowPod
 	r.events.Eventf(sp, taken, corev1.EventTypeWarning, reasons.FailedCreatePod, "Create",
 		"a pod of this name exists and does not belong to Liqo; it is left alone, and the pod is created once the name is free")
 	return kube.WaitFor(foreignRetry, reasons.NameTaken, "pod %s/%s exists and does not belong to Liqo", sp.Namespace, sp.Name)
+}
+
+// keepLocal keeps a Pod to be created off the virtual nodes of this cluster if it tolerates everything and its namespace is not offloaded further. A webhook
+// does the same for other pods. The API server does not evaluate its conditions for Pods of ShadowPods. In an offloaded namespace, the strategy of the
+// namespace decides.
+func (r *shadowPods) keepLocal(ctx context.Context, pod *corev1.Pod) error {
+	namespace := &corev1.Namespace{}
+	if _, err := exists(ctx, r.Client, namespace, client.ObjectKey{Name: pod.Namespace}); err != nil {
+		return err
+	}
+	if namespace.Labels[offloadingv1beta1.LabelSchedulingEnabled] != api.True {
+		offload.KeepLocal(pod, r.runtimeClass)
+	}
+	return nil
 }
 
 // checkRecreation returns a wait error if the Pod of a ShadowPod must not be recreated. Usually a Pod is gone because its ShadowPod is deleted, and

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -178,6 +179,50 @@ func TestShadowPodRetriesWhileItsNameIsTaken(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || !metav1.IsControlledBy(foreign, sp) {
 		t.Errorf("the pod: %v %+v", err, foreign.OwnerReferences)
+	}
+}
+
+// TestPodsOfConsumersThatTolerateEverythingStayLocal: the webhook that keeps such pods off virtual nodes is not called for Pods of ShadowPods.
+func TestPodsOfConsumersThatTolerateEverythingStayLocal(t *testing.T) {
+	everything := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	for name, row := range map[string]struct {
+		labels      map[string]string
+		tolerations []corev1.Toleration
+		change      func(*offloadingv1beta1.ShadowPod)
+		local       bool
+	}{
+		"tolerates everything":                       {tolerations: everything, local: true},
+		"tolerates nothing":                          {},
+		"tolerates everything, of another effect":    {tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}},
+		"tolerates everything, namespace offloaded":  {labels: map[string]string{offloadingv1beta1.LabelSchedulingEnabled: "true"}, tolerations: everything},
+		"tolerates everything, requests such a node": {tolerations: everything, change: func(sp *offloadingv1beta1.ShadowPod) { sp.Spec.Pod.RuntimeClassName = new("liqo") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sp := shadowPod("shop-rome", "web", corev1.RestartPolicyAlways)
+			sp.UID, sp.Spec.Pod.Tolerations = "1", row.tolerations
+			if row.change != nil {
+				row.change(sp)
+			}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome", Labels: row.labels}}
+			c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(sp, namespace).Build()
+			r := &shadowPods{Client: c, live: c, runtimeClass: "liqo"}
+			if err := r.sync(t.Context(), sp.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			got, want := podOf(sp), offload.Pod(sp, offload.PodMetadata{})
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(got), got); err != nil {
+				t.Fatal(err)
+			}
+			if offload.KeepLocal(want, "liqo") != row.local && len(row.labels) == 0 {
+				t.Errorf("the webhook would not decide so")
+			}
+			if !row.local {
+				want = offload.Pod(sp, offload.PodMetadata{})
+			}
+			if !equality.Semantic.DeepEqual(got.Spec.Affinity, want.Spec.Affinity) {
+				t.Errorf("affinity %+v, want %+v", got.Spec.Affinity, want.Spec.Affinity)
+			}
+		})
 	}
 }
 

@@ -64,7 +64,8 @@ func TestSelectorsDecideForOffloadedPodsOnAPIServer(t *testing.T) {
 	}{
 		{rome, podrules.TokensSecret(local, "shop-rome", options), []string{"liqo-copies", "liqo-peering-user"}},
 		{rome, sp.DeepCopy(), nil},
-		{manager, offload.Pod(sp, offload.PodMetadata{}), []string{"stray.mutate.liqo.io"}},
+		{manager, offload.Pod(sp, offload.PodMetadata{}), nil},
+		{admin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: sp.Spec.Pod}, []string{"stray.mutate.liqo.io"}},
 	} {
 		before := conditionsEvaluated(t, config)
 		row.obj.SetUID("")
