@@ -253,14 +253,14 @@ func (r *namespaceMaps) ensureNamespace(
 	if suspended {
 		return true, r.deleteIfExists(ctx, rights)
 	}
-	err := client.IgnoreAlreadyExists(r.ensure(ctx, m, rights, consumer, func() { rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer) }))
+	err := client.IgnoreAlreadyExists(r.ensure(ctx, r.Client, m, rights, consumer, func() { rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer) }))
 	return err == nil, err
 }
 
 // ensure creates or updates an object of a remote namespace. fill sets its fields, apart from the labels and the annotation that all these objects have. The
 // error is AlreadyExists if the object was created a moment ago and the cache does not have it yet.
-func (r *namespaceMaps) ensure(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
-	_, err := kube.Ensure(ctx, r.Client, obj, func() error {
+func (r *namespaceMaps) ensure(ctx context.Context, c client.Client, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
+	_, err := kube.Ensure(ctx, c, obj, func() error {
 		kube.AddLabels(obj, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		kube.AddAnnotations(obj, map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)})
 		fill()

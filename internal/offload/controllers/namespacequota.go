@@ -2,12 +2,13 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/selection"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -45,11 +46,18 @@ func stripMetadata(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadat
 	return &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: kube.Identity(&o.ObjectMeta)}
 }
 
+// countsPatience is how long the start of the controllers waits for the counts. Initial lists take less, unless there are very many objects.
+const countsPatience = 5 * time.Second
+
 // objectCounts counts the ShadowPods and Secrets in each namespace, so that the API server need not count them while they are few. Each event costs two
 // look-ups in maps. Only an event that changes the rows of a ResourceQuota leads to a reconciliation, of this ResourceQuota.
 type objectCounts struct {
 	// synced has, for each row that is counted here, a function that reports whether all objects of the initial list are counted.
 	synced map[corev1.ResourceName]func() bool
+	// quotas reads the ResourceQuotas of the remote namespaces.
+	quotas client.Reader
+	// patience is how long controllers wait for the counts when they start.
+	patience time.Duration
 
 	mu      sync.Mutex
 	tracker *offload.ObjectTracker
@@ -58,7 +66,9 @@ type objectCounts struct {
 }
 
 func newObjectCounts(mgr ctrl.Manager, opts *Options) (*objectCounts, error) {
-	o := &objectCounts{synced: map[corev1.ResourceName]func() bool{}, tracker: offload.NewObjectTracker(opts.NamespaceQuota)}
+	o := &objectCounts{
+		synced: map[corev1.ResourceName]func() bool{}, tracker: offload.NewObjectTracker(opts.NamespaceQuota), quotas: mgr.GetClient(), patience: countsPatience,
+	}
 	for _, row := range offload.Countable(opts.NamespaceQuota) {
 		var err error
 		switch {
@@ -97,20 +107,43 @@ func (o *objectCounts) hard(namespace string, present corev1.ResourceList) corev
 	return o.tracker.Hard(namespace, present, func(row corev1.ResourceName) bool { return o.synced[row] != nil && o.synced[row]() })
 }
 
-// Start receives the queue of the controller of the ResourceQuotas.
-func (o *objectCounts) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// Start receives the queue of the controller of the ResourceQuotas. Each of them is reconciled when the objects of another row are all counted, because it may have
+// that row only for lack of the number.
+func (o *objectCounts) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue = queue
+	for row, synced := range o.synced {
+		go func() {
+			if toolscache.WaitForCacheSync(ctx.Done(), synced) {
+				o.reconcileAll(ctx, row)
+			}
+		}()
+	}
 	return nil
 }
 
-// WaitForSync waits until all objects are counted. Without it, each restart would add all rows and then remove most of them.
-func (o *objectCounts) WaitForSync(ctx context.Context) error {
-	for row, synced := range o.synced {
-		if !toolscache.WaitForCacheSync(ctx.Done(), synced) {
-			return fmt.Errorf("counting the objects of %s: %w", row, errors.Join(errors.New("the cache has not synced"), ctx.Err()))
+// reconcileAll requests the reconciliation of all ResourceQuotas that have a row.
+func (o *objectCounts) reconcileAll(ctx context.Context, row corev1.ResourceName) {
+	var quotas corev1.ResourceQuotaList
+	if err := o.quotas.List(ctx, &quotas); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the ResourceQuotas of remote namespaces; they keep the row until one of its objects changes", "row", row)
+		return
+	}
+	for i := range quotas.Items {
+		if _, counted := quotas.Items[i].Spec.Hard[row]; counted && remoteQuota(&quotas.Items[i]) {
+			o.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&quotas.Items[i])})
 		}
+	}
+}
+
+// WaitForSync waits until all objects are counted, so that a restart does not add all rows and then remove most of them. It does not wait for long: meanwhile a
+// ResourceQuota lacks the rows that it lacked before, however many objects there are.
+func (o *objectCounts) WaitForSync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, o.patience)
+	defer cancel()
+	for _, synced := range o.synced {
+		toolscache.WaitForCacheSync(ctx.Done(), synced)
 	}
 	return nil
 }
@@ -124,7 +157,7 @@ func (ready) Start(context.Context, workqueue.TypedRateLimitingInterface[reconci
 }
 
 // setupQuotas adds the controller of the ResourceQuotas in remote namespaces. It is separate from the one of NamespaceMaps, so that nothing that fails there
-// delays a row, and a changed row costs no pass over all namespaces.
+// delays a row.
 func (r *namespaceMaps) setupQuotas(mgr ctrl.Manager) error {
 	var err error
 	if r.objects, err = newObjectCounts(mgr, &r.Options); err != nil {
@@ -169,8 +202,8 @@ func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.Na
 	if len(r.NamespaceQuota) == 0 {
 		return r.deleteIfExists(ctx, quota)
 	}
-	if err := r.ensure(ctx, m, quota, consumer, func() { quota.Spec = r.quotaSpec(quota) }); err != nil {
-		return client.IgnoreAlreadyExists(err)
+	if err := r.ensureLimit(ctx, m, quota, consumer, func() { quota.Spec = r.quotaSpec(quota) }); err != nil {
+		return err
 	}
 	return r.countQuota(ctx, quota)
 }
@@ -194,5 +227,15 @@ func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.N
 	if len(r.DefaultLimits) == 0 {
 		return r.deleteIfExists(ctx, limits)
 	}
-	return client.IgnoreAlreadyExists(r.ensure(ctx, m, limits, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) }))
+	return r.ensureLimit(ctx, m, limits, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) })
+}
+
+// ensureLimit creates or updates an object that limits a remote namespace. An object that exists although the cache lacks it was created a moment ago, or has lost the
+// label by which the cache selects: it gets the label back, because nothing would repair or change it otherwise.
+func (r *namespaceMaps) ensureLimit(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
+	err := r.ensure(ctx, r.Client, m, obj, consumer, fill)
+	if apierrors.IsAlreadyExists(err) {
+		return r.ensure(ctx, kube.Uncached{Client: r.Client, Reader: r.Live}, m, obj, consumer, fill)
+	}
+	return err
 }

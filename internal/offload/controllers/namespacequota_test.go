@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -187,9 +193,8 @@ func TestFewObjectsAreNotCountedByTheServer(t *testing.T) {
 	defer queue.ShutDown()
 	synced := false
 	known := func() bool { return synced }
-	o := &objectCounts{tracker: offload.NewObjectTracker(hard), synced: map[corev1.ResourceName]func() bool{offload.CountShadowPods: known, offload.CountSecrets: known}}
-	if err := o.Start(t.Context(), queue); err != nil {
-		t.Fatal(err)
+	o := &objectCounts{
+		tracker: offload.NewObjectTracker(hard), synced: map[corev1.ResourceName]func() bool{offload.CountShadowPods: known, offload.CountSecrets: known}, queue: queue,
 	}
 	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}, objects: o}
 	key := client.ObjectKey{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}
@@ -255,13 +260,85 @@ func TestFewObjectsAreNotCountedByTheServer(t *testing.T) {
 	r.objects = &objectCounts{tracker: offload.NewObjectTracker(hard), synced: o.synced}
 	o = r.objects
 	change(offload.CountShadowPods, 0, 3000, observe)
-	if err := o.Start(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
+	o.queue = queue
 	ensure()
 	expect("after a restart", 0, "count/services", offload.CountShadowPods)
 	change(offload.CountShadowPods, 2499, 3000, forget)
 	expect("less than a quarter after a restart", 1, "count/services")
+}
+
+// TestTheServerCountsWhatIsNotKnown: if the initial list of a kind takes long, the controllers start without it, and the API server counts the objects of that kind in all
+// namespaces until all are known. A peer that creates so many objects that the list is slow, or fails, does not get rid of its limits.
+func TestTheServerCountsWhatIsNotKnown(t *testing.T) {
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
+	hard := corev1.ResourceList{offload.CountShadowPods: resource.MustParse("10k"), offload.CountSecrets: resource.MustParse("20k")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota, Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)},
+	}}
+	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota).WithStatusSubresource(quota).Build()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	var secrets atomic.Bool
+	o := &objectCounts{tracker: offload.NewObjectTracker(hard), quotas: c, patience: 10 * time.Millisecond, synced: map[corev1.ResourceName]func() bool{
+		offload.CountShadowPods: func() bool { return true }, offload.CountSecrets: secrets.Load,
+	}}
+	if err := errors.Join(o.Start(t.Context(), queue), o.WaitForSync(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	quotas := &kube.Reconciler[*corev1.ResourceQuota]{
+		Name: "namespacequota", Client: c, Sync: (&namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}, objects: o}).syncQuota, Wanted: remoteQuota,
+	}
+	rows := func() []corev1.ResourceName {
+		t.Helper()
+		if _, err := quotas.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(quota)}); err != nil {
+			t.Fatal(err)
+		}
+		now := &corev1.ResourceQuota{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(quota), now); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(maps.Keys(now.Spec.Hard))
+	}
+	if got := rows(); !slices.Equal(got, []corev1.ResourceName{offload.CountSecrets}) {
+		t.Errorf("while the Secrets are not known, the rows are %v", got)
+	}
+	secrets.Store(true)
+	if req, _ := queue.Get(); req.NamespacedName != client.ObjectKeyFromObject(quota) { // the test times out if there is none
+		t.Errorf("%v is reconciled", req)
+	}
+	if got := rows(); len(got) != 0 {
+		t.Errorf("when no object is there, the rows are %v", got)
+	}
+}
+
+// TestUnlabelledLimitsAreRepaired: a ResourceQuota and a LimitRange that lost their labels are not in the cache. They get them back, with what the namespace needs.
+func TestUnlabelledLimitsAreRepaired(t *testing.T) {
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}}
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}}
+	server := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota, limits).WithStatusSubresource(quota).Build()
+	cached := interceptor.NewClient(server, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if err := c.Get(ctx, key, obj, opts...); err != nil || obj.GetLabels()[offload.LabelManagedBy] == offload.ManagedBy {
+			return err
+		}
+		obj.SetResourceVersion("") // as if the object had not been read
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}})
+	r := &namespaceMaps{Client: cached, Options: Options{
+		Live: server, NamespaceQuota: corev1.ResourceList{"count/services": resource.MustParse("5")},
+		DefaultLimits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+	}}
+	pair := offload.NamespacePair{Remote: "shop-rome"}
+	if err := errors.Join(r.ensureQuota(t.Context(), m, pair, "rome"), r.ensureLimits(t.Context(), m, pair, "rome")); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(quota)
+	if err := errors.Join(cached.Get(t.Context(), key, quota), cached.Get(t.Context(), key, limits)); err != nil {
+		t.Fatalf("the labels are missing: %v", err)
+	}
+	if len(quota.Spec.Hard) != 1 || len(limits.Spec.Limits) != 1 {
+		t.Errorf("the specs are %+v and %+v", quota.Spec, limits.Spec)
+	}
 }
 
 // TestSecretsAreCountedFromHalfOfTheLimitOnAPIServer: the quota of a namespace gets the row of Secrets when it has half of them, and the API server then refuses those
