@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,9 +39,7 @@ func ConsumerSecrets(mgr ctrl.Manager) (cache.Cache, error) {
 
 // secretMetadata returns an object that selects the metadata of Secrets in a cache.
 func secretMetadata() *metav1.PartialObjectMetadata {
-	out := &metav1.PartialObjectMetadata{}
-	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return out
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 }
 
 func stripMetadata(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
@@ -53,7 +53,7 @@ const countsPatience = 5 * time.Second
 // look-ups in maps. Only an event that changes the rows of a ResourceQuota leads to a reconciliation, of this ResourceQuota.
 type objectCounts struct {
 	// synced has, for each row that is counted here, a function that reports whether all objects of the initial list are counted.
-	synced map[corev1.ResourceName]func() bool
+	synced map[corev1.ResourceName]toolscache.InformerSynced
 	// quotas reads the ResourceQuotas of the remote namespaces.
 	quotas client.Reader
 	// patience is how long controllers wait for the counts when they start.
@@ -67,7 +67,7 @@ type objectCounts struct {
 
 func newObjectCounts(mgr ctrl.Manager, opts *Options) (*objectCounts, error) {
 	o := &objectCounts{
-		synced: map[corev1.ResourceName]func() bool{}, tracker: offload.NewObjectTracker(opts.NamespaceQuota), quotas: mgr.GetClient(), patience: countsPatience,
+		synced: map[corev1.ResourceName]toolscache.InformerSynced{}, tracker: offload.NewObjectTracker(opts.NamespaceQuota), quotas: mgr.GetClient(), patience: countsPatience,
 	}
 	for _, row := range offload.Countable(opts.NamespaceQuota) {
 		var err error
@@ -126,10 +126,7 @@ func (o *objectCounts) Start(ctx context.Context, queue workqueue.TypedRateLimit
 // reconcileAll requests the reconciliation of all ResourceQuotas that have a row.
 func (o *objectCounts) reconcileAll(ctx context.Context, row corev1.ResourceName) {
 	var quotas corev1.ResourceQuotaList
-	if err := o.quotas.List(ctx, &quotas); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the ResourceQuotas of remote namespaces; they keep the row until one of its objects changes", "row", row)
-		return
-	}
+	_ = o.quotas.List(ctx, &quotas) // a cache fails only at shutdown
 	for i := range quotas.Items {
 		if _, counted := quotas.Items[i].Spec.Hard[row]; counted && remoteQuota(&quotas.Items[i]) {
 			o.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&quotas.Items[i])})
@@ -142,9 +139,7 @@ func (o *objectCounts) reconcileAll(ctx context.Context, row corev1.ResourceName
 func (o *objectCounts) WaitForSync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, o.patience)
 	defer cancel()
-	for _, synced := range o.synced {
-		toolscache.WaitForCacheSync(ctx.Done(), synced)
-	}
+	toolscache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(o.synced))...)
 	return nil
 }
 
@@ -156,8 +151,7 @@ func (ready) Start(context.Context, workqueue.TypedRateLimitingInterface[reconci
 	return nil
 }
 
-// setupQuotas adds the controller of the ResourceQuotas in remote namespaces. It is separate from the one of NamespaceMaps, so that nothing that fails there
-// delays a row.
+// setupQuotas adds the controller of the ResourceQuotas in remote namespaces. Nothing that fails in the one of NamespaceMaps delays a row.
 func (r *namespaceMaps) setupQuotas(mgr ctrl.Manager) error {
 	var err error
 	if r.objects, err = newObjectCounts(mgr, &r.Options); err != nil {
@@ -233,9 +227,8 @@ func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.N
 // ensureLimit creates or updates an object that limits a remote namespace. An object that exists although the cache lacks it was created a moment ago, or has lost the
 // label by which the cache selects: it gets the label back, because nothing would repair or change it otherwise.
 func (r *namespaceMaps) ensureLimit(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
-	err := r.ensure(ctx, r.Client, m, obj, consumer, fill)
-	if apierrors.IsAlreadyExists(err) {
-		return r.ensure(ctx, kube.Uncached{Client: r.Client, Reader: r.Live}, m, obj, consumer, fill)
+	if err := r.ensure(ctx, r.Client, m, obj, consumer, fill); !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	return err
+	return r.ensure(ctx, kube.Uncached{Client: r.Client, Reader: r.Live}, m, obj, consumer, fill)
 }

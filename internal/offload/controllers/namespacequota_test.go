@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -194,7 +195,7 @@ func TestFewObjectsAreNotCountedByTheServer(t *testing.T) {
 	synced := false
 	known := func() bool { return synced }
 	o := &objectCounts{
-		tracker: offload.NewObjectTracker(hard), synced: map[corev1.ResourceName]func() bool{offload.CountShadowPods: known, offload.CountSecrets: known}, queue: queue,
+		tracker: offload.NewObjectTracker(hard), synced: map[corev1.ResourceName]toolscache.InformerSynced{offload.CountShadowPods: known, offload.CountSecrets: known}, queue: queue,
 	}
 	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}, objects: o}
 	key := client.ObjectKey{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}
@@ -279,7 +280,7 @@ func TestTheServerCountsWhatIsNotKnown(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	var secrets atomic.Bool
-	o := &objectCounts{tracker: offload.NewObjectTracker(hard), quotas: c, patience: 10 * time.Millisecond, synced: map[corev1.ResourceName]func() bool{
+	o := &objectCounts{tracker: offload.NewObjectTracker(hard), quotas: c, patience: 10 * time.Millisecond, synced: map[corev1.ResourceName]toolscache.InformerSynced{
 		offload.CountShadowPods: func() bool { return true }, offload.CountSecrets: secrets.Load,
 	}}
 	if err := errors.Join(o.Start(t.Context(), queue), o.WaitForSync(t.Context())); err != nil {
