@@ -107,8 +107,7 @@ func (o *objectCounts) hard(namespace string, present corev1.ResourceList) corev
 	return o.tracker.Hard(namespace, present, func(row corev1.ResourceName) bool { return o.synced[row] != nil && o.synced[row]() })
 }
 
-// Start receives the queue of the controller of the ResourceQuotas. Each of them is reconciled when the objects of another row are all counted, because it may have
-// that row only for lack of the number.
+// Start receives the queue of the controller. A ResourceQuota that has a row for lack of the number is reconciled when all objects of the row are counted.
 func (o *objectCounts) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -168,8 +167,7 @@ func remoteQuota(quota *corev1.ResourceQuota) bool {
 	return quota.Name == offload.RemoteNamespaceQuota && quota.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap] != ""
 }
 
-// syncQuota gives an existing quota the rows that it needs. The controller of NamespaceMaps creates and deletes the quota. It also reconciles it after each change
-// of the rows, and then writes a usage that is still missing.
+// syncQuota gives an existing quota the rows that it needs. The controller of NamespaceMaps creates and deletes it, and writes a usage that is missing.
 func (r *namespaceMaps) syncQuota(ctx context.Context, quota *corev1.ResourceQuota) error {
 	wanted := quota.DeepCopy()
 	wanted.Spec = r.quotaSpec(quota)
@@ -224,11 +222,14 @@ func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.N
 	return r.ensureLimit(ctx, m, limits, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) })
 }
 
-// ensureLimit creates or updates an object that limits a remote namespace. An object that exists although the cache lacks it was created a moment ago, or has lost the
-// label by which the cache selects: it gets the label back, because nothing would repair or change it otherwise.
+// ensureLimit creates or updates an object that limits a remote namespace. An object of this NamespaceMap that exists although the cache lacks it was created a moment
+// ago, or has lost the label by which the cache selects. It gets the label back. One of an administrator with the same name is left alone.
 func (r *namespaceMaps) ensureLimit(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
 	if err := r.ensure(ctx, r.Client, m, obj, consumer, fill); !apierrors.IsAlreadyExists(err) {
 		return err
+	}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil || offloadingv1beta1.NamespaceMapOf(obj) != offload.MapKey(m) {
+		return client.IgnoreNotFound(err)
 	}
 	return r.ensure(ctx, kube.Uncached{Client: r.Client, Reader: r.Live}, m, obj, consumer, fill)
 }

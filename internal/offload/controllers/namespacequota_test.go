@@ -312,12 +312,17 @@ func TestTheServerCountsWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestUnlabelledLimitsAreRepaired: a ResourceQuota and a LimitRange that lost their labels are not in the cache. They get them back, with what the namespace needs.
+// TestUnlabelledLimitsAreRepaired: a ResourceQuota and a LimitRange that lost their labels are not in the cache. They get them back, with what the namespace needs. A
+// ResourceQuota of an administrator with the same name keeps what it has.
 func TestUnlabelledLimitsAreRepaired(t *testing.T) {
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}}
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota}}
-	server := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota, limits).WithStatusSubresource(quota).Build()
+	meta := metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota, Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)},
+	}
+	quota, limits := &corev1.ResourceQuota{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: meta}
+	foreign := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: offload.RemoteNamespaceQuota, Labels: map[string]string{"team": "ops"}}}
+	foreign.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
+	server := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota, limits, foreign).WithStatusSubresource(quota).Build()
 	cached := interceptor.NewClient(server, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 		if err := c.Get(ctx, key, obj, opts...); err != nil || obj.GetLabels()[offload.LabelManagedBy] == offload.ManagedBy {
 			return err
@@ -339,6 +344,13 @@ func TestUnlabelledLimitsAreRepaired(t *testing.T) {
 	}
 	if len(quota.Spec.Hard) != 1 || len(limits.Spec.Limits) != 1 {
 		t.Errorf("the specs are %+v and %+v", quota.Spec, limits.Spec)
+	}
+	if err := r.ensureQuota(t.Context(), m, offload.NamespacePair{Remote: "web-rome"}, "rome"); err != nil {
+		t.Fatal(err)
+	}
+	now := &corev1.ResourceQuota{}
+	if err := server.Get(t.Context(), client.ObjectKeyFromObject(foreign), now); err != nil || !equality.Semantic.DeepEqual(now.Spec, foreign.Spec) || len(now.Labels) != 1 {
+		t.Errorf("the ResourceQuota of an administrator is %+v, %v", now, err)
 	}
 }
 
