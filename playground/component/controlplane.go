@@ -76,7 +76,6 @@ func (c Cluster) apiServer(n Node) Service {
 		"--requestheader-username-headers=X-Remote-User",
 		"--proxy-client-cert-file=" + credential("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + credential("front-proxy-client.key"),
-		"--profiling=false",
 	}}
 	if c.Audit {
 		s.Args = append(s.Args, "--audit-policy-file="+auditFile, "--audit-log-path="+Logs+"/audit.log", "--audit-log-mode=batch")

@@ -5,7 +5,7 @@
 //   - the network path between pods of two clusters, compared with a bare tunnel and with a path without a tunnel;
 //   - the rate at which a volume moves from one cluster to the other;
 //   - how long a pod with a new claim takes to start;
-//   - with -only guards, what each admission policy and mutating webhook of Liqo costs an offloaded pod.
+//   - with -only guards, what each admission policy and mutating webhook of Liqo costs the writes for an offloaded pod.
 //
 // It needs root. "make bench" builds the programs and runs it.
 package main
@@ -62,7 +62,7 @@ func command() int {
 	flag.Parse()
 	v.patience = b.patience
 	n.runs, s.runs, s.patience = b.runs, b.runs, b.patience
-	g.scaleBench, g.size = s, s.sizes[0]
+	g.bench = b
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
