@@ -8,20 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// validations returns the expressions of a ValidatingAdmissionPolicy that the chart renders.
-func validations(t *testing.T, values, policy string) []string {
+// expressions returns the expressions of a ValidatingAdmissionPolicy that the chart renders: of its variables and of its validations.
+func expressions(t *testing.T, values, policy string) []string {
 	t.Helper()
-	list, _, err := unstructured.NestedSlice(find(t, render(t, values), "ValidatingAdmissionPolicy", policy).Object, "spec", "validations")
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := find(t, render(t, values), "ValidatingAdmissionPolicy", policy).Object
 	var out []string
-	for _, validation := range list {
-		expression, _, err := unstructured.NestedString(validation.(map[string]any), "expression")
+	for _, field := range []string{"variables", "validations"} {
+		list, _, err := unstructured.NestedSlice(object, "spec", field)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, expression)
+		for _, item := range list {
+			expression, _, err := unstructured.NestedString(item.(map[string]any), "expression")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, expression)
+		}
 	}
 	return out
 }
@@ -30,8 +33,8 @@ func validations(t *testing.T, values, policy string) []string {
 // token.
 func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 	for accounts, want := range map[string]bool{"[default]": false, "[operator, default]": false, `["*"]`: false, "[operator]": true, "[]": true} {
-		expressions := validations(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod")
-		found := slices.ContainsFunc(expressions, func(e string) bool {
+		rules := expressions(t, minimal+"\noffloading: {podPolicy: {serviceAccounts: "+accounts+"}}", "liqo-shadowpod")
+		found := slices.ContainsFunc(rules, func(e string) bool {
 			return strings.Contains(e, "automountServiceAccountToken.orValue(true) == false") && strings.Contains(e, "!has(s.serviceAccountToken)")
 		})
 		if found != want {
@@ -44,7 +47,7 @@ func TestUnlistedAccountsGiveNoToken(t *testing.T) {
 // everybody.
 func TestSecretsOfTheProviderInRemoteNamespaces(t *testing.T) {
 	for values, want := range map[string]bool{minimal: false, minimal + "\nopenshiftConfig: {enabled: true}": true} {
-		others := slices.Contains(validations(t, values, "liqo-copies"), "!variables.token || variables.others")
+		others := slices.Contains(expressions(t, values, "liqo-copies"), "!variables.token || variables.others")
 		if others != want {
 			t.Errorf("%s: others than the consumer may create tokens of accounts: %v", values, others)
 		}

@@ -103,18 +103,19 @@ offloading:
 			if object.GetKind() != "ValidatingAdmissionPolicy" || !ofConsumers {
 				continue
 			}
-			validations, _, err := unstructured.NestedSlice(object.Object, "spec", "validations")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, validation := range validations {
-				for _, field := range []string{"message", "messageExpression"} {
-					message, _ := validation.(map[string]any)[field].(string)
-					if message != "" {
-						messages++
-					}
-					if strings.Contains(message, "this cluster") {
-						t.Errorf("%s: consumers read %q: write the provider", name, message)
+			// A message can be in a variable of the policy.
+			for list, fields := range map[string][]string{"variables": {"expression"}, "validations": {"message", "messageExpression"}} {
+				items, _, err := unstructured.NestedSlice(object.Object, "spec", list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, item := range items {
+					for _, field := range fields {
+						message, _ := item.(map[string]any)[field].(string)
+						messages += strings.Count(message, "the provider")
+						if strings.Contains(message, "this cluster") {
+							t.Errorf("%s: consumers read %q: write the provider", name, message)
+						}
 					}
 				}
 			}
