@@ -117,6 +117,7 @@ func TestShadowPodPolicyOnAPIServer(t *testing.T) {
 		}, "privileged is refused"},
 		"capability":       {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE", "SYS_ADMIN"}}}), "capability SYS_ADMIN in"},
 		"all capabilities": {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"ALL"}}}), "capability ALL in"},
+		"line break":       {context(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS\nADMIN"}}}), "the ShadowPod is refused by the provider"},
 		"unmasked /proc":   {context(corev1.SecurityContext{ProcMount: &unmasked}), "procMount is refused"},
 		"no seccomp":       {context(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}), "seccompProfile"},
 		"no seccomp, pod": {func(sp *offloadingv1beta1.ShadowPod) {
