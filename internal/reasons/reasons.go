@@ -81,6 +81,7 @@ const (
 	WaitingForAdmission       = "WaitingForAdmission"
 	MissingOriginLabel        = "MissingOriginLabel"
 	MissingConsumerLabel      = "MissingConsumerLabel"
+	LimitsNotApplied          = "LimitsNotApplied"
 	FailedCreatePod           = "FailedCreatePod"
 	FailedUpdatePod           = "FailedUpdatePod"
 	QuotaExceeded             = "QuotaExceeded"
