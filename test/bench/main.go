@@ -45,7 +45,7 @@ func command() int {
 	history := flag.String("history", "test/bench/ratios.jsonl", "the ratios of earlier runs, one on each line: a run that is worse than the last three by a tenth says so")
 	commit := flag.String("record", "", "append the ratios of this run to the history, as those of this commit")
 	flag.IntVar(&b.pods, "pods", 50, "pods in the Deployment")
-	flag.IntVar(&b.runs, "runs", 3, "runs of each kind, of which the median counts")
+	flag.IntVar(&b.runs, "runs", 3, "runs of each kind, of which the median counts; guards are measured once")
 	flag.DurationVar(&b.patience, "patience", 2*time.Minute, "how long a run waits for a quiet machine")
 	flag.BoolVar(&s.latency, "latencies", true, "measure how long changes take, with about 1,000 pods")
 	flag.Func("sizes", "numbers of pods at scale, separated by commas (default 100,1000,5000)", func(list string) error {

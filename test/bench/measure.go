@@ -137,7 +137,7 @@ func (b *bench) measure(ctx context.Context, kind Kind, pods int, then func(cont
 }
 
 // phaseLimit is the maximum time until all pods are Ready, and until all are deleted. The time in between does not count.
-const phaseLimit = 10 * time.Minute
+const phaseLimit = 20 * time.Minute
 
 // each calls do for all places concurrently, with phaseLimit as the timeout. what describes the awaited state, for the error message.
 func each(ctx context.Context, what string, places []place, do func(context.Context, int) error) error {

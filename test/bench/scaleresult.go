@@ -112,8 +112,8 @@ func (r *ScaleResult) conclude() {
 		add(offloaded/alone, 0, "%d pods: offloaded to the provider alone", pods)
 		add(r.of(Offloaded, pods, cpu)/r.of(Both, pods, cpu), 0, "%d pods: CPU of the clusters, offloaded to directly in both", pods)
 		per := func(number func(Run) float64) float64 { return r.of(Offloaded, pods, number) / float64(pods) }
-		add(per(func(run Run) float64 { return float64(sum(run.Provider.Start)) }), provider, "%d pods: our writes on the provider, per pod", pods)
-		add(per(func(run Run) float64 { return float64(sum(run.Consumer.Start)) }), consumer, "%d pods: our writes on the consumer, per pod", pods)
+		add(per(func(run Run) float64 { return float64(forPods(run.Provider.Start)) }), provider, "%d pods: our writes on the provider, per pod", pods)
+		add(per(func(run Run) float64 { return float64(forPods(run.Consumer.Start)) }), consumer, "%d pods: our writes on the consumer, per pod", pods)
 		add(per(func(run Run) float64 { return float64(run.Bytes) / 1024 }), 0, "%d pods: KiB between the clusters, per pod", pods)
 		for _, process := range []string{virtualKubelet, consumerManager, providerManager} {
 			add(1000*per(func(run Run) float64 { return run.Usage[process].CPU }), 0, "%d pods: CPU ms per pod, %s", pods, process)
