@@ -81,7 +81,6 @@ const (
 	WaitingForAdmission       = "WaitingForAdmission"
 	MissingOriginLabel        = "MissingOriginLabel"
 	MissingConsumerLabel      = "MissingConsumerLabel"
-	LimitsNotApplied          = "LimitsNotApplied"
 	FailedCreatePod           = "FailedCreatePod"
 	FailedUpdatePod           = "FailedUpdatePod"
 	QuotaExceeded             = "QuotaExceeded"

@@ -245,8 +245,6 @@ func offloading() []Reason {
 			"Some pods are older than the strategy of their namespace, which does not apply to them. Delete these pods, so that their controllers create them again."},
 		{WaitingForAdmission, namespace, logged, "The API server does not call the webhook for new pods of the namespace yet."},
 		{MissingOriginLabel, "NamespaceMap", logged, "The NamespaceMap has no label with the cluster ID of its origin. Only replication should create it."},
-		{LimitsNotApplied, "NamespaceMap", event,
-			"A remote namespace has a ResourceQuota or LimitRange with the name of Liqo's that Liqo did not create. It stays as it is, and Liqo's limits do not hold there. The message names it."},
 		{MissingConsumerLabel, "ShadowEndpointSlice", logged, "The namespace is not a remote namespace: it has no label with the cluster ID of a consumer."},
 		{FailedCreatePod, pod, event, "The provider could not create the remote pod. The message says why."},
 		{FailedUpdatePod, pod, event, "The provider could not apply a change to the remote pod. The message says why. The pod runs without the change."},

@@ -46,7 +46,8 @@ const FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
 type namespaceMaps struct {
 	client.Client
 	Options
-	events  events.EventRecorder
+	events events.EventRecorder
+	// objects counts what the API server does not count; nil means that the API server counts everything.
 	objects *objectCounts
 }
 
@@ -60,9 +61,9 @@ func setupNamespaceMap(mgr ctrl.Manager, opts Options) error {
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.mapsAffected)).
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.mapsIn), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.mapOf)).
-		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(r.mapOf)).
-		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.mapOf), builder.WithPredicates(kube.Updates(otherQuota))).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(mapOf)).
+		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(mapOf), builder.WithPredicates(kube.Updates(otherQuota))).
 		Complete(&kube.Reconciler[*offloadingv1beta1.NamespaceMap]{
 			Name: "namespacemap", Client: mgr.GetClient(), Finalizer: FinalizerNamespaceMap, Sync: r.sync, Finalize: r.finalize,
 			Wanted: func(m *offloadingv1beta1.NamespaceMap) bool { return isCopy(m) },
@@ -250,25 +251,30 @@ func (r *namespaceMaps) ensureNamespace(
 	// The RoleBinding has the name of the tenant namespace, as documented.
 	rights := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: m.Namespace}}
 	if suspended {
-		if err := r.Get(ctx, client.ObjectKeyFromObject(rights), rights); err != nil {
-			return true, client.IgnoreNotFound(err)
-		}
-		return true, kube.Delete(ctx, r.Client, rights)
+		return true, r.deleteIfExists(ctx, rights)
 	}
-	err := client.IgnoreAlreadyExists(r.ensure(ctx, m, rights, consumer, func() { rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer) }))
+	err := client.IgnoreAlreadyExists(r.ensure(ctx, r.Client, m, rights, consumer, func() { rights.RoleRef, rights.Subjects = offload.RemoteNamespaceRights(consumer) }))
 	return err == nil, err
 }
 
 // ensure creates or updates an object of a remote namespace. fill sets its fields, apart from the labels and the annotation that all these objects have. The
 // error is AlreadyExists if the object was created a moment ago and the cache does not have it yet.
-func (r *namespaceMaps) ensure(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
-	_, err := kube.Ensure(ctx, r.Client, obj, func() error {
+func (r *namespaceMaps) ensure(ctx context.Context, c client.Client, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
+	_, err := kube.Ensure(ctx, c, obj, func() error {
 		kube.AddLabels(obj, offload.RuntimeLabels(r.GlobalLabels, consumer))
 		kube.AddAnnotations(obj, map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)})
 		fill()
 		return nil
 	})
 	return err
+}
+
+// deleteIfExists deletes an object if it exists.
+func (r *namespaceMaps) deleteIfExists(ctx context.Context, obj client.Object) error {
+	if err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return kube.Delete(ctx, r.Client, obj)
 }
 
 // mapsAffected returns the NamespaceMaps that a namespace affects: the one that created it, and all that request its name.
@@ -287,11 +293,9 @@ func (r *namespaceMaps) mapsIn(ctx context.Context, tenant client.Object) []reco
 	return kube.Requests(ctx, r, &offloadingv1beta1.NamespaceMapList{}, client.InNamespace(tenant.GetNamespace()), client.MatchingLabels{api.LabelReplicated: api.True})
 }
 
-// mapOf returns the NamespaceMap that created the namespace of an object.
-func (r *namespaceMaps) mapOf(ctx context.Context, in client.Object) []reconcile.Request {
-	var ns corev1.Namespace
-	_ = r.Get(ctx, client.ObjectKey{Name: in.GetNamespace()}, &ns) // from the cache; a missing namespace is in no map
-	namespace, name, ok := strings.Cut(offloadingv1beta1.NamespaceMapOf(&ns), "/")
+// mapOf returns the NamespaceMap for which a RoleBinding, ResourceQuota or LimitRange was created.
+func mapOf(_ context.Context, made client.Object) []reconcile.Request {
+	namespace, name, ok := strings.Cut(made.GetAnnotations()[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
 	if !ok {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/selection"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -24,7 +25,6 @@ import (
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
 	"liqo.io/liqo/internal/kube"
 	"liqo.io/liqo/internal/offload"
-	"liqo.io/liqo/internal/reasons"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
@@ -100,11 +100,11 @@ func (o *objectCounts) change(row corev1.ResourceName, key client.ObjectKey, rec
 	}
 }
 
-// spec returns the spec that a ResourceQuota needs.
-func (o *objectCounts) spec(quota *corev1.ResourceQuota) corev1.ResourceQuotaSpec {
+// hard returns the rows that the ResourceQuota of a namespace needs.
+func (o *objectCounts) hard(namespace string, present corev1.ResourceList) corev1.ResourceList {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return corev1.ResourceQuotaSpec{Hard: o.tracker.Hard(quota.Namespace, quota.Spec.Hard, func(row corev1.ResourceName) bool { return o.synced[row] != nil && o.synced[row]() })}
+	return o.tracker.Hard(namespace, present, func(row corev1.ResourceName) bool { return o.synced[row] != nil && o.synced[row]() })
 }
 
 // Start receives the queue of the controller. A ResourceQuota that has a row for lack of the number is reconciled when all objects of the row are counted.
@@ -170,7 +170,7 @@ func remoteQuota(quota *corev1.ResourceQuota) bool {
 // syncQuota gives an existing quota the rows that it needs. The controller of NamespaceMaps creates and deletes it, and writes a usage that is missing.
 func (r *namespaceMaps) syncQuota(ctx context.Context, quota *corev1.ResourceQuota) error {
 	wanted := quota.DeepCopy()
-	wanted.Spec = r.objects.spec(quota)
+	wanted.Spec = r.quotaSpec(quota)
 	if len(r.NamespaceQuota) == 0 || equality.Semantic.DeepEqual(quota.Spec, wanted.Spec) {
 		return nil
 	}
@@ -180,10 +180,21 @@ func (r *namespaceMaps) syncQuota(ctx context.Context, quota *corev1.ResourceQuo
 	return r.countQuota(ctx, wanted)
 }
 
+// quotaSpec returns the spec that a quota needs.
+func (r *namespaceMaps) quotaSpec(quota *corev1.ResourceQuota) corev1.ResourceQuotaSpec {
+	if r.objects == nil {
+		return corev1.ResourceQuotaSpec{Hard: r.NamespaceQuota.DeepCopy()}
+	}
+	return corev1.ResourceQuotaSpec{Hard: r.objects.hard(quota.Namespace, quota.Spec.Hard)}
+}
+
 // ensureQuota creates or updates the quota of one remote namespace, or deletes it if no quota is configured.
 func (r *namespaceMaps) ensureQuota(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
-	if ours, err := r.ensureLimit(ctx, m, "ResourceQuota", quota, len(r.NamespaceQuota) > 0, consumer, func() { quota.Spec = r.objects.spec(quota) }); !ours {
+	if len(r.NamespaceQuota) == 0 {
+		return r.deleteIfExists(ctx, quota)
+	}
+	if err := r.ensureLimit(ctx, m, quota, consumer, func() { quota.Spec = r.quotaSpec(quota) }); err != nil {
 		return err
 	}
 	return r.countQuota(ctx, quota)
@@ -205,29 +216,20 @@ func otherQuota(before, after *corev1.ResourceQuota) bool {
 // ensureLimits creates or updates the default limits of containers in one remote namespace, or deletes them if none are configured.
 func (r *namespaceMaps) ensureLimits(ctx context.Context, m *offloadingv1beta1.NamespaceMap, pair offload.NamespacePair, consumer string) error {
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Remote, Name: offload.RemoteNamespaceQuota}}
-	_, err := r.ensureLimit(ctx, m, "LimitRange", limits, len(r.DefaultLimits) > 0, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) })
-	return err
+	if len(r.DefaultLimits) == 0 {
+		return r.deleteIfExists(ctx, limits)
+	}
+	return r.ensureLimit(ctx, m, limits, consumer, func() { limits.Spec = offload.DefaultLimits(r.DefaultLimits) })
 }
 
-// ensureLimit creates or updates an object that limits a remote namespace, or deletes it if it is not wanted. It returns whether the object exists and is Liqo's.
-// One of an administrator with the same name is left alone, and an Event says so.
-func (r *namespaceMaps) ensureLimit(
-	ctx context.Context, m *offloadingv1beta1.NamespaceMap, kind string, obj client.Object, wanted bool, consumer string, fill func(),
-) (bool, error) {
-	err := r.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-	switch {
-	case client.IgnoreNotFound(err) != nil, err != nil && !wanted:
-		return false, client.IgnoreNotFound(err)
-	case err == nil && obj.GetLabels()[offload.LabelManagedBy] != offload.ManagedBy && offloadingv1beta1.NamespaceMapOf(obj) == "":
-		if wanted {
-			r.events.Eventf(m, nil, corev1.EventTypeWarning, reasons.LimitsNotApplied, "Enforce",
-				"namespace %s of cluster %s has no %s of Liqo, so the limits of the provider's values do not hold there: the name %[4]s is taken by one that Liqo did not create. "+
-					"Create that one under another name, and then delete %[4]s: Liqo creates its own", obj.GetNamespace(), consumer, kind, obj.GetName())
-		}
-		return false, nil
-	case !wanted:
-		return false, kube.Delete(ctx, r.Client, obj)
+// ensureLimit creates or updates an object that limits a remote namespace. An object of this NamespaceMap that exists although the cache lacks it was created a moment
+// ago, or has lost the label by which the cache selects. It gets the label back. One of an administrator with the same name is left alone.
+func (r *namespaceMaps) ensureLimit(ctx context.Context, m *offloadingv1beta1.NamespaceMap, obj client.Object, consumer string, fill func()) error {
+	if err := r.ensure(ctx, r.Client, m, obj, consumer, fill); !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	err = r.ensure(ctx, m, obj, consumer, fill)
-	return err == nil, client.IgnoreAlreadyExists(err) // the watch reports one that was created a moment ago
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil || offloadingv1beta1.NamespaceMapOf(obj) != offload.MapKey(m) {
+		return client.IgnoreNotFound(err)
+	}
+	return r.ensure(ctx, kube.Uncached{Client: r.Client, Reader: r.Live}, m, obj, consumer, fill)
 }

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -40,7 +41,7 @@ func TestNamespaceQuotaIsCountedAtOnce(t *testing.T) {
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(present, m).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
 	hard := corev1.ResourceList{ours: resource.MustParse("5"), theirs: resource.MustParse("1")}
-	r := limiting(c, hard, nil)
+	r := &namespaceMaps{Client: c, Options: Options{NamespaceQuota: hard}}
 	if err := r.ensureQuota(t.Context(), m, offload.NamespacePair{Remote: "web-rome"}, "rome"); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,10 @@ func TestRetainedNamespacesKeepTheirLimits(t *testing.T) {
 	offload.MarkNamespace(&namespace.ObjectMeta, m, "rome", offload.NamespacePair{Local: "shop", Remote: "shop-rome"})
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "data"}}
 	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(namespace, claim).WithStatusSubresource(&corev1.ResourceQuota{}).Build()
-	r := limiting(c, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")}, corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")})
+	r := &namespaceMaps{Client: c, events: events.NewFakeRecorder(10), Options: Options{
+		Live: c, LiqoNamespace: "liqo", NamespaceQuota: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")},
+		DefaultLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+	}}
 	if _, err := r.enforce(t.Context(), m, "rome"); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +159,9 @@ func TestRightsComeAfterTheQuota(t *testing.T) {
 				return after(ctx, c, func() error { return c.Status().Patch(ctx, o, patch, opts...) })
 			},
 		}).Build()
-		r := limiting(c, corev1.ResourceList{counted: resource.MustParse("5")}, corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")})
+		r := &namespaceMaps{Client: c, Options: Options{
+			NamespaceQuota: corev1.ResourceList{counted: resource.MustParse("5")}, DefaultLimits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+		}}
 		pair := offload.NamespacePair{Local: "web", Remote: "web-rome"}
 		failed := false
 		for range 3 { // a fault, a retry, and a pass with nothing to do
@@ -306,61 +312,45 @@ func TestTheServerCountsWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// limiting returns a controller that limits remote namespaces. Nothing is counted, so their ResourceQuotas have all rows.
-func limiting(c client.Client, hard, limits corev1.ResourceList) *namespaceMaps {
-	return &namespaceMaps{
-		Client: c, events: events.NewFakeRecorder(10), objects: &objectCounts{tracker: offload.NewObjectTracker(hard)},
-		Options: Options{Live: c, LiqoNamespace: "liqo", NamespaceQuota: hard, DefaultLimits: limits},
-	}
-}
-
-// TestLimitsOfAdministratorsStay: a ResourceQuota and a LimitRange of Liqo that lost their labels get them back, with what the namespace needs. Those of an administrator
-// with the same name keep what they have, also if Liqo wants none. An Event says that Liqo's limits do not hold.
-func TestLimitsOfAdministratorsStay(t *testing.T) {
+// TestUnlabelledLimitsAreRepaired: a ResourceQuota and a LimitRange that lost their labels are not in the cache. They get them back, with what the namespace needs. A
+// ResourceQuota of an administrator with the same name keeps what it has.
+func TestUnlabelledLimitsAreRepaired(t *testing.T) {
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "milan"}}
-	mark := map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)}
-	ours, foreign := metav1.ObjectMeta{Namespace: "shop-rome", Name: "liqo", Annotations: mark}, metav1.ObjectMeta{Namespace: "web-rome", Name: "liqo", Labels: map[string]string{"team": "ops"}}
-	quota, limits := &corev1.ResourceQuota{ObjectMeta: ours}, &corev1.LimitRange{ObjectMeta: ours}
-	foreignQuota, foreignLimits := &corev1.ResourceQuota{ObjectMeta: foreign}, &corev1.LimitRange{ObjectMeta: foreign}
-	foreignQuota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
-	c := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota, limits, foreignQuota, foreignLimits).WithStatusSubresource(quota).Build()
-	r := limiting(c, corev1.ResourceList{"count/services": resource.MustParse("5")}, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")})
-	recorder := r.events.(*events.FakeRecorder)
-	ensure := func() {
-		t.Helper()
-		for _, namespace := range []string{"shop-rome", "web-rome"} {
-			pair := offload.NamespacePair{Remote: namespace}
-			if err := errors.Join(r.ensureQuota(t.Context(), m, pair, "rome"), r.ensureLimits(t.Context(), m, pair, "rome")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		q, l := &corev1.ResourceQuota{}, &corev1.LimitRange{}
-		if err := errors.Join(r.Get(t.Context(), client.ObjectKeyFromObject(foreignQuota), q), r.Get(t.Context(), client.ObjectKeyFromObject(foreignLimits), l)); err != nil {
-			t.Fatal(err)
-		}
-		if !equality.Semantic.DeepEqual(q.Spec, foreignQuota.Spec) || len(q.Labels) != 1 || !equality.Semantic.DeepEqual(l.Spec, foreignLimits.Spec) || len(l.Labels) != 1 {
-			t.Errorf("those of an administrator are %+v and %+v", q, l)
-		}
+	meta := metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: offload.RemoteNamespaceQuota, Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: offload.MapKey(m)},
 	}
-	ensure()
-	if err := errors.Join(r.Get(t.Context(), client.ObjectKeyFromObject(quota), quota), r.Get(t.Context(), client.ObjectKeyFromObject(limits), limits)); err != nil {
+	quota, limits := &corev1.ResourceQuota{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: meta}
+	foreign := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web-rome", Name: offload.RemoteNamespaceQuota, Labels: map[string]string{"team": "ops"}}}
+	foreign.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
+	server := fake.NewClientBuilder().WithScheme(kube.NewScheme()).WithObjects(quota, limits, foreign).WithStatusSubresource(quota).Build()
+	cached := interceptor.NewClient(server, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+		if err := c.Get(ctx, key, obj, opts...); err != nil || obj.GetLabels()[offload.LabelManagedBy] == offload.ManagedBy {
+			return err
+		}
+		obj.SetResourceVersion("") // as if the object had not been read
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}})
+	r := &namespaceMaps{Client: cached, Options: Options{
+		Live: server, NamespaceQuota: corev1.ResourceList{"count/services": resource.MustParse("5")},
+		DefaultLimits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
+	}}
+	pair := offload.NamespacePair{Remote: "shop-rome"}
+	if err := errors.Join(r.ensureQuota(t.Context(), m, pair, "rome"), r.ensureLimits(t.Context(), m, pair, "rome")); err != nil {
 		t.Fatal(err)
 	}
-	if len(quota.Spec.Hard) != 1 || len(limits.Spec.Limits) != 1 || quota.Labels[offload.LabelManagedBy] != offload.ManagedBy || limits.Labels[offload.LabelManagedBy] != offload.ManagedBy {
-		t.Errorf("those of Liqo are %+v and %+v", quota, limits)
+	key := client.ObjectKeyFromObject(quota)
+	if err := errors.Join(cached.Get(t.Context(), key, quota), cached.Get(t.Context(), key, limits)); err != nil {
+		t.Fatalf("the labels are missing: %v", err)
 	}
-	if len(recorder.Events) != 2 {
-		t.Fatalf("there are %d Events, want one for each that keeps Liqo's away", len(recorder.Events))
+	if len(quota.Spec.Hard) != 1 || len(limits.Spec.Limits) != 1 {
+		t.Errorf("the specs are %+v and %+v", quota.Spec, limits.Spec)
 	}
-	for _, kind := range []string{"ResourceQuota", "LimitRange"} {
-		if text, want := <-recorder.Events, "Warning LimitsNotApplied namespace web-rome of cluster rome has no "+kind+" of Liqo"; !strings.HasPrefix(text, want) {
-			t.Errorf("the Event is %q, want %q", text, want)
-		}
+	if err := r.ensureQuota(t.Context(), m, offload.NamespacePair{Remote: "web-rome"}, "rome"); err != nil {
+		t.Fatal(err)
 	}
-	r.NamespaceQuota, r.DefaultLimits = nil, nil
-	ensure()
-	if err := r.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); !apierrors.IsNotFound(err) || len(recorder.Events) != 0 {
-		t.Errorf("without limits, that of Liqo was answered with %v, and there are %d Events", err, len(recorder.Events))
+	now := &corev1.ResourceQuota{}
+	if err := server.Get(t.Context(), client.ObjectKeyFromObject(foreign), now); err != nil || !equality.Semantic.DeepEqual(now.Spec, foreign.Spec) || len(now.Labels) != 1 {
+		t.Errorf("the ResourceQuota of an administrator is %+v, %v", now, err)
 	}
 }
 

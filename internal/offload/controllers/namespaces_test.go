@@ -3,7 +3,6 @@ package controllers
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"liqo.io/liqo/api"
 	authv1beta1 "liqo.io/liqo/api/authentication/v1beta1"
 	offloadingv1beta1 "liqo.io/liqo/api/offloading/v1beta1"
-	"liqo.io/liqo/internal/offload"
 	"liqo.io/liqo/internal/reasons"
 	"liqo.io/liqo/test/apitest"
 )
@@ -310,8 +308,8 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 		kept := func(what string) {
 			t.Helper()
 			eventually(t, c, quota, what, func(q *corev1.ResourceQuota) error {
-				if !equality.Semantic.DeepEqual(q.Spec.Hard, hard) || q.Labels[offload.LabelManagedBy] != offload.ManagedBy || !q.DeletionTimestamp.IsZero() {
-					return fmt.Errorf("%+v", q)
+				if !equality.Semantic.DeepEqual(q.Spec.Hard, hard) || !q.DeletionTimestamp.IsZero() {
+					return fmt.Errorf("%+v", q.Spec)
 				}
 				return nil
 			})
@@ -321,27 +319,6 @@ func TestNamespaceQuotaOnAPIServer(t *testing.T) {
 		kept("the quota to be as it was")
 		c.remove(t, quota)
 		kept("the quota to be back")
-		change(t, c, quota, func(q *corev1.ResourceQuota) { q.Labels = nil })
-		kept("the quota to have its labels again")
-		change(t, c, quota, func(q *corev1.ResourceQuota) {
-			q.Labels, q.Annotations = nil, nil
-			q.Spec.Hard["count/configmaps"] = resource.MustParse("9")
-		})
-		apitest.Eventually(t, within, "an Event that the limits of Liqo do not hold", func() error {
-			var list corev1.EventList
-			if err := c.List(t.Context(), &list, client.InNamespace(m.Namespace)); err != nil {
-				return err
-			}
-			if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.Reason == reasons.LimitsNotApplied }) {
-				return fmt.Errorf("there are %d others", len(list.Items))
-			}
-			return nil
-		})
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota); err != nil || quota.Spec.Hard.Name("count/configmaps", resource.DecimalSI).Value() != 9 {
-			t.Errorf("the quota of an administrator is %+v, %v", quota.Spec, err)
-		}
-		c.remove(t, quota)
-		kept("the quota of Liqo in place of that of an administrator")
 		testDefaultLimits(t, c, limits, disk)
 		// The test writes the status that Kubernetes' ResourceQuota controller would write.
 		report(t, c, quota, func(q *corev1.ResourceQuota) {

@@ -18,7 +18,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -97,8 +96,6 @@ const defaultShadowPodWorkers = 10
 // (Namespace, and all kinds of Liqo) are not restricted.
 func Cache() map[client.Object]cache.ByObject {
 	label := func(key, value string) labels.Selector { return labels.SelectorFromSet(labels.Set{key: value}) }
-	// The limits of remote namespaces are selected by their name, so that those of an administrator with the same name are there as well.
-	limits := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, offload.RemoteNamespaceQuota)}
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
 			Label:     label(offloadingv1beta1.LabelManagedBy, offloadingv1beta1.ManagedByShadowPod),
@@ -118,8 +115,8 @@ func Cache() map[client.Object]cache.ByObject {
 		&corev1.ServiceAccount{}:     {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&rbacv1.RoleBinding{}:        {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 		&rbacv1.ClusterRoleBinding{}: {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
-		&corev1.ResourceQuota{}:      limits,
-		&corev1.LimitRange{}:         limits,
+		&corev1.ResourceQuota{}:      {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
+		&corev1.LimitRange{}:         {Label: label(offload.LabelManagedBy, offload.ManagedBy)},
 	}
 }
 
